@@ -1,0 +1,211 @@
+"""Every error that the engine raises, in one tree. An error says what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class SaysoError(Exception):
+    """Root of all errors of this project; `str(error)` is written for people."""
+
+    code = "error"
+
+
+# --- flows ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong in a flow file: where it stands and what would be right."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.file}:{self.line}:{self.column}: {self.message}"
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class FlowError(SaysoError):
+    """A flow file cannot be used; `problems` lists everything found in it, in file order."""
+
+    code = "flow_invalid"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class UnknownFlow(SaysoError):
+    """No flow of that name is being served."""
+
+    code = "flow_unknown"
+
+
+class InvalidInputs(SaysoError):
+    """An input of a start is unknown, missing or of the wrong type."""
+
+    code = "inputs_invalid"
+
+
+class ExpressionError(SaysoError):
+    """A `{{ }}` expression could not be evaluated."""
+
+    code = "expression"
+
+
+class NotJson(SaysoError):
+    """A value is not plain JSON (a date, NaN, an object, text that is not Unicode)."""
+
+    code = "not_json"
+
+
+# --- sessions ------------------------------------------------------------------------------------------
+
+
+class SessionError(SaysoError):
+    """A command for a session cannot be carried out; nothing was changed."""
+
+    code = "session"
+
+
+class UnknownSession(SessionError):
+    """There is no session with that id."""
+
+    code = "session_unknown"
+
+
+class SessionEnded(SessionError):
+    """The session has completed, failed or was aborted: it takes no more commands."""
+
+    code = "session_ended"
+
+
+class SessionRunning(SessionError):
+    """The session runs already; a second resume is a no-op that says so."""
+
+    code = "session_running"
+
+
+class SessionQuarantined(SessionError):
+    """The journal of this session does not verify. It is kept untouched and nothing of it runs."""
+
+    code = "session_quarantined"
+
+
+class EmptyMessage(SessionError):
+    """A resume needs a message that is not empty."""
+
+    code = "message_empty"
+
+
+class SnapshotRefused(SessionError):
+    """A snapshot file cannot be resumed: it does not verify, is malformed, or the journal here is further."""
+
+    code = "snapshot_refused"
+
+
+class MalformedJournal(SaysoError):
+    """An event does not follow from the events before it."""
+
+    code = "journal_malformed"
+
+
+# --- refusals: a person's answer that changes nothing ---------------------------------------------------
+
+
+class Refused(SaysoError):
+    """A person's action is refused; nothing changed, and only that person needs to know why."""
+
+    code = "refused"
+
+
+class NotAllowed(Refused):
+    """This person may not do this."""
+
+    code = "not_allowed"
+
+
+class AlreadyAnswered(Refused):
+    """Somebody else was first; says who and when."""
+
+    code = "already_answered"
+
+
+class PromptClosed(Refused):
+    """The prompt has expired, was cancelled, or the button belongs to an older copy of it."""
+
+    code = "prompt_closed"
+
+
+class InvalidAnswer(Refused):
+    """The answer does not fit the prompt; the prompt stays open."""
+
+    code = "answer_invalid"
+
+
+class SeveralPrompts(Refused):
+    """Several prompts could take this message; names them."""
+
+    code = "several_prompts"
+
+
+# --- storage -------------------------------------------------------------------------------------------
+
+
+class StorageError(SaysoError):
+    """The store could not do what was asked; what was durable before still is."""
+
+    code = "storage"
+
+
+class Fenced(StorageError):
+    """Another owner has claimed this session since: stop at once and post nothing."""
+
+    code = "fenced"
+
+
+class Owned(StorageError):
+    """A living process owns this session."""
+
+    code = "owned"
+
+
+class Corrupt(StorageError):
+    """A stored row does not carry the MAC it should: changed, cut or moved outside this program."""
+
+    code = "corrupt"
+
+
+class KeyMissing(StorageError):
+    """There are rows but not the key that they were written with."""
+
+    code = "key_missing"
+
+
+class SchemaTooNew(StorageError):
+    """The database was written by a newer release; it was left untouched."""
+
+    code = "schema_too_new"
+
+
+class WrongWorkspace(StorageError):
+    """The database belongs to another Slack team or app."""
+
+    code = "wrong_workspace"
+
+
+class StorageFull(StorageError):
+    """No space is left on the device; nothing was written. Work goes on when there is space."""
+
+    code = "storage_full"
+
+
+class StorageBroken(StorageError):
+    """The device refused to make a write durable; the process must end, since memory can no longer be trusted."""
+
+    code = "storage_broken"

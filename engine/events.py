@@ -1,0 +1,275 @@
+"""Facts of a session, in the past tense: a closed union, tagged by wire names that we own.
+
+Wire names and fields are those of the pause/resume and event-sourced-containers specifications, in camelCase.
+Every event has `seq` (1, 2, 3, ... within its session) and `timestamp` (UTC, ISO-8601); events that have a
+place have `path`. An event that was once written is never rewritten: readers upcast.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+from engine.codec import Json, decode, encode
+from engine.errors import MalformedJournal
+
+SCHEMA_VERSION = 1
+"""Version of the events' schema, stored beside every journal row."""
+
+
+class BaseEvent(BaseModel):
+    """What all events share. `seq` orders the session; `timestamp` is the only clock that the fold ever sees."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    type: str
+    seq: int
+    timestamp: str
+    path: str | None = None
+
+    wire_names: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        cls.wire_names = tuple((name, field.alias or name) for name, field in cls.model_fields.items())
+
+    def to_wire(self) -> dict[str, Json]:
+        """The event as a JSON object; absent fields are left out."""
+        values = self.__dict__
+        return {alias: values[name] for name, alias in self.wire_names if values[name] is not None}
+
+    def to_bytes(self) -> bytes:
+        """The event as it is stored. Raises `NotJson` when a payload is not plain JSON."""
+        return encode(self.to_wire())
+
+
+# --- session and flow ------------------------------------------------------------------------------------
+
+
+class SessionStarted(BaseEvent):
+    """A session came to be: which flow, by whom, in which thread, with which inputs given so far."""
+
+    type: Literal["session:start"] = "session:start"
+    session_id: str
+    flow_name: str
+    flow_digest: str
+    given: dict[str, Json]
+    actor: dict[str, Json]
+    thread: dict[str, Json] | None = None
+    parent_session_id: str | None = None
+
+
+class FlowStarted(BaseEvent):
+    """All inputs are known; the first node may start. `input` is what `inputs` is in expressions."""
+
+    type: Literal["flow:started"] = "flow:started"
+    flow_name: str
+    input: dict[str, Json]
+
+
+class FlowPaused(BaseEvent):
+    """Nothing can run until a person or a timer acts (`waiting`), or a person paused the session (`held`)."""
+
+    type: Literal["flow:paused"] = "flow:paused"
+    node_id: str | None = None
+    reason: str
+
+
+class FlowResumed(BaseEvent):
+    """The session goes on: `message` is the reply that did it, `injected_messages` how many came with it."""
+
+    type: Literal["flow:resumed"] = "flow:resumed"
+    node_id: str | None = None
+    message: str | None = None
+    injected_messages: int = 0
+
+
+class FlowCompleted(BaseEvent):
+    """Every node has had its outcome and none failed the flow."""
+
+    type: Literal["flow:completed"] = "flow:completed"
+
+
+class FlowFailed(BaseEvent):
+    """A node failed the flow; `path` says which."""
+
+    type: Literal["flow:failed"] = "flow:failed"
+    error: dict[str, Json]
+
+
+class SessionMessage(BaseEvent):
+    """A message for the session that answered no prompt; `messages` in expressions."""
+
+    type: Literal["session:message"] = "session:message"
+    message: str
+    actor: dict[str, Json]
+    key: str
+
+
+class SessionAborted(BaseEvent):
+    """A person ended the session; open prompts are cancelled, nothing further starts."""
+
+    type: Literal["session:abort"] = "session:abort"
+    reason: str | None = None
+    actor: dict[str, Json] | None = None
+
+
+class SessionEnd(BaseEvent):
+    """The last event of every session."""
+
+    type: Literal["session:end"] = "session:end"
+    status: Literal["complete", "failed", "aborted"]
+
+
+# --- nodes -----------------------------------------------------------------------------------------------
+
+
+class NodeStarted(BaseEvent):
+    """A node began: `input` is its configuration with every expression evaluated, secrets left as references.
+
+    `epoch` says under which claim; a start of an earlier epoch without an outcome was interrupted.
+    """
+
+    type: Literal["node:started"] = "node:started"
+    node_id: str
+    node_index: int
+    input: Json = None
+    epoch: int
+    attempt: int = 1
+
+
+class NodeCompleted(BaseEvent):
+    """A node finished; `output` is what `nodes.<id>` is from now on. It never runs again."""
+
+    type: Literal["node:completed"] = "node:completed"
+    node_id: str
+    output: Json = None
+
+
+class NodeFailed(BaseEvent):
+    """A node failed. `final` is false where a retry or a person decides what comes next."""
+
+    type: Literal["node:error"] = "node:error"
+    node_id: str
+    error: dict[str, Json]
+    attempt: int = 1
+
+
+class NodeSkipped(BaseEvent):
+    """A node's own `if` was false, or a person skipped it."""
+
+    type: Literal["node:skipped"] = "node:skipped"
+    node_id: str
+    reason: str
+
+
+class NodeInterrupted(BaseEvent):
+    """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects."""
+
+    type: Literal["node:interrupted"] = "node:interrupted"
+    node_id: str
+    reason: Literal["crash", "cut", "timeout", "lost"]
+
+
+# --- prompts and timers ----------------------------------------------------------------------------------
+
+
+class PromptRequested(BaseEvent):
+    """A question for people. `prompt` has kind, message, options, who may answer, and its clocks (see `state.Prompt`)."""
+
+    type: Literal["prompt:requested"] = "prompt:requested"
+    prompt_id: str
+    prompt: dict[str, Json]
+
+
+class PromptShown(BaseEvent):
+    """People can see the prompt: where. Its clocks start here."""
+
+    type: Literal["prompt:shown"] = "prompt:shown"
+    prompt_id: str
+    shown: dict[str, Json]
+
+
+class PromptAnswered(BaseEvent):
+    """The one answer of a prompt: final from here on. `key` is the inbox key that carried it."""
+
+    type: Literal["prompt:answered"] = "prompt:answered"
+    prompt_id: str
+    actor: dict[str, Json]
+    answer: dict[str, Json]
+    key: str | None = None
+
+
+class PromptExpired(BaseEvent):
+    """The deadline passed unanswered; `outcome` is what `on_timeout` made of it."""
+
+    type: Literal["prompt:expired"] = "prompt:expired"
+    prompt_id: str
+    outcome: str
+
+
+class PromptCancelled(BaseEvent):
+    """The prompt is withdrawn; its buttons go away."""
+
+    type: Literal["prompt:cancelled"] = "prompt:cancelled"
+    prompt_id: str
+    reason: str
+
+
+class TimerSet(BaseEvent):
+    """A durable timer: fires once, at or after `due_at` (UTC, ISO-8601), also after a restart."""
+
+    type: Literal["timer:set"] = "timer:set"
+    timer_id: str
+    due_at: str
+    purpose: Literal["wait", "deadline"]
+    prompt_id: str | None = None
+
+
+class TimerFired(BaseEvent):
+    """The timer fired; a timer that is no longer set changes nothing."""
+
+    type: Literal["timer:fired"] = "timer:fired"
+    timer_id: str
+
+
+Event: TypeAlias = (
+    SessionStarted
+    | FlowStarted
+    | FlowPaused
+    | FlowResumed
+    | FlowCompleted
+    | FlowFailed
+    | SessionMessage
+    | SessionAborted
+    | SessionEnd
+    | NodeStarted
+    | NodeCompleted
+    | NodeFailed
+    | NodeSkipped
+    | NodeInterrupted
+    | PromptRequested
+    | PromptShown
+    | PromptAnswered
+    | PromptExpired
+    | PromptCancelled
+    | TimerSet
+    | TimerFired
+)
+
+
+@cache
+def _adapter() -> TypeAdapter[Event]:
+    return TypeAdapter(Annotated[Event, Field(discriminator="type")])
+
+
+def event_from_bytes(data: bytes) -> Event:
+    """The event that these bytes are. Raises `MalformedJournal` for anything that this release does not write."""
+    try:
+        return _adapter().validate_python(decode(data))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: {where}: {first['msg']}") from error

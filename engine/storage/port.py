@@ -1,0 +1,320 @@
+"""The storage port: what every backend does, and the plain values that go in and out.
+
+Two transactions carry everything. *Ingest* stores what came from outside under a key that is unique; only after
+it returned may Slack be told that the delivery was taken. *Commit* appends a session's events together with all
+that follows from them (consumed inbox rows, prompts, timers, outbox intents, snapshot) or nothing at all; it
+carries the epoch and the seq that the writer believes in and raises `Fenced` when either has moved on.
+
+The port is synchronous. `engine.storage.writer.Writer` runs it on one thread and groups commits.
+Times are UTC ISO-8601 text with milliseconds and `Z` (`2026-11-21T22:40:00.000Z`), which sort as they compare.
+Bodies are bytes that the caller encoded; a backend stores them, gives them a MAC, and never looks inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """Something that came from outside. `key` is unique for ever: a second item with it is a no-op."""
+
+    key: str
+    kind: str
+    payload: bytes
+    session_id: str | None = None
+    thread_key: str | None = None
+
+
+class InboxRow(NamedTuple):
+    """An inbox item as stored. `outcome` is None until it is consumed, then a word (`applied`, `refused`, ...)."""
+
+    id: int
+    key: str
+    kind: str
+    payload: bytes
+    session_id: str | None
+    thread_key: str | None
+    received_at: str
+    outcome: str | None
+    result: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """Marks an inbox row as done, with what became of it (`result`: JSON bytes for whoever asked)."""
+
+    inbox_id: int
+    outcome: str
+    result: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutPrompt:
+    """Inserts or replaces a prompt (PromptState row). `body` is the whole prompt as JSON."""
+
+    prompt_id: str
+    session_id: str
+    status: str
+    body: bytes
+    thread_key: str | None = None
+    deadline: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutTimer:
+    """Sets a timer, or moves it."""
+
+    timer_id: str
+    session_id: str
+    due_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropTimer:
+    """Removes a timer; no error when it is not there."""
+
+    timer_id: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutOutbox:
+    """An intent to show something. A second one with the same key is a no-op, or, with `replace`, takes the
+    place of its payload, counts `rev` up and makes the row pending again (a card that is edited in place).
+    `lane` orders: rows of one lane are sent one after the other."""
+
+    key: str
+    lane: str
+    kind: str
+    payload: bytes
+    session_id: str | None = None
+    not_before: str | None = None
+    replace: bool = False
+
+
+Row: TypeAlias = PutPrompt | PutTimer | DropTimer | PutOutbox
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """What creating a session adds to its first commit. The flow's text is stored once per digest."""
+
+    flow_name: str
+    flow_digest: str
+    flow_body: bytes
+    thread_key: str | None = None
+    parent_session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
+
+    With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner.
+    `release` gives the session up in the same transaction.
+    """
+
+    session_id: str
+    epoch: int
+    seq: int
+    now: str
+    status: str
+    phase: str
+    events: tuple[bytes, ...] = ()
+    consumed: tuple[Consumed, ...] = ()
+    rows: tuple[Row, ...] = ()
+    snapshot: bytes | None = None
+    release: bool = False
+    new: NewSession | None = None
+    owner: str | None = None
+
+
+class Head(NamedTuple):
+    """Where a session stands. `owner` is None when nobody holds it; `quarantined` says why, or is None."""
+
+    session_id: str
+    flow_name: str
+    flow_digest: str
+    parent_session_id: str | None
+    thread_key: str | None
+    status: str
+    phase: str
+    epoch: int
+    seq: int
+    owner: str | None
+    created_at: str
+    updated_at: str
+    ended_at: str | None
+    quarantined: str | None
+
+
+class Loaded(NamedTuple):
+    """A session as loaded: `snapshot` (or None) is the state at `snapshot_seq`; `events` are those after it."""
+
+    head: Head
+    snapshot: bytes | None
+    snapshot_seq: int
+    events: tuple[bytes, ...]
+
+
+class PromptRow(NamedTuple):
+    """A prompt as stored; the body is `prompt_state`'s."""
+
+    prompt_id: str
+    session_id: str
+    thread_key: str | None
+    status: str
+    deadline: str | None
+    body: bytes
+
+
+class TimerRow(NamedTuple):
+    """A timer that is set."""
+
+    timer_id: str
+    session_id: str
+    due_at: str
+
+
+class OutboxRow(NamedTuple):
+    """An intent as stored. `attempts` > 0 without a `result` means: it may have been sent; look before sending again."""
+
+    id: int
+    key: str
+    lane: str
+    kind: str
+    payload: bytes
+    session_id: str | None
+    state: Literal["pending", "sent", "failed"]
+    rev: int
+    attempts: int
+    not_before: str | None
+    created_at: str
+    attempted_at: str | None
+    result: bytes | None
+
+
+class Store(Protocol):
+    """One backend. Every method is one transaction; all raise `StorageError` subclasses and nothing else."""
+
+    def close(self) -> None:
+        """Close; durable already, so nothing is flushed."""
+
+    def bind(self, team_id: str, app_id: str) -> None:
+        """Bind this database to a Slack team and app at the first call; `WrongWorkspace` for another one later."""
+
+    # -- ingest
+    def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        """Store items; the new row's id for each, or None where the key was known. Durable on return."""
+
+    def inbox(self, *, after: int = 0, limit: int = 100) -> list[InboxRow]:
+        """Rows that nobody has consumed, oldest first, with id > `after`. Verified; a row that does not verify is
+        marked with outcome `corrupt` and left out."""
+
+    def inbox_row(self, key: str) -> InboxRow | None:
+        """One row by its key, consumed or not."""
+
+    def consume(self, consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
+        """Mark rows as done outside of any session, with intents that follow, in one transaction."""
+
+    # -- ownership
+    def register(self, label: str) -> str:
+        """Make this process known as an owner and return its owner id. It counts as alive until the process dies
+        or `close()`; a `kill -9` is noticed at once (a lock the kernel holds)."""
+
+    def alive(self, owner: str) -> bool:
+        """Whether that owner's process lives."""
+
+    def serving(self) -> list[str]:
+        """Labels of living owners (`bot`, `cli`, ...), this process included."""
+
+    def claim(self, session_id: str, owner: str, now: str) -> int:
+        """Take the session: raises its epoch and returns it. Needs a free lease, a dead owner, or that `owner`
+        holds it already. `UnknownSession`, `Owned`, `SessionQuarantined`."""
+
+    # -- sessions
+    def commit(self, batch: Sequence[Commit]) -> list[None | Exception]:
+        """All commits in one transaction, each in its own savepoint: None, or why that one was rolled back
+        (`Fenced`, ...). A failure of the transaction itself raises and nothing of the batch is stored."""
+
+    def head(self, session_id: str) -> Head | None:
+        """Where a session stands, or None."""
+
+    def heads(
+        self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int = 100
+    ) -> list[Head]:
+        """Sessions, newest first."""
+
+    def orphans(self, limit: int = 100) -> list[str]:
+        """Sessions of status `running` that nobody alive owns: work to be taken up after a crash."""
+
+    def load(self, session_id: str) -> Loaded:
+        """Snapshot and tail, verified. A snapshot that does not verify, or is ahead of the journal, is ignored and
+        the whole journal returned. A journal or head that does not verify raises `Corrupt`. `UnknownSession`."""
+
+    def journal(self, session_id: str, *, after: int = 0) -> Iterator[bytes]:
+        """All events from the first, verified from the beginning; those with seq > `after` are given."""
+
+    def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
+        """Set the session aside: it is claimed by nobody until a person decides. With intents (the thread is told)."""
+
+    def flow(self, digest: str) -> bytes:
+        """The pinned flow's body, verified against its digest. `Corrupt`, `StorageError` when absent."""
+
+    # -- prompts, timers
+    def prompt(self, prompt_id: str) -> PromptRow | None:
+        """One prompt, verified."""
+
+    def prompts(
+        self,
+        *,
+        thread_key: str | None = None,
+        session_id: str | None = None,
+        statuses: Sequence[str] = (),
+        limit: int = 500,
+    ) -> list[PromptRow]:
+        """Prompts, oldest first; rows that do not verify are left out."""
+
+    def timers(self, *, due: str | None = None, limit: int = 100) -> list[TimerRow]:
+        """Timers, soonest first; with `due` only those at or before it."""
+
+    # -- outbox, marks
+    def outbox(self, *, now: str, limit: int = 100) -> list[OutboxRow]:
+        """Pending rows whose `not_before` has come, oldest first."""
+
+    def outbox_row(self, key: str) -> OutboxRow | None:
+        """One row by its key, in any state."""
+
+    def outbox_attempt(self, row_id: int, now: str) -> None:
+        """Count an attempt, durably, before the request is made."""
+
+    def outbox_finish(
+        self,
+        row_id: int,
+        rev: int,
+        *,
+        now: str,
+        state: Literal["pending", "sent", "failed"],
+        result: bytes | None = None,
+        not_before: str | None = None,
+        items: Sequence[InboxItem] = (),
+    ) -> bool:
+        """Record what became of an attempt, and ingest what follows (`prompt shown`), in one transaction.
+        When the row was replaced meanwhile (`rev` moved) the result is kept and the row stays pending: False."""
+
+    def mark(self, scope: str) -> str | None:
+        """How far a catch-up read has come in that thread or channel (a Slack ts)."""
+
+    def set_mark(self, scope: str, ts: str) -> None:
+        """Move a mark forward; it never goes back."""
+
+    # -- housekeeping
+    def changed(self) -> bool:
+        """Whether another connection or process has committed since the last call."""
+
+    def reap(self, *, ended_before: str, inbox_before: str) -> int:
+        """Delete sessions (with all their rows) that ended before one time, and consumed inbox rows older than the
+        other; how many sessions went."""
