@@ -1,0 +1,101 @@
+"""Who does something: a person in Slack, a person at the terminal, or sayso itself. A plain value.
+
+An actor carries the facts on which the policy decides, looked up before the decision. Facts that could not be
+looked up leave `facts_known` false, and the policy then refuses: an actor is nobody until shown otherwise.
+Only `record()` is journaled: facts age, and what was decided on them stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from engine.codec import Json
+from engine.errors import MalformedJournal
+
+ActorKind: TypeAlias = Literal["slack", "local", "system"]
+
+_LOCAL = "local:"
+_SYSTEM = "system:"
+_SLACK_ID = re.compile(r"[UW][A-Z0-9]{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """One who acts. `id` is a Slack user id (`U...`), `local:<user>` at the terminal, or `system:<part>`."""
+
+    id: str
+    kind: ActorKind = "slack"
+    name: str | None = None
+    """For display only: names are neither unique nor stable, so nothing is decided on them."""
+    team_id: str | None = None
+    email: str | None = None
+    is_bot: bool = False
+    is_app: bool = False
+    """A workflow or an app wrote this (`app_id` is set), even where it speaks in a person's name."""
+    deleted: bool = False
+    is_restricted: bool = False
+    is_ultra_restricted: bool = False
+    is_stranger: bool = False
+    """Belongs to another organisation (Slack Connect)."""
+    groups: frozenset[str] = frozenset()
+    """Handles of this person's user groups, without `@`, as they are now."""
+    in_channel: bool | None = None
+    """Whether this person is a member of the session's channel; None when that is not known."""
+    edited: bool = False
+    """The text was changed after it was sent, so nobody can say what was first meant."""
+    simulated: bool = False
+    """Played by whoever sits at the terminal (`run --as NAME`)."""
+    facts_known: bool = False
+    """Every lookup that these facts need has succeeded."""
+
+    @classmethod
+    def local(cls, user: str) -> Actor:
+        """The person at the terminal: nothing needs to be looked up."""
+        return cls(id=_LOCAL + user, kind="local", name=user, facts_known=True)
+
+    @classmethod
+    def pretend(cls, name: str) -> Actor:
+        """Whom `run --as NAME` plays, named as a flow names people: user id, e-mail, `@group`, or a plain name."""
+        group, email = name.startswith("@"), "@" in name[1:]
+        return cls(
+            id=name if _SLACK_ID.fullmatch(name) else _LOCAL + name.removeprefix(_LOCAL),
+            kind="local",
+            name=name,
+            email=name if email and not group else None,
+            groups=frozenset({name[1:]}) if group else frozenset(),
+            simulated=True,
+            facts_known=True,
+        )
+
+    @classmethod
+    def system(cls, part: str) -> Actor:
+        """sayso itself (`timer`, `recovery`, ...). The policy lets it do nothing that is a person's to do."""
+        return cls(id=_SYSTEM + part, kind="system", name="sayso", facts_known=True)
+
+    def record(self) -> dict[str, Json]:
+        """What is journaled of an actor: who, under which name, and whether it was only played."""
+        record: dict[str, Json] = {"id": self.id}
+        if self.name is not None:
+            record["name"] = self.name
+        if self.simulated:
+            record["simulated"] = True
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Json]) -> Actor:
+        """The actor of a journaled record. Its facts are not known, so by itself it may do nothing.
+
+        Raises `MalformedJournal` for a record without an id.
+        """
+        actor_id, simulated = record.get("id"), record.get("simulated", False) is True
+        if not isinstance(actor_id, str) or not actor_id:
+            raise MalformedJournal(f"an actor needs an id, and this record has none: {dict(record)!r}")
+        kind: ActorKind = "slack"
+        if simulated or actor_id.startswith(_LOCAL):
+            kind = "local"
+        elif actor_id.startswith(_SYSTEM):
+            kind = "system"
+        return cls(id=actor_id, kind=kind, name=record.get("name"), simulated=simulated)
