@@ -1,0 +1,390 @@
+"""Who may do what: one pure function for every way in (message, button, modal, slash command, shortcut, CLI).
+
+It fails closed: an action, a kind of prompt or a fact that it does not know is refused. Three steps:
+
+1. The gate. People of this workspace only: no bots or workflows, no edited text, nobody deactivated, no guests
+   unless they are allowed. At the terminal: `local:<user>`; one that is played (`--as`) only where the session
+   has no channel, so that nobody plays in front of people who take it for real.
+2. The rule of the action (`_RULES`).
+3. Nothing else. There is no bypass: an admin approves only where listed.
+
+Entries of `approvers` and `who`: a user id, an e-mail address, `@group`, `local:<user>`, `channel` (members of the
+session's channel), `requester` (who started it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, TypeAlias
+
+from engine.actors import Actor
+from engine.codec import Json
+from prompt_state.model import PromptState
+
+Action: TypeAlias = Literal[
+    "start",
+    "answer",
+    "decide",
+    "resolve",
+    "steer",
+    "undo",
+    "stop",
+    "pause",
+    "resume",
+    "cancel",
+    "status",
+    "help",
+    "list",
+]
+"""`answer` an ask or an input, `decide` an approval, `resolve` an interrupted node; the rest as people say it."""
+
+ACTION_OF: Mapping[str, Action] = {
+    "ask": "answer",
+    "input": "answer",
+    "approval": "decide",
+    "interrupted": "resolve",
+}
+"""What it is called to answer a prompt of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether it may be done; if not, `reason` is the sentence that the refused person reads."""
+
+    allowed: bool
+    reason: str | None = None
+
+
+class Asked(Protocol):
+    """What the policy reads of a prompt. A `PromptState` is one."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def approvers(self) -> tuple[str, ...] | None: ...
+    @property
+    def who(self) -> tuple[str, ...] | None: ...
+    @property
+    def exclude_requester(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSpec:
+    """The same, of the `prompt` that `prompt:requested` carries."""
+
+    kind: str
+    approvers: tuple[str, ...] | None = None
+    who: tuple[str, ...] | None = None
+    exclude_requester: bool = False
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Json]) -> AskedSpec:
+        """The prompt of a spec; a list that is not one of texts names nobody."""
+        return cls(
+            kind=str(spec.get("kind")),
+            approvers=_entries(spec.get("approvers")),
+            who=_entries(spec.get("who")),
+            exclude_requester=spec.get("excludeRequester") not in (None, False),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is acted on: a session in its place, and the prompt where the action is about one."""
+
+    home_team: str | None
+    """The workspace that this installation belongs to; None where there is none, and then nobody of Slack acts."""
+    has_channel: bool = True
+    """Whether the session lives in a Slack channel. A local run does not."""
+    requester_id: str | None = None
+    prompt: Asked | None = None
+    admins: frozenset[str] = frozenset()
+    """Entries as in `approvers`, without `channel` and `requester`."""
+    allow_guests: bool = False
+    allow_local: bool = False
+    """Whether whoever has this machine's terminal may steer and end any session, as an admin may."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Display names by user id or e-mail, for the reasons."""
+
+
+def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
+    """Whether this actor may do this to that. Total: what it does not know, it refuses with a reason."""
+    rule = _RULES.get(action)
+    reason = _gate(actor, target)
+    if reason is None:
+        reason = "This cannot be done here." if rule is None else rule(actor, action, target)
+    return Verdict(reason is None, reason)
+
+
+def may_act_on(actor: Actor, prompts: Iterable[PromptState], target: Target) -> frozenset[str]:
+    """The ids of those prompts that this actor may answer, decide or resolve."""
+    return frozenset(
+        prompt.prompt_id
+        for prompt in prompts
+        if authorize(
+            actor, ACTION_OF[prompt.kind], replace(target, prompt=prompt, requester_id=prompt.requester_id)
+        ).allowed
+    )
+
+
+class StateLike(Protocol):
+    """What the policy reads of a session's state."""
+
+    @property
+    def actor(self) -> dict[str, Json]: ...
+    @property
+    def thread(self) -> dict[str, Json] | None: ...
+
+
+class SpecLike(Protocol):
+    """What the policy reads of a prompt in a session's state."""
+
+    @property
+    def spec(self) -> dict[str, Json]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """`authorize` with this installation's settings, as the engine calls it inside its transaction."""
+
+    home_team: str | None
+    admins: frozenset[str] = frozenset()
+    allow_guests: bool = False
+    allow_local: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, actor: Actor, action: Action, state: StateLike, prompt: SpecLike | None) -> str | None:
+        """None where it is allowed, else the sentence that tells this person why not."""
+        asked = AskedSpec.of(prompt.spec) if prompt is not None else None
+        has_channel = bool((state.thread or {}).get("channel"))
+        return authorize(actor, action, self.target(state.actor, has_channel, asked)).reason
+
+    def target(self, requester: Mapping[str, Json], has_channel: bool, prompt: Asked | None = None) -> Target:
+        """The target for a session that this requester (an actor's record) started."""
+        requester_id, name = requester.get("id"), requester.get("name")
+        known = {requester_id: name} if requester_id and name else {}
+        return Target(
+            home_team=self.home_team,
+            has_channel=has_channel,
+            requester_id=requester_id,
+            prompt=prompt,
+            admins=self.admins,
+            allow_guests=self.allow_guests,
+            allow_local=self.allow_local,
+            names={**known, **self.names},
+        )
+
+
+# --- the gate: each returns why not, or None ---------------------------------------------------------------
+
+_NOT_PEOPLE = "Only people can do this, not apps or workflows."
+_UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
+
+
+def _gate(actor: Actor, target: Target) -> str | None:
+    if not actor.id or actor.is_bot or actor.is_app:
+        return _NOT_PEOPLE
+    if actor.edited:
+        return "Edited text does not count. Please write it again as a new message."
+    if actor.kind == "slack":
+        return _slack_gate(actor, target)
+    if actor.kind == "local":
+        return _local_gate(actor, target)
+    return _NOT_PEOPLE
+
+
+def _slack_gate(actor: Actor, target: Target) -> str | None:
+    if actor.simulated or ":" in actor.id:
+        return _NOT_PEOPLE
+    if not actor.facts_known:
+        return _UNKNOWN
+    if actor.deleted:
+        return "This account is deactivated."
+    if actor.is_stranger or target.home_team is None or actor.team_id != target.home_team:
+        return "Only members of this workspace can do this."
+    if (actor.is_restricted or actor.is_ultra_restricted) and not target.allow_guests:
+        return "Guests cannot do this in this workspace."
+    return None
+
+
+def _local_gate(actor: Actor, target: Target) -> str | None:
+    if not actor.facts_known or actor.deleted:
+        return _NOT_PEOPLE
+    if actor.simulated and target.has_channel:
+        return "This run lives in a Slack channel, where nobody can be played with --as."
+    if not actor.simulated and (not actor.id.startswith("local:") or actor.id == "local:"):
+        return _NOT_PEOPLE
+    return None
+
+
+# --- the rules ---------------------------------------------------------------------------------------------
+
+
+def _start(actor: Actor, action: Action, target: Target) -> str | None:
+    if not target.has_channel:
+        return None if actor.kind == "local" else "Please start this in a channel."
+    if actor.kind == "local":
+        return "Runs in a Slack channel are started from there."
+    return _in_channel(actor, "start this")
+
+
+def _look(actor: Actor, action: Action, target: Target) -> str | None:
+    """To see what goes on: whoever can read the thread, and whoever may steer it."""
+    if actor.kind == "local" or _owner(actor, action, target) is None:
+        return None
+    return _in_channel(actor, "see this") if target.has_channel else _owner(actor, action, target)
+
+
+def _answer(actor: Actor, action: Action, target: Target) -> str | None:
+    prompt = target.prompt
+    if prompt is None or ACTION_OF.get(prompt.kind) != "answer":
+        return "This is not answered with a reply: please use its buttons."
+    entries = prompt.who
+    if entries is None:
+        entries = ("channel",) if target.requester_id is None else ("requester",)
+    # Without a channel the terminal is where the conversation is.
+    at_terminal = actor.kind == "local" and not target.has_channel and "channel" in entries
+    if at_terminal or _listed(actor, entries, target):
+        return None
+    return _only(entries, "answer this", target)
+
+
+def _decide(actor: Actor, action: Action, target: Target) -> str | None:
+    prompt = target.prompt
+    if prompt is None or prompt.kind != "approval":
+        return "This is no approval."
+    entries = prompt.approvers or ()
+    if prompt.exclude_requester and _is_requester(actor, target):
+        others = _people([entry for entry in entries if entry not in ("requester", actor.id)], target, "or")
+        return "You started this, so somebody else has to approve it" + (f": {others}." if others else ".")
+    if _listed(actor, entries, target):
+        return None
+    return _only(entries, "approve this", target)
+
+
+def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
+    if target.prompt is None or target.prompt.kind != "interrupted":
+        return "This is no question about an interrupted step."
+    return _owner(actor, action, target)
+
+
+def _owner(actor: Actor, action: Action, target: Target) -> str | None:
+    """The requester and the admins."""
+    admins = sorted(target.admins - {"channel", "requester"})
+    if _is_requester(actor, target) or _listed(actor, admins, target):
+        return None
+    if actor.kind == "local" and not actor.simulated and target.allow_local:
+        return None
+    verb = _VERBS.get(action, "do this")
+    if target.requester_id is None and not admins:
+        return f"Nobody can {verb}: it was started by no person, and SAYSO_ADMINS names nobody."
+    people = [_person("requester", target)] if target.requester_id is not None else []
+    return f"Only {' and '.join([*people, *(['the admins'] if admins else [])])} can {verb}."
+
+
+_VERBS: Mapping[str, str] = {
+    "resolve": "say how this goes on",
+    "steer": "steer this",
+    "undo": "undo this",
+    "stop": "stop this",
+    "pause": "pause this",
+    "resume": "resume this",
+    "cancel": "cancel this",
+    "status": "see this",
+    "help": "see this",
+    "list": "see this",
+}
+
+_RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
+    "start": _start,
+    "answer": _answer,
+    "decide": _decide,
+    "resolve": _resolve,
+    "steer": _owner,
+    "undo": _owner,
+    "stop": _owner,
+    "pause": _owner,
+    "resume": _owner,
+    "cancel": _owner,
+    "status": _look,
+    "help": _look,
+    "list": _look,
+}
+
+
+# --- entries -----------------------------------------------------------------------------------------------
+
+
+def _listed(actor: Actor, entries: Iterable[str], target: Target) -> bool:
+    return any(_matches(actor, entry.strip(), target) for entry in entries)
+
+
+def _matches(actor: Actor, entry: str, target: Target) -> bool:
+    if entry == "requester":
+        return _is_requester(actor, target)
+    if entry.startswith("local:"):
+        return actor.kind == "local" and actor.id == entry
+    if actor.kind == "local" and not actor.simulated:
+        return False
+    if entry == "channel":
+        return target.has_channel and actor.in_channel is True
+    if entry.startswith("@"):
+        return entry[1:].lower() in {group.lower() for group in actor.groups}
+    if "@" in entry:
+        return actor.email is not None and actor.email.casefold() == entry.casefold()
+    return actor.id == entry
+
+
+def _is_requester(actor: Actor, target: Target) -> bool:
+    return target.requester_id is not None and actor.id == target.requester_id
+
+
+def _in_channel(actor: Actor, verb: str) -> str | None:
+    if actor.in_channel is True:
+        return None
+    return _UNKNOWN if actor.in_channel is None else f"Only members of this channel can {verb}."
+
+
+def _entries(value: Json) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(entry for entry in value if isinstance(entry, str))
+
+
+# --- words -------------------------------------------------------------------------------------------------
+
+_NAMED = 6
+"""People that a sentence names before it counts the rest."""
+
+
+def _only(entries: Iterable[str], verb: str, target: Target) -> str:
+    listed = list(dict.fromkeys(entry.strip() for entry in entries))
+    if not listed:
+        return f"Nobody can {verb}: the flow lists nobody who may."
+    ask = " Ask one of them." if len(listed) > 1 else ""
+    return f"Only {_people(listed, target, 'and')} can {verb}.{ask}"
+
+
+def _people(entries: Iterable[str], target: Target, word: str) -> str:
+    names = list(dict.fromkeys(_person(entry, target) for entry in entries))
+    if len(names) > _NAMED:
+        names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} others"]
+    return (
+        names[0] if len(names) == 1 else f" {word} ".join([", ".join(names[:-1]), names[-1]]) if names else ""
+    )
+
+
+def _person(entry: str, target: Target) -> str:
+    if entry == "channel":
+        return "members of this channel"
+    if entry == "requester":
+        entry = target.requester_id or ""
+        if entry not in target.names and not entry.startswith("local:"):
+            return "the person who started this"
+    name = target.names.get(entry)
+    if entry.startswith("local:"):
+        return f"{name or entry.removeprefix('local:')} at the terminal"
+    return name or entry
