@@ -1,0 +1,402 @@
+"""Checks Block Kit the way Slack does: the sizes, the shapes, the names of the errors.
+
+A check is a function of a value and its JSON pointer that yields messages such as `must be less than 3001
+characters [json-pointer:/blocks/0/text/text]`. The tables at the end say which checks each type gets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+from bot.workspace.errors import SlackError, invalid
+from bot.workspace.state import Json
+
+MAX_TEXT = 40_000
+MAX_UPDATE_TEXT = 4_000
+MAX_MESSAGE_BLOCKS = 50
+MAX_VIEW_BLOCKS = 100
+MAX_BLOCKS_SIZE = 13_200  # characters of all blocks as JSON; measured by others, not documented
+MAX_MARKDOWN = 12_000  # of all markdown blocks of a message together
+MAX_METADATA = 8_000
+
+Check = Callable[[Any, str], Iterator[str]]
+
+
+# -- what Slack's methods call
+
+
+def check_message(text: str, blocks: list[Json], *, limit: int = MAX_TEXT) -> None:
+    """Raise SlackError when a message with this text and these blocks would be refused."""
+    if len(text) > limit:
+        raise SlackError("msg_too_long", f"text has {len(text)} characters, {limit} are allowed")
+    if not blocks:
+        return
+    problems = list(_blocks(blocks, "/blocks", MAX_MESSAGE_BLOCKS, MESSAGE_BLOCKS))
+    if problems:
+        raise invalid(problems)
+    markdown = sum(len(block["text"]) for block in blocks if block["type"] == "markdown")
+    if markdown > MAX_MARKDOWN:
+        raise SlackError("msg_blocks_too_long", f"markdown blocks have {markdown} characters in all")
+    size = len(json.dumps(blocks, ensure_ascii=False, separators=(",", ":")))
+    if size > MAX_BLOCKS_SIZE:
+        raise SlackError("msg_blocks_too_long", f"blocks have {size} characters in all")
+
+
+def check_view(view: Any) -> None:
+    """Raise SlackError `invalid_arguments` when a view would be refused."""
+    problems = list(_view(view, "/view"))
+    if problems:
+        raise invalid(problems, "invalid_arguments")
+
+
+def check_metadata(metadata: Any) -> None:
+    """Raise SlackError when message metadata has the wrong shape."""
+    if metadata is None:
+        return
+    is_shaped = (
+        isinstance(metadata, dict)
+        and isinstance(metadata.get("event_type"), str)
+        and isinstance(metadata.get("event_payload"), dict)
+    )
+    if not is_shaped:
+        raise SlackError("invalid_metadata_format", "metadata is {event_type, event_payload: {...}}")
+    if len(json.dumps(metadata)) > MAX_METADATA:
+        raise SlackError("metadata_too_large")
+
+
+# -- building checks
+
+
+def _at(message: str, pointer: str) -> str:
+    return f"{message} [json-pointer:{pointer}]"
+
+
+def string(longest: int, shortest: int = 1) -> Check:
+    """A string with so many characters."""
+
+    def check(value: Any, pointer: str) -> Iterator[str]:
+        if not isinstance(value, str):
+            yield _at("must be a string", pointer)
+        elif len(value) > longest:
+            yield _at(f"must be less than {longest + 1} characters", pointer)
+        elif len(value) < shortest:
+            yield _at(f"must be more than {shortest - 1} characters", pointer)
+
+    return check
+
+
+def text_object(longest: int, *kinds: str) -> Check:
+    """A text object of one of these types (both when none is named)."""
+    allowed = kinds or ("plain_text", "mrkdwn")
+
+    def check(value: Any, pointer: str) -> Iterator[str]:
+        if not isinstance(value, dict):
+            yield _at("must be an object", pointer)
+        elif value.get("type") not in allowed:
+            yield _at(f"must be one of: {', '.join(allowed)}", f"{pointer}/type")
+        else:
+            yield from string(longest)(value.get("text"), f"{pointer}/text")
+
+    return check
+
+
+def items(longest: int, each: Check, shortest: int = 1) -> Check:
+    """A list of so many items."""
+
+    def check(value: Any, pointer: str) -> Iterator[str]:
+        if not isinstance(value, list):
+            yield _at("must be an array", pointer)
+        elif len(value) > longest:
+            yield _at(f"no more than {longest} items allowed", pointer)
+        elif len(value) < shortest:
+            yield _at(f"no fewer than {shortest} items allowed", pointer)
+        else:
+            yield from chain.from_iterable(each(item, f"{pointer}/{n}") for n, item in enumerate(value))
+
+    return check
+
+
+def one_of(*allowed: Any) -> Check:
+    """One of these values."""
+
+    def check(value: Any, pointer: str) -> Iterator[str]:
+        if value not in allowed:
+            yield _at(f"must be one of: {', '.join(map(str, allowed))}", pointer)
+
+    return check
+
+
+def anything(value: Any, pointer: str) -> Iterator[str]:
+    """No check."""
+    yield from ()
+
+
+def boolean(value: Any, pointer: str) -> Iterator[str]:
+    """true or false."""
+    if not isinstance(value, bool):
+        yield _at("must be a boolean", pointer)
+
+
+def fields(required: dict[str, Check], optional: dict[str, Check]) -> Check:
+    """An object with these fields and no others."""
+
+    def check(value: Any, pointer: str) -> Iterator[str]:
+        if not isinstance(value, dict):
+            yield _at("must be an object", pointer)
+            return
+        for name in required.keys() - value.keys():
+            yield _at(f"missing required field: {name}", pointer)
+        known = {"type": anything, **required, **optional}
+        for name, part in value.items():
+            if name not in known:
+                yield _at(f"additional property: {name}", pointer)
+            else:
+                yield from known[name](part, f"{pointer}/{name}")
+
+    return check
+
+
+def typed(table: dict[str, Check], what: str) -> Check:
+    """An object whose `type` chooses the check."""
+
+    def check(value: Any, pointer: str) -> Iterator[str]:
+        if not isinstance(value, dict):
+            yield _at("must be an object", pointer)
+        elif value.get("type") not in table:
+            yield _at(f"unsupported type of {what}: {value.get('type')}", f"{pointer}/type")
+        else:
+            yield from table[value["type"]](value, pointer)
+
+    return check
+
+
+# -- lists of blocks, and views
+
+
+def _blocks(value: Any, pointer: str, most: int, table: dict[str, Check]) -> Iterator[str]:
+    yield from items(most, typed(table, "block"), shortest=0)(value, pointer)
+    if not isinstance(value, list):
+        return
+    seen: set[str] = set()
+    for number, block in enumerate(value):
+        block_id = block.get("block_id") if isinstance(block, dict) else None
+        if isinstance(block_id, str) and block_id in seen:
+            yield _at(f"`block_id` {block_id} already exists", f"{pointer}/{number}/block_id")
+        seen.add(block_id if isinstance(block_id, str) else "")
+        yield from _twin_actions(block, f"{pointer}/{number}")
+
+
+def _twin_actions(block: Any, pointer: str) -> Iterator[str]:
+    parts = block.get("elements") if isinstance(block, dict) else None
+    seen: set[Any] = set()
+    for number, element in enumerate(parts if isinstance(parts, list) else []):
+        action_id = element.get("action_id") if isinstance(element, dict) else None
+        if action_id is not None and action_id in seen:
+            yield _at(f"`action_id` {action_id} already exists", f"{pointer}/elements/{number}/action_id")
+        seen.add(action_id)
+
+
+def _view(value: Any, pointer: str) -> Iterator[str]:
+    if not isinstance(value, dict) or value.get("type") not in VIEWS:
+        yield _at("must be an object of type modal or home", pointer)
+        return
+    yield from VIEWS[value["type"]](value, pointer)
+    given = value.get("blocks")
+    has_input = isinstance(given, list) and any(
+        isinstance(block, dict) and block.get("type") == "input" for block in given
+    )
+    if value["type"] == "modal" and has_input and "submit" not in value:
+        yield _at("missing required field: submit", pointer)
+
+
+def _section_has_text(value: Any, pointer: str) -> Iterator[str]:
+    yield from SECTION(value, pointer)
+    if "text" not in value and "fields" not in value:
+        yield _at("must define either `text` or `fields`", pointer)
+
+
+def _has_options(value: Any, pointer: str) -> Iterator[str]:
+    yield from OPTIONS_OR_GROUPS(value, pointer)
+    if ("options" in value) == ("option_groups" in value):
+        yield _at("must define either `options` or `option_groups`", pointer)
+
+
+def _image_source(value: Any, pointer: str) -> Iterator[str]:
+    yield from IMAGE_BLOCK(value, pointer)
+    if ("image_url" in value) == ("slack_file" in value):
+        yield _at("must define either `image_url` or `slack_file`", pointer)
+
+
+# -- the tables
+
+ID = string(255)
+PLAIN = text_object
+OPTION = fields(
+    {"text": text_object(75), "value": string(150)},
+    {"description": text_object(75), "url": string(3_000)},
+)
+CONFIRM = fields(
+    {"title": PLAIN(100, "plain_text"), "text": text_object(300)},
+    {
+        "confirm": PLAIN(30, "plain_text"),
+        "deny": PLAIN(30, "plain_text"),
+        "style": one_of("primary", "danger"),
+    },
+)
+DISPATCH = fields({}, {"trigger_actions_on": items(2, one_of("on_enter_pressed", "on_character_entered"))})
+COMMON: dict[str, Check] = {"action_id": ID, "confirm": CONFIRM, "focus_on_load": boolean}
+HINTED: dict[str, Check] = {**COMMON, "placeholder": PLAIN(150, "plain_text")}
+OPTION_GROUP = fields({"label": PLAIN(75, "plain_text"), "options": items(100, OPTION)}, {})
+OPTIONS_OR_GROUPS = fields(
+    {},
+    {
+        **HINTED,
+        "options": items(100, OPTION),
+        "option_groups": items(100, OPTION_GROUP),
+        "initial_option": OPTION,
+        "initial_options": items(100, OPTION),
+        "max_selected_items": anything,
+    },
+)
+
+
+def _text_input(**extra: Check) -> Check:
+    return fields(
+        {}, {**HINTED, "initial_value": string(3_000, 0), "dispatch_action_config": DISPATCH, **extra}
+    )
+
+
+def _choice(initial: str, **extra: Check) -> Check:
+    return fields({}, {**HINTED, initial: anything, "response_url_enabled": boolean, **extra})
+
+
+def _picks(initial: str, most: int = 10, fewest: int = 1) -> Check:
+    return fields({"options": items(most, OPTION, fewest)}, {**COMMON, initial: anything})
+
+
+BUTTON = fields(
+    {"text": PLAIN(75, "plain_text")},
+    {
+        **COMMON,
+        "value": string(2_000, 0),
+        "url": string(3_000),
+        "style": one_of("primary", "danger"),
+        "accessibility_label": string(75),
+    },
+)
+IMAGE_ELEMENT = fields({"alt_text": string(2_000)}, {"image_url": string(3_000), "slack_file": anything})
+BUTTONLIKE: dict[str, Check] = {
+    "button": BUTTON,
+    "static_select": _has_options,
+    "users_select": _choice("initial_user"),
+    "conversations_select": _choice(
+        "initial_conversation", default_to_current_conversation=boolean, filter=anything
+    ),
+    "channels_select": _choice("initial_channel"),
+    "datepicker": _choice("initial_date"),
+    "timepicker": _choice("initial_time", timezone=string(64)),
+    "datetimepicker": _choice("initial_date_time"),
+    "radio_buttons": _picks("initial_option"),
+    "checkboxes": _picks("initial_options"),
+    "overflow": fields({"options": items(5, OPTION)}, COMMON),
+}
+MULTI: dict[str, Check] = {
+    "multi_static_select": _has_options,
+    "multi_users_select": _choice("initial_users", max_selected_items=anything),
+    "multi_channels_select": _choice("initial_channels", max_selected_items=anything),
+    "multi_conversations_select": _choice(
+        "initial_conversations",
+        max_selected_items=anything,
+        default_to_current_conversation=boolean,
+        filter=anything,
+    ),
+}
+TYPED_IN: dict[str, Check] = {
+    "plain_text_input": _text_input(multiline=boolean, min_length=anything, max_length=anything),
+    "email_text_input": _text_input(),
+    "url_text_input": _text_input(),
+    "rich_text_input": fields({}, {**HINTED, "initial_value": anything, "dispatch_action_config": DISPATCH}),
+    "number_input": _text_input(is_decimal_allowed=boolean, min_value=anything, max_value=anything),
+}
+IN_ACTIONS = typed({**BUTTONLIKE, **MULTI}, "element")
+IN_SECTION = typed({**BUTTONLIKE, **MULTI, "image": IMAGE_ELEMENT}, "accessory")
+IN_INPUT = typed(
+    {**{k: v for k, v in BUTTONLIKE.items() if k not in ("button", "overflow")}, **MULTI, **TYPED_IN}, "input"
+)
+IN_CONTEXT = typed(
+    {"image": IMAGE_ELEMENT, "plain_text": text_object(3_000), "mrkdwn": text_object(3_000)},
+    "context element",
+)
+BLOCK: dict[str, Check] = {"block_id": ID}
+SECTION = fields(
+    {},
+    {
+        **BLOCK,
+        "text": text_object(3_000),
+        "fields": items(10, text_object(2_000)),
+        "accessory": IN_SECTION,
+        "expand": boolean,
+    },
+)
+IMAGE_BLOCK = fields(
+    {"alt_text": string(2_000)},
+    {**BLOCK, "image_url": string(3_000), "slack_file": anything, "title": PLAIN(2_000, "plain_text")},
+)
+INPUT = fields(
+    {"label": PLAIN(2_000, "plain_text"), "element": IN_INPUT},
+    {**BLOCK, "hint": PLAIN(2_000, "plain_text"), "optional": boolean, "dispatch_action": boolean},
+)
+RICH_TEXT = fields(
+    {
+        "elements": items(
+            100,
+            typed(
+                dict.fromkeys(
+                    ("rich_text_section", "rich_text_list", "rich_text_quote", "rich_text_preformatted"),
+                    anything,
+                ),
+                "rich text element",
+            ),
+        )
+    },
+    BLOCK,
+)
+VIEW_BLOCKS: dict[str, Check] = {
+    "section": _section_has_text,
+    "header": fields({"text": PLAIN(150, "plain_text")}, BLOCK),
+    "divider": fields({}, BLOCK),
+    "image": _image_source,
+    "context": fields({"elements": items(10, IN_CONTEXT)}, BLOCK),
+    "actions": fields({"elements": items(25, IN_ACTIONS)}, BLOCK),
+    "input": INPUT,
+    "rich_text": RICH_TEXT,
+}
+MESSAGE_BLOCKS: dict[str, Check] = {**VIEW_BLOCKS, "markdown": fields({"text": string(MAX_MARKDOWN)}, BLOCK)}
+
+
+def _modal_blocks(value: Any, pointer: str) -> Iterator[str]:
+    yield from _blocks(value, pointer, MAX_VIEW_BLOCKS, VIEW_BLOCKS)
+
+
+VIEW_COMMON: dict[str, Check] = {
+    "callback_id": string(255, 0),
+    "private_metadata": string(3_000, 0),
+    "external_id": string(255, 0),
+}
+VIEWS: dict[str, Check] = {
+    "modal": fields(
+        {"title": PLAIN(24, "plain_text"), "blocks": _modal_blocks},
+        {
+            **VIEW_COMMON,
+            "submit": PLAIN(24, "plain_text"),
+            "close": PLAIN(24, "plain_text"),
+            "clear_on_close": boolean,
+            "notify_on_close": boolean,
+            "submit_disabled": boolean,
+        },
+    ),
+    "home": fields({"blocks": _modal_blocks}, VIEW_COMMON),
+}

@@ -1,0 +1,213 @@
+"""Everything that can happen in the workspace, whoever does it: a person on the page, a test, or the app.
+
+Each operation changes the state, tells the pages, and sends the app the events it is subscribed to. The app
+hears only of conversations it is a member of.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from bot.workspace import payloads
+from bot.workspace.changes import Changes
+from bot.workspace.errors import SlackError
+from bot.workspace.faults import Faults
+from bot.workspace.socketmode import SocketMode
+from bot.workspace.state import Channel, Json, State, User, wire
+from bot.workspace.text import mentions
+
+
+class Core:
+    """The state with its neighbours: who listens to changes, and the sockets of the app."""
+
+    def __init__(self, state: State, clock: Callable[[], float]) -> None:
+        self.state = state
+        self.clock = clock
+        self.faults = Faults()
+        self.changes = Changes()
+        self.sockets = SocketMode(state, self.faults, self.changes, clock)
+        self.base_url = ""
+
+    def now_ts(self) -> str:
+        """A fresh timestamp of the workspace."""
+        return self.state.new_ts(self.clock())
+
+    # -- messages
+
+    def post(
+        self, author: User, channel: Channel, text: str, *, thread_ts: str | None = None, **fields: Any
+    ) -> Json:
+        """Store a message of `author`. `fields` are further parts of it (blocks, metadata, subtype, files);
+        empty ones are left out. Raises SlackError when the channel or the thread cannot take it."""
+        if channel.is_archived:
+            raise SlackError("is_archived", f"#{channel.name} is archived")
+        if thread_ts is not None:
+            thread_ts = self._root_of(channel, thread_ts)
+        message: Json = {"type": "message", "user": author.id, "text": text, "ts": self.now_ts()}
+        message["team"] = author.team_id
+        if author.is_bot:
+            message.update(bot_id=author.bot_id, app_id=author.app_id)
+        else:
+            message["client_msg_id"] = f"local-{message['ts']}"
+        if thread_ts:
+            message["thread_ts"] = thread_ts
+        message.update({key: value for key, value in fields.items() if value})
+        self.state.add_message(channel.id, message)
+        self._tell_posted(author, channel, message)
+        return message
+
+    def _root_of(self, channel: Channel, thread_ts: str) -> str:
+        found = self.state.message(channel.id, thread_ts)
+        if found is None:
+            raise SlackError("thread_not_found", f"no message {thread_ts} in {channel.name or channel.id}")
+        return str(found.get("thread_ts", thread_ts))
+
+    def _tell_posted(self, author: User, channel: Channel, message: Json) -> None:
+        root = self.state.message(channel.id, message.get("thread_ts", ""))
+        if root is not None and root is not message:
+            root_view = self.shown(channel, root)
+            self._push("message_changed", channel, message=root_view, thread_ts=message["thread_ts"])
+        self._push(
+            "message", channel, message=self.shown(channel, message), thread_ts=message.get("thread_ts")
+        )
+        events = [payloads.message_event(channel, message)]
+        bot = self.state.bot_user_id
+        if not channel.is_im and author.id != bot and mentions(message["text"], bot):
+            place = 0 if self.faults.mention_order == "mention_first" else 1
+            events.insert(place, payloads.mention_event(channel, message))
+        for event in events:
+            self.event(channel, event)
+
+    def edit(self, channel: Channel, message: Json, changes: Json) -> Json:
+        """Replace parts of a message (None removes a part) and mark it as edited; returns the new one."""
+        before = copy.deepcopy(message)
+        after = {**message, **changes}
+        for key in [key for key, value in after.items() if value is None]:
+            del after[key]
+        ts = self.now_ts()
+        # Slack marks an app's update as edited only when the text itself is another.
+        if not before.get("bot_id") or before.get("text") != after.get("text"):
+            after["edited"] = {"user": message["user"], "ts": ts}
+        self.state.replace_message(channel.id, after)
+        self._push(
+            "message_changed", channel, message=self.shown(channel, after), thread_ts=after.get("thread_ts")
+        )
+        self.event(channel, payloads.changed_event(channel, before, after, ts))
+        return after
+
+    def delete(self, channel: Channel, message: Json) -> None:
+        """Delete a message; a root with replies leaves a tombstone."""
+        gone = self.state.remove_message(channel.id, message["ts"])
+        root_ts = gone.get("thread_ts")
+        stone = self.state.message(channel.id, gone["ts"])
+        if stone is not None:
+            self._push("message_changed", channel, message=self.shown(channel, stone), thread_ts=root_ts)
+        else:
+            self._push("message_deleted", channel, ts=gone["ts"], thread_ts=root_ts)
+            root = self.state.message(channel.id, root_ts) if root_ts else None
+            if root is not None:
+                self._push("message_changed", channel, message=self.shown(channel, root))
+        self.event(channel, payloads.deleted_event(channel, gone, self.now_ts()))
+
+    def react(self, user: User, channel: Channel, message: Json, name: str, *, add: bool) -> None:
+        """Add or remove a reaction; SlackError `already_reacted` or `no_reaction`."""
+        reactions: list[Json] = message.setdefault("reactions", [])
+        entry = next((r for r in reactions if r["name"] == name), None)
+        has_reacted = entry is not None and user.id in entry["users"]
+        if add and has_reacted:
+            raise SlackError("already_reacted")
+        if not add and not has_reacted:
+            raise SlackError("no_reaction")
+        if entry is None:
+            entry = {"name": name, "users": [], "count": 0}
+            reactions.append(entry)
+        (entry["users"].append if add else entry["users"].remove)(user.id)
+        entry["count"] = len(entry["users"])
+        message["reactions"] = [r for r in reactions if r["count"]]
+        if not message["reactions"]:
+            del message["reactions"]
+        shown = self.shown(channel, message)
+        self._push("reaction", channel, message=shown, thread_ts=message.get("thread_ts"))
+        kind = "reaction_added" if add else "reaction_removed"
+        self.event(channel, payloads.reaction_event(kind, user, channel, message, name, self.now_ts()))
+
+    def post_ephemeral(
+        self, channel: Channel, user: User, text: str, *, thread_ts: str | None = None, **fields: Any
+    ) -> Json:
+        """Show a message of the app to one person only. It is in no history and makes no event."""
+        bot = self.state.bot_user
+        message: Json = {"type": "message", "user": bot.id, "text": text, "ts": self.now_ts()}
+        message.update(bot_id=bot.bot_id, app_id=bot.app_id, team=bot.team_id, is_ephemeral=True)
+        if thread_ts:
+            message["thread_ts"] = thread_ts
+        message.update({key: value for key, value in fields.items() if value})
+        message.update(_to=user.id, _channel=channel.id)
+        self.state.ephemerals.append(message)
+        self._push_to(user, "ephemeral", channel, message=self.shown(channel, message), thread_ts=thread_ts)
+        return message
+
+    def ephemeral(self, user_id: str, ts: str) -> Json | None:
+        """The stored ephemeral message with this `ts` that this person sees."""
+        for message in self.state.ephemerals:
+            if message["ts"] == ts and message["_to"] == user_id:
+                return message
+        return None
+
+    def replace_ephemeral(self, message: Json, changes: Json | None) -> None:
+        """Change an ephemeral message in place, or take it away (None)."""
+        channel = self.state.channels[message["_channel"]]
+        user = self.state.users[message["_to"]]
+        if changes is None:
+            self.state.ephemerals.remove(message)
+            thread_ts = message.get("thread_ts")
+            self._push_to(user, "message_deleted", channel, ts=message["ts"], thread_ts=thread_ts)
+            return
+        message.update(changes)
+        for key in [key for key, value in message.items() if value is None]:
+            del message[key]
+        shown = self.shown(channel, message)
+        self._push_to(user, "message_changed", channel, message=shown, thread_ts=message.get("thread_ts"))
+
+    # -- membership
+
+    def join(self, user: User, channel: Channel) -> None:
+        """Make somebody a member; no effect when they are one."""
+        if user.id not in channel.members:
+            channel.members.append(user.id)
+            event = payloads.membership_event(
+                self.state, "member_joined_channel", user, channel, self.now_ts()
+            )
+            self.event(channel, event)
+            self.changes.tell({"type": "channels"})
+
+    def leave(self, user: User, channel: Channel) -> None:
+        """End a membership; the app hears of it even when it was itself removed."""
+        if user.id in channel.members:
+            event = payloads.membership_event(self.state, "member_left_channel", user, channel, self.now_ts())
+            self.event(channel, event)
+            channel.members.remove(user.id)
+            self.changes.tell({"type": "channels"})
+
+    # -- telling
+
+    def event(self, channel: Channel, event: Json) -> None:
+        """Send the app an event of this conversation, if it is a member."""
+        if self.state.bot_user_id in channel.members:
+            self.sockets.event(event)
+
+    def shown(self, channel: Channel, message: Json) -> Json:
+        """A message as the page gets it."""
+        return {**wire(message), "channel": channel.id}
+
+    def audience(self, channel: Channel) -> frozenset[str] | None:
+        """Who may see the conversation; None for a public channel: everyone."""
+        return frozenset(channel.members) if channel.is_im or channel.is_private else None
+
+    def _push(self, kind: str, channel: Channel, **fields: Any) -> None:
+        body = {"type": kind, "channel": channel.id, **fields}
+        self.changes.tell(body, self.audience(channel))
+
+    def _push_to(self, user: User, kind: str, channel: Channel, **fields: Any) -> None:
+        self.changes.tell({"type": kind, "channel": channel.id, **fields}, frozenset({user.id}))

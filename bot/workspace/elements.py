@@ -1,0 +1,205 @@
+"""Finding interactive elements in blocks, and what an interaction with one looks like in a payload."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from bot.workspace.errors import WorkspaceError
+from bot.workspace.state import Json
+
+# What a filled element carries, by its type: the field of the value in payloads.
+VALUE_FIELDS = {
+    "button": "value",
+    "plain_text_input": "value",
+    "email_text_input": "value",
+    "url_text_input": "value",
+    "number_input": "value",
+    "rich_text_input": "rich_text_value",
+    "static_select": "selected_option",
+    "radio_buttons": "selected_option",
+    "overflow": "selected_option",
+    "multi_static_select": "selected_options",
+    "checkboxes": "selected_options",
+    "users_select": "selected_user",
+    "multi_users_select": "selected_users",
+    "conversations_select": "selected_conversation",
+    "multi_conversations_select": "selected_conversations",
+    "channels_select": "selected_channel",
+    "multi_channels_select": "selected_channels",
+    "datepicker": "selected_date",
+    "timepicker": "selected_time",
+    "datetimepicker": "selected_date_time",
+}
+# Elements that start with something chosen: the field of the block, and the field of the value it becomes.
+_INITIAL = {
+    "value": "initial_value",
+    "rich_text_value": "initial_value",
+    "selected_option": "initial_option",
+    "selected_options": "initial_options",
+    "selected_user": "initial_user",
+    "selected_users": "initial_users",
+    "selected_conversation": "initial_conversation",
+    "selected_conversations": "initial_conversations",
+    "selected_channel": "initial_channel",
+    "selected_channels": "initial_channels",
+    "selected_date": "initial_date",
+    "selected_time": "initial_time",
+    "selected_date_time": "initial_date_time",
+}
+STATELESS = ("button", "overflow")
+
+
+def elements(blocks: list[Json]) -> Iterator[tuple[Json, Json]]:
+    """Every interactive element with the block it stands in."""
+    for block in blocks:
+        candidates = [block.get("accessory"), block.get("element"), *block.get("elements", [])]
+        for element in candidates:
+            if isinstance(element, dict) and element.get("type") in VALUE_FIELDS:
+                yield block, element
+
+
+def with_ids(blocks: list[Json], seed: str) -> list[Json]:
+    """A copy in which every block has a `block_id` and every element an `action_id`, as Slack gives them."""
+    filled = copy.deepcopy(blocks)
+    for number, block in enumerate(filled):
+        block.setdefault("block_id", f"{seed}-{number}")
+        for place, (_, element) in enumerate(elements([block])):
+            element.setdefault("action_id", f"{seed}-{number}-{place}")
+    return filled
+
+
+def label_of(element: Json) -> str:
+    """The words on a button; empty for elements without."""
+    text = element.get("text")
+    return str(text.get("text", "")) if isinstance(text, dict) else ""
+
+
+def find(blocks: list[Json], **wanted: str | None) -> tuple[Json, Json]:
+    """The block and element that have all of the wanted `action_id`, `block_id`, `text` and, for a button,
+    `value`. WorkspaceError `element_not_found` names what there is."""
+    there = []
+    for block, element in elements(blocks):
+        facts = {
+            "action_id": element.get("action_id"),
+            "block_id": block.get("block_id"),
+            "text": label_of(element),
+        }
+        if element["type"] == "button":
+            facts["value"] = element.get("value", "")
+        there.append(f"{facts['text'] or element['type']} ({facts['action_id']})")
+        if all(facts.get(key, value) == value for key, value in wanted.items() if value is not None):
+            return block, element
+    asked = ", ".join(f"{key}={value!r}" for key, value in wanted.items() if value is not None)
+    raise WorkspaceError(
+        "element_not_found", f"nothing with {asked} to press here; there is: {', '.join(there) or 'nothing'}"
+    )
+
+
+def initial_values(blocks: list[Json]) -> Json:
+    """The `state.values` of blocks that nobody has touched yet."""
+    values: Json = {}
+    for block, element in elements(blocks):
+        kind = element["type"]
+        if kind in STATELESS:
+            continue
+        field = VALUE_FIELDS[kind]
+        empty: Any = [] if field.endswith("s") else None
+        value = copy.deepcopy(element.get(_INITIAL[field], empty))
+        entry = {"type": kind, field: value}
+        values.setdefault(block["block_id"], {})[element["action_id"]] = entry
+    return values
+
+
+def merged(initial: Json, given: Json | None) -> Json:
+    """Initial values with what the person filled in laid over them."""
+    values = copy.deepcopy(initial)
+    for block_id, entries in (given or {}).items():
+        values.setdefault(block_id, {}).update(copy.deepcopy(entries))
+    return values
+
+
+def entry_for(element: Json, given: Any) -> Json:
+    """The value object for an element from a plain Python value: a text, an option's value or text, a list
+    of those, a date, an id. A dictionary with a `type` is taken as it is."""
+    if isinstance(given, dict) and "type" in given:
+        return given
+    kind = element["type"]
+    field = VALUE_FIELDS[kind]
+    if field == "selected_option":
+        return {"type": kind, field: option_named(element, given)}
+    if field == "selected_options" and kind in ("checkboxes", "multi_static_select"):
+        return {"type": kind, field: [option_named(element, one) for one in given or []]}
+    if field == "value" and given is not None:
+        given = str(given)
+    return {"type": kind, field: given}
+
+
+def options_of(element: Json) -> list[Json]:
+    """All options of a select, checkboxes or radio buttons, grouped ones too."""
+    grouped = [option for group in element.get("option_groups", []) for option in group["options"]]
+    return [*element.get("options", []), *grouped]
+
+
+def option_named(element: Json, wanted: Any) -> Json | None:
+    """The option with this value or text; None for None; WorkspaceError `option_not_found`."""
+    if wanted is None or isinstance(wanted, dict):
+        return wanted
+    for option in options_of(element):
+        if wanted in (option["value"], option["text"]["text"]):
+            return copy.deepcopy(option)
+    there = ", ".join(repr(option["value"]) for option in options_of(element))
+    raise WorkspaceError("option_not_found", f"no option {wanted!r}; there are: {there}")
+
+
+def action_for(block: Json, element: Json, entry: Json, action_ts: str) -> Json:
+    """The item of `actions[]` for pressing or changing this element."""
+    action: Json = {"action_id": element["action_id"], "block_id": block["block_id"]}
+    action["type"] = element["type"]
+    for key in ("text", "style", "value", "placeholder", "confirm", "url"):
+        if key in element and (key != "value" or element["type"] == "button"):
+            action[key] = copy.deepcopy(element[key])
+    action.update({key: value for key, value in entry.items() if key != "type" and value is not None})
+    return {**action, "action_ts": action_ts}
+
+
+def missing_inputs(blocks: list[Json], values: Json) -> dict[str, str]:
+    """What Slack's own client says before it submits a modal: messages by `block_id`."""
+    problems: dict[str, str] = {}
+    for block, element in elements(blocks):
+        if block["type"] != "input":
+            continue
+        entry = values.get(block["block_id"], {}).get(element["action_id"], {})
+        problem = _input_problem(block, element, entry.get(VALUE_FIELDS[element["type"]]))
+        if problem:
+            problems[block["block_id"]] = problem
+    return problems
+
+
+def _input_problem(block: Json, element: Json, value: Any) -> str:
+    if value is None or value in ("", []):
+        return "" if block.get("optional") else "Please complete this required field."
+    if element["type"] == "number_input":
+        return _number_problem(element, str(value))
+    if isinstance(value, str):
+        shortest, longest = element.get("min_length", 0), element.get("max_length", 3000)
+        if len(value) < shortest:
+            return f"Must be at least {shortest} characters."
+        if len(value) > longest:
+            return f"Must be at most {longest} characters."
+    return ""
+
+
+def _number_problem(element: Json, text: str) -> str:
+    try:
+        number = float(text)
+    except ValueError:
+        return "Please enter a number."
+    if not element.get("is_decimal_allowed") and not number.is_integer():
+        return "Please enter a whole number."
+    if "min_value" in element and number < float(element["min_value"]):
+        return f"Must be at least {element['min_value']}."
+    if "max_value" in element and number > float(element["max_value"]):
+        return f"Must be at most {element['max_value']}."
+    return ""

@@ -1,0 +1,226 @@
+"""What a person does with the app's buttons, commands and modals, and what the app may do in return.
+
+An interaction hands the app two grants: a trigger id (opens one view, within 3 s) and a response URL (five
+answers, within 30 minutes).
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from bot.workspace import elements, payloads
+from bot.workspace.core import Core
+from bot.workspace.errors import NotAcknowledged, SlackError, WorkspaceError
+from bot.workspace.state import Channel, Json, User, View
+from bot.workspace.views import Views
+
+TRIGGER_SECONDS = 3.0
+RESPONSE_SECONDS = 1800.0
+RESPONSE_USES = 5
+
+
+@dataclass(slots=True)
+class ResponseGrant:
+    """A response URL: where its answers go and how many are left."""
+
+    user: User
+    channel: Channel
+    message_ts: str
+    ephemeral: bool
+    thread_ts: str | None
+    expires: float
+    uses: int = RESPONSE_USES
+
+
+class Interactions:
+    """Presses, commands, shortcuts and modals of people."""
+
+    def __init__(self, core: Core, views: Views) -> None:
+        self.core, self.views = core, views
+        self.responses: dict[str, ResponseGrant] = {}
+
+    # -- grants
+
+    def _grant(self, user: User, channel: Channel | None, message: Json | None = None) -> Json:
+        trigger_id = self.views.new_trigger(user)
+        if channel is None:
+            return {"trigger_id": trigger_id, "response_url": ""}
+        key = secrets.token_hex(12)
+        ts = message["ts"] if message else ""
+        thread_ts = message.get("thread_ts") if message else None
+        expires = self.core.clock() + RESPONSE_SECONDS
+        ephemeral = bool(message and message.get("is_ephemeral"))
+        self.responses[key] = ResponseGrant(user, channel, ts, ephemeral, thread_ts, expires)
+        url = f"{self.core.base_url}/response/{self.core.state.app_id}/{key}"
+        return {"trigger_id": trigger_id, "response_url": url}
+
+    # -- messages
+
+    def visible(self, user: User, channel: Channel, ts: str) -> Json:
+        """The message with this `ts` as this person sees it; WorkspaceError `message_not_found`."""
+        found = self.core.ephemeral(user.id, ts) or self.core.state.message(channel.id, ts)
+        if found is None or found.get("subtype") == "tombstone":
+            raise WorkspaceError("message_not_found", f"no message {ts} in {channel.name or channel.id}")
+        return found
+
+    async def press(
+        self,
+        user: User,
+        channel: Channel,
+        message: Json,
+        found: tuple[Json, Json],
+        entry: Json,
+        values: Json | None = None,
+    ) -> str:
+        """Press or change the element `found` (its block and itself) of a message; returns the `action_ts`.
+        `values` are the other inputs of the message. NotAcknowledged when the app does not take it."""
+        if self.core.audience(channel) is not None and user.id not in channel.members:
+            raise WorkspaceError("channel_not_found", f"{user.name} is not in this conversation")
+        block, element = found
+        action_ts = self.core.now_ts()
+        action = elements.action_for(block, element, entry, action_ts)
+        state = elements.merged(elements.initial_values(message.get("blocks", [])), values)
+        if element["type"] not in elements.STATELESS:
+            state.setdefault(block["block_id"], {})[element["action_id"]] = entry
+        grant = self._grant(user, channel, message)
+        payload = payloads.message_actions(self.core.state, user, channel, message, action, state, grant)
+        await self._send("interactive", payload)
+        return action_ts
+
+    async def press_in_view(
+        self, user: User, view: View, found: tuple[Json, Json], entry: Json, values: Json | None = None
+    ) -> str:
+        """Press or change an element of an open modal; returns the `action_ts`."""
+        block, element = found
+        action_ts = self.core.now_ts()
+        view.values = elements.merged(view.values, values)
+        if element["type"] not in elements.STATELESS:
+            view.values.setdefault(block["block_id"], {})[element["action_id"]] = entry
+        # Inputs tell the app of changes only where the block asks for it.
+        if block["type"] == "input" and not block.get("dispatch_action"):
+            return action_ts
+        action = elements.action_for(block, element, entry, action_ts)
+        trigger_id = self.views.new_trigger(user, view)
+        await self._send(
+            "interactive", payloads.view_actions(self.core.state, user, view, action, trigger_id)
+        )
+        return action_ts
+
+    async def press_in_home(self, user: User, found: tuple[Json, Json], entry: Json) -> str:
+        """Press an element on the app's Home; returns the `action_ts`."""
+        action_ts = self.core.now_ts()
+        action = elements.action_for(*found, entry, action_ts)
+        home = self.core.state.homes[user.id]
+        trigger_id = self.views.new_trigger(user)
+        await self._send(
+            "interactive", payloads.home_actions(self.core.state, user, home, action, trigger_id)
+        )
+        return action_ts
+
+    # -- commands and shortcuts
+
+    async def slash(self, user: User, channel: Channel, command: str, text: str) -> Json | None:
+        """Send a slash command; returns what the app answered with its acknowledgement, and shows it."""
+        if command not in self.core.state.commands:
+            raise WorkspaceError("invalid_command", f"{command} is no command of an app here")
+        grant = self._grant(user, channel)
+        payload = payloads.slash_command(self.core.state, user, channel, command, text, grant)
+        answer = await self._send("slash_commands", payload)
+        if answer and (answer.get("text") or answer.get("blocks")):
+            key = grant["response_url"].rsplit("/", 1)[1]
+            self.show_answer(self.responses[key], answer)
+        return answer
+
+    async def shortcut(self, user: User, callback_id: str) -> None:
+        """Use a global shortcut."""
+        payload = payloads.shortcut(
+            self.core.state, user, callback_id, self.views.new_trigger(user), self.core.now_ts()
+        )
+        await self._send("interactive", payload)
+
+    async def message_shortcut(self, user: User, channel: Channel, message: Json, callback_id: str) -> None:
+        """Use a shortcut on a message."""
+        grant = self._grant(user, channel, message)
+        payload = payloads.message_shortcut(
+            self.core.state, user, channel, message, callback_id, grant, self.core.now_ts()
+        )
+        await self._send("interactive", payload)
+
+    # -- modals and Home
+
+    async def submit(self, user: User, view: View, values: Json) -> Json:
+        """Submit a modal: `{"errors": {block_id: message}}`, `{"closed": True}`, `{"updated": view}` or
+        `{"pushed": view}`. Required inputs are checked first, as Slack's own client does."""
+        view.values = elements.merged(view.values, values)
+        problems = elements.missing_inputs(view.body["blocks"], view.values)
+        if problems:
+            return {"errors": problems}
+        trigger_id = self.views.new_trigger(user, view)
+        payload = payloads.view_submission(self.core.state, user, view, trigger_id)
+        answer = await self._send("interactive", payload) or {}
+        return self.views.answer_submission(user, view, answer)
+
+    async def close_view(self, user: User, view: View) -> None:
+        """Dismiss a modal; the app hears of it if it asked to. A failure to tell it is not the person's."""
+        self.views.remove(view)
+        if view.body.get("notify_on_close"):
+            try:
+                await self._send("interactive", payloads.view_closed(self.core.state, user, view, False))
+            except NotAcknowledged:
+                return
+
+    def open_home(self, user: User) -> None:
+        """Tell the app that this person looks at its Home."""
+        channel = self.core.state.open_im(user.id, self.core.clock())
+        event = payloads.home_event(self.core.state, user, channel.id, self.core.now_ts())
+        self.core.sockets.event(event)
+
+    # -- answers by response URL
+
+    def answer_by_url(self, key: str, body: Json) -> None:
+        """What the app posted to a response URL; SlackError `expired_url`, `used_url` or `no_text`."""
+        grant = self.responses.get(key)
+        if grant is None or self.core.clock() > grant.expires:
+            raise SlackError("expired_url")
+        if grant.uses <= 0:
+            raise SlackError("used_url")
+        grant.uses -= 1
+        self.show_answer(grant, body)
+
+    def show_answer(self, grant: ResponseGrant, body: Json) -> None:
+        """Carry an answer out: replace or delete the message that was pressed, or post a new one."""
+        content = self.views.content(body)
+        original = self._original(grant)
+        if body.get("delete_original"):
+            self._change_original(grant, original, None)
+        elif body.get("replace_original") and original is not None:
+            self._change_original(grant, original, content)
+        elif not content["text"] and not content["blocks"]:
+            raise SlackError("no_text")
+        elif body.get("response_type") == "in_channel":
+            thread_ts = grant.thread_ts if grant.message_ts else None
+            self.core.post(self.core.state.bot_user, grant.channel, thread_ts=thread_ts, **content)
+        else:
+            self.core.post_ephemeral(grant.channel, grant.user, thread_ts=grant.thread_ts, **content)
+
+    def _original(self, grant: ResponseGrant) -> Json | None:
+        if grant.ephemeral:
+            return self.core.ephemeral(grant.user.id, grant.message_ts)
+        return self.core.state.message(grant.channel.id, grant.message_ts)
+
+    def _change_original(self, grant: ResponseGrant, original: Json | None, content: Json | None) -> None:
+        if original is None:
+            raise SlackError("message_not_found")
+        if content is not None:
+            content = {"text": content["text"], "blocks": content["blocks"] or None}
+        if grant.ephemeral:
+            self.core.replace_ephemeral(original, content)
+        elif content is None:
+            self.core.delete(grant.channel, original)
+        else:
+            self.core.edit(grant.channel, original, content)
+
+    async def _send(self, kind: Any, payload: Json) -> Json | None:
+        return await self.core.sockets.interaction(kind, payload)

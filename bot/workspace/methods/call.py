@@ -1,0 +1,183 @@
+"""One call of a Web API method: its arguments, who calls, and the checks that most methods share."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.workspace import scopes
+from bot.workspace.core import Core
+from bot.workspace.errors import SlackError, WorkspaceError
+from bot.workspace.state import Channel, Json, User
+from bot.workspace.views import Views
+
+TRUE = ("1", "true", "True", True, 1)
+OLD = -1
+NEW = 1 << 62
+
+
+@dataclass(slots=True)
+class Call:
+    """The arguments of a call as they came (strings, or JSON values) with typed ways to read them."""
+
+    method: str
+    args: Json
+    core: Core
+    views: Views
+    granted: frozenset[str]
+    warnings: list[str] = field(default_factory=list)
+
+    # -- arguments
+
+    def text(self, name: str) -> str:
+        """The argument as text; empty when it was not given."""
+        value = self.args.get(name)
+        return "" if value is None else str(value)
+
+    def required(self, name: str, error: str = "invalid_arguments") -> str:
+        """The argument as text; SlackError when it is missing."""
+        value = self.text(name)
+        if not value:
+            raise SlackError(
+                error,
+                f"{self.method} needs {name}",
+                response_metadata={"messages": [f"[ERROR] missing required field: {name}"]},
+            )
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """The argument as a yes or no."""
+        return default if name not in self.args else self.args[name] in TRUE
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """The argument as a whole number between 1 and `most`; SlackError `invalid_limit`."""
+        given = self.text(name)
+        if not given:
+            return default
+        if not given.isdigit() or int(given) < 1:
+            raise SlackError("invalid_limit", f"{name} is {given!r}")
+        return min(int(given), most)
+
+    def json(self, name: str, error: str) -> Any:
+        """The argument as a JSON value, which Slack takes as a string too; None when it was not given."""
+        value = self.args.get(name)
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError as problem:
+            raise SlackError(error, f"{name} is no JSON: {problem}") from problem
+
+    def blocks(self) -> list[Json] | None:
+        """The `blocks` argument; None when it was not given; SlackError `invalid_blocks_format`."""
+        value = self.json("blocks", "invalid_blocks_format")
+        if value is not None and not (isinstance(value, list) and all(isinstance(b, dict) for b in value)):
+            raise SlackError("invalid_blocks_format", "blocks is a list of objects")
+        return value
+
+    def moment(self, name: str, default: int) -> int:
+        """A timestamp argument in microseconds; SlackError `invalid_ts_<name>`."""
+        given = self.text(name)
+        if not given or given == "now":
+            return default
+        whole, _, part = given.partition(".")
+        if not whole.isdigit() or not (part or "0").isdigit():
+            raise SlackError(f"invalid_ts_{name}", f"{name} is {given!r}")
+        return int(whole) * 1_000_000 + int(part.ljust(6, "0")[:6])
+
+    # -- rights
+
+    def need(self, scope: str) -> None:
+        """SlackError `missing_scope` unless the token has this scope."""
+        if scope not in self.granted:
+            provided = ",".join(sorted(self.granted))
+            raise SlackError("missing_scope", f"needs {scope}", needed=scope, provided=provided)
+
+    @property
+    def bot(self) -> User:
+        """The app's bot user."""
+        return self.core.state.bot_user
+
+    # -- what the call is about
+
+    def channel(self, name: str = "channel", scope: str = "") -> Channel:
+        """The conversation that the argument names, if the app may know of it. `scope` is `history` or
+        `read` where the scope depends on the kind of conversation. SlackError `channel_not_found`."""
+        channel = self._find_channel(self.required(name, "channel_not_found"))
+        if scope:
+            self.need(scopes.for_channel(channel, scope))
+        if (channel.is_private or channel.is_im) and not self.is_member(channel):
+            raise SlackError("channel_not_found")
+        return channel
+
+    def _find_channel(self, key: str) -> Channel:
+        state = self.core.state
+        if key in state.channels:
+            return state.channels[key]
+        if key in state.users and self.method in ("chat.postMessage",):
+            return state.open_im(key, self.core.clock())
+        if key.startswith("#") or self.method == "chat.postMessage":
+            try:
+                return state.channel(key)
+            except WorkspaceError:
+                pass
+        raise SlackError("channel_not_found", f"no conversation {key!r}")
+
+    def is_member(self, channel: Channel) -> bool:
+        """Whether the app is in this conversation."""
+        return self.core.state.bot_user_id in channel.members
+
+    def must_be_member(self, channel: Channel) -> None:
+        """SlackError `not_in_channel` unless the app is in the conversation."""
+        if not self.is_member(channel):
+            raise SlackError("not_in_channel", f"the app is not in #{channel.name}")
+
+    def message(self, channel: Channel, name: str = "ts", missing: str = "message_not_found") -> Json:
+        """The stored message that the argument names; SlackError with the code `missing`."""
+        found = self.core.state.message(channel.id, self.required(name))
+        if found is None or found.get("subtype") == "tombstone":
+            raise SlackError(missing)
+        return found
+
+    def user(self, name: str = "user", error: str = "user_not_found") -> User:
+        """The person that the argument names by id; SlackError."""
+        found = self.core.state.users.get(self.required(name, error))
+        if found is None:
+            raise SlackError(error)
+        return found
+
+    # -- pages of results
+
+    def page(self, found: list[Any], default: int, most: int) -> tuple[list[Any], str]:
+        """The page of `found` that `cursor` and `limit` ask for, and the next cursor (empty at the end)."""
+        limit = self.number("limit", default, most)
+        start = self._position()
+        rest = found[start : start + limit]
+        has_more = start + limit < len(found)
+        return rest, _cursor(start + limit) if has_more else ""
+
+    def _position(self) -> int:
+        given = self.text("cursor")
+        if not given:
+            return 0
+        try:
+            kind, _, number = base64.b64decode(given, validate=True).decode().partition(":")
+            if kind != "position":
+                raise ValueError(kind)
+            return int(number)
+        except (ValueError, binascii.Error) as problem:
+            raise SlackError("invalid_cursor") from problem
+
+
+def _cursor(position: int) -> str:
+    return base64.b64encode(f"position:{position}".encode()).decode()
+
+
+def micros(ts: str) -> int:
+    """A timestamp of the workspace in microseconds."""
+    return int(ts.replace(".", ""))

@@ -1,0 +1,154 @@
+"""conversations.*: what the app may know of channels, and their messages page by page."""
+
+from __future__ import annotations
+
+from bot.workspace import scopes
+from bot.workspace.errors import SlackError
+from bot.workspace.methods.call import NEW, OLD, Call, micros
+from bot.workspace.state import Channel, Json, wire
+
+KINDS = {"public_channel": "channel", "private_channel": "group", "im": "im"}
+
+
+def channel_object(call: Call, channel: Channel) -> Json:
+    """A conversation as Slack describes it to this app."""
+    common: Json = {
+        "id": channel.id,
+        "created": channel.created,
+        "is_archived": channel.is_archived,
+        "is_im": channel.is_im,
+        "is_mpim": False,
+        "is_ext_shared": channel.is_ext_shared,
+        "is_shared": channel.is_ext_shared,
+        "is_org_shared": False,
+        "context_team_id": call.core.state.team_id,
+    }
+    if channel.is_im:
+        deleted = call.core.state.users[channel.im_user].deleted
+        return {**common, "user": channel.im_user, "is_user_deleted": deleted, "priority": 0}
+    return {
+        **common,
+        "name": channel.name,
+        "name_normalized": channel.name,
+        "is_channel": not channel.is_private,
+        "is_group": channel.is_private,
+        "is_private": channel.is_private,
+        "is_general": False,
+        "is_member": call.is_member(channel),
+        "creator": channel.creator,
+        "topic": {"value": channel.topic, "creator": channel.creator, "last_set": channel.created},
+        "purpose": {"value": channel.purpose, "creator": channel.creator, "last_set": channel.created},
+    }
+
+
+def info(call: Call) -> Json:
+    """conversations.info"""
+    channel = call.channel(scope="read")
+    described = channel_object(call, channel)
+    if call.flag("include_num_members"):
+        described["num_members"] = len(channel.members)
+    return {"channel": described}
+
+
+def list_all(call: Call) -> Json:
+    """conversations.list"""
+    return _listed(call, lambda channel: not channel.is_private or call.is_member(channel))
+
+
+def list_own(call: Call) -> Json:
+    """users.conversations: those the app (or `user`) is a member of."""
+    user_id = call.text("user") or call.core.state.bot_user_id
+    return _listed(call, lambda channel: user_id in channel.members)
+
+
+def _listed(call: Call, is_shown) -> Json:  # type: ignore[no-untyped-def]
+    kinds = []
+    for name in (call.text("types") or "public_channel").split(","):
+        if name.strip() not in (*KINDS, "mpim"):
+            raise SlackError("invalid_types", f"type {name!r}")
+        if name.strip() in KINDS:
+            kinds.append(KINDS[name.strip()])
+    found = [c for c in call.core.state.channels.values() if c.kind in kinds and is_shown(c)]
+    for kind in kinds:
+        sample = Channel("", "", is_private=kind == "group", is_im=kind == "im")
+        call.need(scopes.for_channel(sample, "read"))
+    if call.flag("exclude_archived"):
+        found = [c for c in found if not c.is_archived]
+    found = [c for c in found if not c.is_im or call.is_member(c)]
+    page, cursor = call.page(found, 100, 1000)
+    return {
+        "channels": [channel_object(call, c) for c in page],
+        "response_metadata": {"next_cursor": cursor},
+    }
+
+
+def members(call: Call) -> Json:
+    """conversations.members"""
+    page, cursor = call.page(call.channel(scope="read").members, 100, 1000)
+    return {"members": page, "response_metadata": {"next_cursor": cursor}}
+
+
+def history(call: Call) -> Json:
+    """conversations.history: the channel's own messages, newest first."""
+    channel = call.channel(scope="history")
+    call.must_be_member(channel)
+    found = [m for m in reversed(call.core.state.roots(channel.id)) if _is_between(call, m)]
+    page, cursor = call.page(found, 100, 999)
+    return {**_messages(call, page, cursor), "pin_count": 0}
+
+
+def replies(call: Call) -> Json:
+    """conversations.replies: the root, which is on every page, and the replies, oldest first."""
+    channel = call.channel(scope="history")
+    call.must_be_member(channel)
+    ts = call.required("ts")
+    asked = call.core.state.message(channel.id, ts)
+    if asked is None:
+        raise SlackError("thread_not_found")
+    if asked.get("thread_ts", ts) != ts:
+        return _messages(call, [asked], "")
+    found = [m for m in call.core.state.thread(channel.id, ts) if m["ts"] != ts and _is_between(call, m)]
+    page, cursor = call.page(found, 1000, 1000)
+    return _messages(call, [asked, *page], cursor)
+
+
+def _is_between(call: Call, message: Json) -> bool:
+    """Whether the message lies between `oldest` and `latest`; the limits themselves only if `inclusive`."""
+    at, oldest, latest = micros(message["ts"]), call.moment("oldest", OLD), call.moment("latest", NEW)
+    return oldest <= at <= latest if call.flag("inclusive") else oldest < at < latest
+
+
+def _messages(call: Call, page: list[Json], cursor: str) -> Json:
+    metadata = call.flag("include_all_metadata")
+    answer: Json = {"messages": [wire(m, metadata=metadata) for m in page], "has_more": bool(cursor)}
+    if cursor:
+        answer["response_metadata"] = {"next_cursor": cursor}
+    return answer
+
+
+def open_im(call: Call) -> Json:
+    """conversations.open: the direct message with one person."""
+    state = call.core.state
+    if call.text("channel"):
+        return {"channel": {"id": call.channel().id}}
+    users = [user for user in call.required("users", "users_list_not_supplied").split(",") if user]
+    if len(users) != 1:
+        raise SlackError("not_implemented_locally", "the local workspace has no group direct messages")
+    if users[0] not in state.users:
+        raise SlackError("user_not_found")
+    existed = state.im_between(users[0]) is not None
+    channel = state.open_im(users[0], call.core.clock())
+    call.core.changes.tell({"type": "channels"})
+    described = channel_object(call, channel) if call.flag("return_im") else {"id": channel.id}
+    return {"channel": described, "no_op": existed, "already_open": existed}
+
+
+def join(call: Call) -> Json:
+    """conversations.join: only public channels."""
+    channel = call.channel()
+    if channel.is_private or channel.is_im:
+        raise SlackError("method_not_supported_for_channel_type")
+    if channel.is_archived:
+        raise SlackError("is_archived")
+    call.core.join(call.bot, channel)
+    return {"channel": channel_object(call, channel)}

@@ -1,0 +1,91 @@
+"""files.*: the upload in three steps (ask for an address, send the bytes, say where they go)."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+
+from bot.workspace.errors import SlackError, WorkspaceError
+from bot.workspace.methods.call import Call
+from bot.workspace.state import Json
+
+MAX_FILE = 50 * 1024 * 1024  # bytes
+
+
+def get_upload_url(call: Call) -> Json:
+    """files.getUploadURLExternal"""
+    name = call.required("filename", "no_filename")
+    length = call.number("length", 0, MAX_FILE)
+    if not length:
+        raise SlackError("invalid_arguments", "length is missing or 0")
+    file_id = call.core.state.new_id("F")
+    call.core.state.files[file_id] = new_file(call.core.base_url, file_id, name, call.bot.id)
+    return {"upload_url": f"{call.core.base_url}/upload/{file_id}", "file_id": file_id}
+
+
+def new_file(base_url: str, file_id: str, name: str, user_id: str) -> Json:
+    """A file object as Slack describes it; `_content` (base64) comes with the upload."""
+    mimetype = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return {
+        "id": file_id,
+        "name": name,
+        "title": name,
+        "mimetype": mimetype,
+        "filetype": name.rsplit(".", 1)[-1] if "." in name else "binary",
+        "user": user_id,
+        "size": 0,
+        "mode": "hosted",
+        "url_private": f"{base_url}/files/{file_id}",
+        "url_private_download": f"{base_url}/files/{file_id}",
+        "permalink": f"{base_url}/files/{file_id}",
+    }
+
+
+def store(files: dict[str, Json], file_id: str, content: bytes) -> None:
+    """Keep the bytes of an upload; WorkspaceError for an unknown file or too many bytes."""
+    if file_id not in files:
+        raise WorkspaceError("file_not_found", f"no upload was announced for {file_id}")
+    if len(content) > MAX_FILE:
+        raise WorkspaceError("file_too_large", f"{len(content)} bytes, {MAX_FILE} are allowed")
+    files[file_id].update(_content=base64.b64encode(content).decode(), size=len(content))
+
+
+def content_of(file: Json) -> bytes:
+    """The bytes of a stored file."""
+    return base64.b64decode(file.get("_content", ""))
+
+
+def shown(file: Json) -> Json:
+    """A file object without what only the workspace keeps."""
+    return {key: value for key, value in file.items() if not key.startswith("_")}
+
+
+def complete_upload(call: Call) -> Json:
+    """files.completeUploadExternal: share uploaded files in a conversation, as a message of the app."""
+    asked = call.json("files", "invalid_arguments") or []
+    files = []
+    for item in asked:
+        found = call.core.state.files.get(item.get("id", ""))
+        if found is None or "_content" not in found:
+            raise SlackError("file_not_found", f"nothing was uploaded for {item.get('id')!r}")
+        found["title"] = item.get("title") or found["title"]
+        files.append(shown(found))
+    if not files:
+        raise SlackError("invalid_arguments", "files is missing")
+    if call.text("channel_id"):
+        channel = call.channel("channel_id")
+        call.must_be_member(channel)
+        thread_ts = call.text("thread_ts") or None
+        text = call.text("initial_comment")
+        call.core.post(
+            call.bot, channel, text, thread_ts=thread_ts, files=files, subtype="file_share", upload=True
+        )
+    return {"files": files}
+
+
+def info(call: Call) -> Json:
+    """files.info"""
+    found = call.core.state.files.get(call.required("file", "file_not_found"))
+    if found is None:
+        raise SlackError("file_not_found")
+    return {"file": shown(found)}

@@ -1,0 +1,319 @@
+"""What the page in the browser talks to: JSON over HTTP, and a WebSocket for news.
+
+The person is chosen by `as=<user id>`: anybody who can open the page may act as anybody. That is the point of
+a local workspace, and the reason why it listens on loopback only and refuses requests of other origins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from bot.workspace import elements
+from bot.workspace.changes import Push
+from bot.workspace.core import Core
+from bot.workspace.errors import NotAcknowledged, WorkspaceError
+from bot.workspace.interactions import Interactions
+from bot.workspace.people import People
+from bot.workspace.state import Channel, Json, User, in_channel
+from bot.workspace.views import Views
+
+NOT_SLACK = "A local workspace. It is not Slack; nothing leaves this machine."
+
+
+class PageApi:
+    """Handlers of `/page/*`."""
+
+    def __init__(self, core: Core, views: Views, interactions: Interactions, people: People) -> None:
+        self.core, self.views, self.interactions, self.people = core, views, interactions, people
+        self._queues: dict[asyncio.Queue[Json | None], str] = {}
+        core.changes.listeners.append(self._pass_on)
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes of the page protocol."""
+        posts: dict[str, Callable[[User, Json], Awaitable[Json]]] = {
+            "post": self._post,
+            "edit": self._edit,
+            "delete": self._delete,
+            "react": self._react,
+            "read": self._read,
+            "action": self._action,
+            "slash": self._slash,
+            "shortcut": self._shortcut,
+            "home": self._open_home,
+            "view/submit": self._submit,
+            "view/close": self._close,
+        }
+        return [
+            web.get("/page/state", self._get(self._state)),
+            web.get("/page/messages", self._get(self._messages)),
+            web.get("/page/home", self._get(self._home)),
+            web.get("/page/views", self._get(self._views)),
+            web.get("/page/ws", self._socket),
+            *(web.post(f"/page/{name}", self._handler(work)) for name, work in posts.items()),
+        ]
+
+    # -- the frame of every request
+
+    def _user(self, key: Any) -> User:
+        if not isinstance(key, str) or key not in self.core.state.users:
+            raise WorkspaceError("user_not_found", f"as={key!r} is nobody here")
+        return self.core.state.users[key]
+
+    def _get(self, work: Callable[[User, Any], Json]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                return web.json_response(work(self._user(request.query.get("as")), request.query))
+            except WorkspaceError as problem:
+                return _refused(problem)
+
+        return handle
+
+    def _handler(
+        self, work: Callable[[User, Json], Awaitable[Json]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                body = await _body(request)
+                return web.json_response({"ok": True, **await work(self._user(body.get("as")), body)})
+            except WorkspaceError as problem:
+                return _refused(problem)
+            except (KeyError, TypeError, AttributeError) as problem:
+                text = f"the request has not the expected shape: {problem!r}"
+                return _refused(WorkspaceError("invalid_arguments", text))
+
+        return handle
+
+    def _channel(self, user: User, key: Any) -> Channel:
+        channel = self.core.state.channel(str(key))
+        if self.core.audience(channel) is not None and user.id not in channel.members:
+            raise WorkspaceError("channel_not_found", f"{user.name} is not in this conversation")
+        return channel
+
+    # -- reading
+
+    def _state(self, user: User, query: Any) -> Json:
+        state = self.core.state
+        self.core.state.open_im(user.id, self.core.clock())
+        visible = [c for c in state.channels.values() if self._is_visible(user, c)]
+        return {
+            "team": {"id": state.team_id, "name": state.team_name},
+            "not_slack": NOT_SLACK,
+            "me": user.id,
+            "bot": {"user_id": state.bot_user_id, "name": state.app_name, "commands": state.commands},
+            "users": [_person(u) for u in state.users.values()],
+            "groups": [{"id": g.id, "handle": g.handle, "name": g.name} for g in state.groups.values()],
+            "channels": [self._channel_shown(user, c) for c in visible],
+            "connected_sockets": len(self.core.sockets.connections),
+        }
+
+    def _is_visible(self, user: User, channel: Channel) -> bool:
+        return self.core.audience(channel) is None or user.id in channel.members
+
+    def _channel_shown(self, user: User, channel: Channel) -> Json:
+        mark = self.core.state.read_marks.get(f"{user.id}:{channel.id}", "")
+        roots = self.core.state.roots(channel.id)
+        unread = sum(1 for m in roots if m["ts"] > mark and m.get("user") != user.id)
+        name = self.core.state.app_name if channel.is_im else channel.name
+        return {
+            "id": channel.id,
+            "name": name,
+            "is_im": channel.is_im,
+            "is_private": channel.is_private,
+            "is_archived": channel.is_archived,
+            "is_ext_shared": channel.is_ext_shared,
+            "is_member_bot": self.core.state.bot_user_id in channel.members,
+            "topic": channel.topic,
+            "members": list(channel.members),
+            "unread": unread,
+        }
+
+    def _messages(self, user: User, query: Any) -> Json:
+        channel = self._channel(user, query.get("channel", ""))
+        root_ts = query.get("thread_ts")
+        own = [m for m in self.core.state.ephemerals if m["_to"] == user.id and m["_channel"] == channel.id]
+        if root_ts:
+            found = self.core.state.thread(channel.id, root_ts)
+            found += [m for m in own if m.get("thread_ts") == root_ts]
+        else:
+            self._mark_read(user, channel)
+            found = self.core.state.roots(channel.id) + [m for m in own if in_channel(m)]
+        found.sort(key=lambda message: float(message["ts"]))
+        if root_ts and found:
+            # The root comes first even after it became a tombstone.
+            found.sort(key=lambda message: message["ts"] != root_ts)
+        return {"messages": [self.core.shown(channel, m) for m in found]}
+
+    def _mark_read(self, user: User, channel: Channel) -> None:
+        roots = self.core.state.roots(channel.id)
+        if roots:
+            self.core.state.read_marks[f"{user.id}:{channel.id}"] = roots[-1]["ts"]
+
+    def _home(self, user: User, query: Any) -> Json:
+        return {"view": self.core.state.homes.get(user.id)}
+
+    def _views(self, user: User, query: Any) -> Json:
+        return {"views": self.people.views(user)}
+
+    # -- acting
+
+    async def _post(self, user: User, body: Json) -> Json:
+        channel = self._channel(user, body["channel"])
+        message = self.people.post(user, channel, str(body["text"]), body.get("thread_ts") or None)
+        if not body.get("thread_ts"):
+            self._mark_read(user, channel)
+        return {"ts": message["ts"]}
+
+    async def _edit(self, user: User, body: Json) -> Json:
+        self.people.edit(user, self._channel(user, body["channel"]), body["ts"], str(body["text"]))
+        return {}
+
+    async def _delete(self, user: User, body: Json) -> Json:
+        self.people.delete(user, self._channel(user, body["channel"]), body["ts"])
+        return {}
+
+    async def _react(self, user: User, body: Json) -> Json:
+        """Add the reaction, or take it back when it is there already."""
+        self.people.toggle(user, self._channel(user, body["channel"]), body["ts"], str(body["name"]))
+        return {}
+
+    async def _read(self, user: User, body: Json) -> Json:
+        self._mark_read(user, self._channel(user, body["channel"]))
+        self.core.changes.touch()
+        return {}
+
+    async def _action(self, user: User, body: Json) -> Json:
+        values = (body.get("state") or {}).get("values")
+        wanted = {"action_id": body["action_id"], "block_id": body.get("block_id")}
+        if body.get("view_id"):
+            return await self._action_in_view(user, body, wanted, values)
+        channel = self._channel(user, body["channel"])
+        message = self.interactions.visible(user, channel, body["message_ts"])
+        found = elements.find(message.get("blocks", []), **wanted)
+        action_ts = await self.interactions.press(
+            user, channel, message, found, _entry(found[1], body), values
+        )
+        return {"action_ts": action_ts}
+
+    async def _action_in_view(self, user: User, body: Json, wanted: Json, values: Json | None) -> Json:
+        home = self.core.state.homes.get(user.id)
+        if home is not None and body["view_id"] == home["id"]:
+            found = elements.find(home["blocks"], **wanted)
+            return {"action_ts": await self.interactions.press_in_home(user, found, _entry(found[1], body))}
+        view = self.people.view(user, body["view_id"])
+        found = elements.find(view.body["blocks"], **wanted)
+        entry = _entry(found[1], body)
+        return {"action_ts": await self.interactions.press_in_view(user, view, found, entry, values)}
+
+    async def _slash(self, user: User, body: Json) -> Json:
+        channel = self._channel(user, body["channel"])
+        answer = await self.interactions.slash(user, channel, body["command"], str(body.get("text", "")))
+        return {"response": answer} if answer else {}
+
+    async def _shortcut(self, user: User, body: Json) -> Json:
+        if not body.get("message_ts"):
+            await self.interactions.shortcut(user, body["callback_id"])
+            return {}
+        channel = self._channel(user, body["channel"])
+        message = self.interactions.visible(user, channel, body["message_ts"])
+        await self.interactions.message_shortcut(user, channel, message, body["callback_id"])
+        return {}
+
+    async def _open_home(self, user: User, body: Json) -> Json:
+        self.interactions.open_home(user)
+        return {}
+
+    async def _submit(self, user: User, body: Json) -> Json:
+        view = self.people.view(user, body["view_id"])
+        return await self.interactions.submit(user, view, body.get("values") or {})
+
+    async def _close(self, user: User, body: Json) -> Json:
+        await self.interactions.close_view(user, self.people.view(user, body["view_id"]))
+        return {}
+
+    # -- news
+
+    def _pass_on(self, push: Push | None) -> None:
+        if push is None:
+            return
+        for queue, user_id in self._queues.items():
+            if push.to is None or user_id in push.to:
+                queue.put_nowait(push.body)
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        try:
+            user = self._user(request.query.get("as"))
+        except WorkspaceError as problem:
+            return _refused(problem)
+        socket = web.WebSocketResponse(heartbeat=30)
+        await socket.prepare(request)
+        queue: asyncio.Queue[Json | None] = asyncio.Queue()
+        self._queues[queue] = user.id
+        sender = asyncio.create_task(self._send(socket, queue))
+        try:
+            status = {"type": "socket_status", "connected_sockets": len(self.core.sockets.connections)}
+            queue.put_nowait(status)
+            async for message in socket:
+                if message.type is WSMsgType.ERROR:
+                    break
+        finally:
+            del self._queues[queue]
+            sender.cancel()
+        return socket
+
+    @staticmethod
+    async def _send(socket: web.WebSocketResponse, queue: asyncio.Queue[Json | None]) -> None:
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            while (body := await queue.get()) is not None:
+                await socket.send_str(json.dumps(body))
+            await socket.close()
+
+    async def close(self) -> None:
+        """End the pages' sockets."""
+        for queue in list(self._queues):
+            queue.put_nowait(None)
+
+
+def _person(user: User) -> Json:
+    return {
+        "id": user.id,
+        "name": user.name,
+        "real_name": user.real_name,
+        "title": user.title,
+        "is_bot": user.is_bot,
+        "deleted": user.deleted,
+        "is_restricted": user.is_restricted or user.is_ultra_restricted,
+        "initials": user.initials,
+        "color": user.color,
+    }
+
+
+def _entry(element: Json, body: Json) -> Json:
+    """The value object of a pressed or changed element, from the fields the page sent beside its ids."""
+    field = elements.VALUE_FIELDS[element["type"]]
+    if element["type"] == "button":
+        return {"type": "button"}
+    given = body.get(field, body.get("value"))
+    return elements.entry_for(element, given)
+
+
+async def _body(request: web.Request) -> Json:
+    if request.content_type != "application/json":
+        raise WorkspaceError("invalid_arguments", "the body must be application/json")
+    try:
+        body = json.loads(await request.text())
+    except ValueError as problem:
+        raise WorkspaceError("invalid_arguments", f"the body is no JSON: {problem}") from problem
+    if not isinstance(body, dict):
+        raise WorkspaceError("invalid_arguments", "the body must be an object")
+    return body
+
+
+def _refused(problem: WorkspaceError) -> web.Response:
+    status = 200 if isinstance(problem, NotAcknowledged) else 400
+    return web.json_response({"ok": False, "error": problem.error, "text": problem.text}, status=status)

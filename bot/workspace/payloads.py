@@ -1,0 +1,276 @@
+"""What the app receives: pure functions from the workspace's state to payloads of Slack's documented shape."""
+
+from __future__ import annotations
+
+import copy
+
+from bot.workspace.state import Channel, Json, State, User, View, wire
+
+VERIFICATION_TOKEN = "local-verification-token"
+
+
+def event_callback(state: State, event: Json, event_id: str, now: float) -> Json:
+    """The wrapper of every event: who it is for, its id and its time (seconds since 1970)."""
+    channel_id = event.get("channel") or event.get("item", {}).get("channel", "")
+    shared = channel_id in state.channels and state.channels[channel_id].is_ext_shared
+    return {
+        "token": VERIFICATION_TOKEN,
+        "team_id": state.team_id,
+        "context_team_id": state.team_id,
+        "context_enterprise_id": None,
+        "api_app_id": state.app_id,
+        "event": event,
+        "type": "event_callback",
+        "event_id": event_id,
+        "event_time": int(now),
+        "authorizations": [
+            {
+                "enterprise_id": None,
+                "team_id": state.team_id,
+                "user_id": state.bot_user_id,
+                "is_bot": True,
+                "is_enterprise_install": False,
+            }
+        ],
+        "is_ext_shared_channel": shared,
+        "event_context": f"4-{event_id}",
+    }
+
+
+def message_event(channel: Channel, message: Json) -> Json:
+    """A posted message as an event."""
+    event = wire(message)
+    # Counters belong to the stored root; the event tells of the post itself.
+    for key in ("reply_count", "reply_users", "reply_users_count", "latest_reply", "reactions"):
+        event.pop(key, None)
+    return {**event, "channel": channel.id, "event_ts": message["ts"], "channel_type": channel.kind}
+
+
+def mention_event(channel: Channel, message: Json) -> Json:
+    """The `app_mention` that comes beside the `message` event of the same post."""
+    kept = ("user", "ts", "client_msg_id", "text", "team", "thread_ts", "blocks", "bot_id", "app_id", "files")
+    event = {key: copy.deepcopy(message[key]) for key in kept if key in message}
+    return {"type": "app_mention", **event, "channel": channel.id, "event_ts": message["ts"]}
+
+
+def changed_event(channel: Channel, before: Json, after: Json, ts: str) -> Json:
+    """`message_changed`; `ts` is the time of the change itself."""
+    return {
+        "type": "message",
+        "subtype": "message_changed",
+        "message": wire(after),
+        "previous_message": wire(before),
+        "channel": channel.id,
+        "hidden": True,
+        "ts": ts,
+        "event_ts": ts,
+        "channel_type": channel.kind,
+    }
+
+
+def deleted_event(channel: Channel, before: Json, ts: str) -> Json:
+    """`message_deleted`; `ts` is the time of the deletion itself."""
+    return {
+        "type": "message",
+        "subtype": "message_deleted",
+        "previous_message": wire(before),
+        "channel": channel.id,
+        "hidden": True,
+        "deleted_ts": before["ts"],
+        "ts": ts,
+        "event_ts": ts,
+        "channel_type": channel.kind,
+    }
+
+
+def reaction_event(
+    kind: str, user: User, channel: Channel, message: Json, reaction: str, event_ts: str
+) -> Json:
+    """`reaction_added` or `reaction_removed` (that is `kind`)."""
+    return {
+        "type": kind,
+        "user": user.id,
+        "reaction": reaction,
+        "item": {"type": "message", "channel": channel.id, "ts": message["ts"]},
+        "item_user": message.get("user", ""),
+        "event_ts": event_ts,
+    }
+
+
+def membership_event(state: State, kind: str, user: User, channel: Channel, event_ts: str) -> Json:
+    """`member_joined_channel` or `member_left_channel` (that is `kind`)."""
+    return {
+        "type": kind,
+        "user": user.id,
+        "channel": channel.id,
+        "channel_type": "G" if channel.is_private else "C",
+        "team": state.team_id,
+        "event_ts": event_ts,
+    }
+
+
+def home_event(state: State, user: User, channel_id: str, event_ts: str) -> Json:
+    """`app_home_opened`, with the home view that was published last, if any."""
+    event: Json = {
+        "type": "app_home_opened",
+        "user": user.id,
+        "channel": channel_id,
+        "tab": "home",
+        "event_ts": event_ts,
+    }
+    if user.id in state.homes:
+        event["view"] = copy.deepcopy(state.homes[user.id])
+    return event
+
+
+def user_field(user: User) -> Json:
+    """The acting person in an interaction."""
+    return {"id": user.id, "username": user.name, "name": user.name, "team_id": user.team_id}
+
+
+def _head(state: State, kind: str, user: User, trigger_id: str) -> Json:
+    domain = "local-workspace"
+    return {
+        "type": kind,
+        "user": user_field(user),
+        "api_app_id": state.app_id,
+        "token": VERIFICATION_TOKEN,
+        "trigger_id": trigger_id,
+        "team": {"id": state.team_id, "domain": domain},
+        "enterprise": None,
+        "is_enterprise_install": False,
+    }
+
+
+def message_actions(
+    state: State, user: User, channel: Channel, message: Json, action: Json, values: Json, grant: Json
+) -> Json:
+    """`block_actions` of an element in a message. `grant` carries `trigger_id` and `response_url`."""
+    ephemeral = bool(message.get("is_ephemeral"))
+    container = {
+        "type": "message",
+        "message_ts": message["ts"],
+        "channel_id": channel.id,
+        "is_ephemeral": ephemeral,
+    }
+    if message.get("thread_ts"):
+        container["thread_ts"] = message["thread_ts"]
+    payload = {
+        **_head(state, "block_actions", user, grant["trigger_id"]),
+        "container": container,
+        "channel": {"id": channel.id, "name": channel_name(channel)},
+        "state": {"values": copy.deepcopy(values)},
+        "response_url": grant["response_url"],
+        "actions": [action],
+    }
+    if not ephemeral:
+        payload["message"] = wire(message)
+    return payload
+
+
+def view_actions(state: State, user: User, view: View, action: Json, trigger_id: str) -> Json:
+    """`block_actions` of an element in a modal."""
+    return {
+        **_head(state, "block_actions", user, trigger_id),
+        "container": {"type": "view", "view_id": view.id},
+        "view": view_field(state, view),
+        "actions": [action],
+    }
+
+
+def home_actions(state: State, user: User, home: Json, action: Json, trigger_id: str) -> Json:
+    """`block_actions` of an element on the app's Home."""
+    return {
+        **_head(state, "block_actions", user, trigger_id),
+        "container": {"type": "view", "view_id": home["id"]},
+        "view": copy.deepcopy(home),
+        "actions": [action],
+    }
+
+
+def view_submission(state: State, user: User, view: View, trigger_id: str) -> Json:
+    """`view_submission`: the whole view with what was filled in."""
+    return {
+        **_head(state, "view_submission", user, trigger_id),
+        "view": view_field(state, view),
+        "response_urls": [],
+    }
+
+
+def view_closed(state: State, user: User, view: View, is_cleared: bool) -> Json:
+    """`view_closed`, which is sent only for views that asked with `notify_on_close`."""
+    payload = {**_head(state, "view_closed", user, ""), "view": view_field(state, view)}
+    payload.pop("trigger_id")
+    return {**payload, "is_cleared": is_cleared}
+
+
+def shortcut(state: State, user: User, callback_id: str, trigger_id: str, action_ts: str) -> Json:
+    """A global `shortcut`."""
+    return {
+        **_head(state, "shortcut", user, trigger_id),
+        "callback_id": callback_id,
+        "action_ts": action_ts,
+    }
+
+
+def message_shortcut(
+    state: State, user: User, channel: Channel, message: Json, callback_id: str, grant: Json, action_ts: str
+) -> Json:
+    """A shortcut on a message: `message_action`."""
+    return {
+        **_head(state, "message_action", user, grant["trigger_id"]),
+        "callback_id": callback_id,
+        "action_ts": action_ts,
+        "message_ts": message["ts"],
+        "channel": {"id": channel.id, "name": channel_name(channel)},
+        "message": wire(message),
+        "response_url": grant["response_url"],
+    }
+
+
+def slash_command(state: State, user: User, channel: Channel, command: str, text: str, grant: Json) -> Json:
+    """A slash command. Its text is sent as typed: Slack escapes entities there only when asked to."""
+    return {
+        "token": VERIFICATION_TOKEN,
+        "team_id": state.team_id,
+        "team_domain": "local-workspace",
+        "channel_id": channel.id,
+        "channel_name": channel_name(channel),
+        "user_id": user.id,
+        "user_name": user.name,
+        "command": command,
+        "text": text,
+        "api_app_id": state.app_id,
+        "is_enterprise_install": "false",
+        "response_url": grant["response_url"],
+        "trigger_id": grant["trigger_id"],
+    }
+
+
+def channel_name(channel: Channel) -> str:
+    """How payloads name a conversation: a direct message is always `directmessage`."""
+    return "directmessage" if channel.is_im else channel.name
+
+
+def view_field(state: State, view: View) -> Json:
+    """An open view as payloads and `views.*` answers carry it."""
+    body = copy.deepcopy(view.body)
+    body.setdefault("callback_id", "")
+    body.setdefault("private_metadata", "")
+    body.setdefault("external_id", "")
+    for key in ("submit", "close"):
+        body.setdefault(key, None)
+    for key in ("clear_on_close", "notify_on_close"):
+        body.setdefault(key, False)
+    return {
+        "id": view.id,
+        "team_id": state.team_id,
+        **body,
+        "state": {"values": copy.deepcopy(view.values)},
+        "hash": view.hash,
+        "previous_view_id": view.previous_id,
+        "root_view_id": view.root_id,
+        "app_id": state.app_id,
+        "app_installed_team_id": state.team_id,
+        "bot_id": state.bot_id,
+    }

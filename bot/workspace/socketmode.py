@@ -1,0 +1,359 @@
+"""Socket Mode: envelopes to the app over WebSockets, acknowledgements back, events delivered again.
+
+Each envelope goes to one of the connected sockets, in turn. An event that is not acknowledged in time, or
+whose socket closed first, is delivered again with the same event id and a new envelope, at most three times.
+Interactions (clicks, slash commands, submitted views) are sent once: the person who acted sees the failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiohttp import WSMsgType, web
+
+from bot.workspace import payloads
+from bot.workspace.changes import Changes
+from bot.workspace.errors import NotAcknowledged
+from bot.workspace.faults import DisconnectMode, Faults
+from bot.workspace.state import Json, State
+
+MAX_CONNECTIONS = 10
+PING_EVERY = 30.0  # seconds between pings to the app
+DISPATCH_FAILED = "The app is not connected, so nobody took this. Try again when it is."
+TIMED_OUT = "The app did not answer within {seconds:g} s. Try again."
+
+DeliveryState = Literal["pending", "sent", "acked", "failed", "dropped"]
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One envelope on one socket."""
+
+    envelope_id: str
+    connection: int
+    sent_at: float
+    retry_attempt: int = 0
+    retry_reason: str = ""
+    repeated: int = 0
+    acked_at: float | None = None
+    payload: Json | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Something the app should hear of, over all its attempts. `dropped` means no socket was there for it."""
+
+    type: Literal["events_api", "interactive", "slash_commands"]
+    payload: Json
+    accepts_response_payload: bool
+    state: DeliveryState = "pending"
+    attempts: list[Attempt] = field(default_factory=list)
+    ack_latency: float | None = None
+    ack_payload: Json | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def event_id(self) -> str:
+        """The id of the event, the same in every attempt; empty for interactions."""
+        return str(self.payload.get("event_id", ""))
+
+    @property
+    def envelope_id(self) -> str:
+        """The id of the last envelope; empty before the first was sent."""
+        return self.attempts[-1].envelope_id if self.attempts else ""
+
+    def to_json(self) -> Json:
+        """What another process may read of it."""
+        return {
+            "type": self.type,
+            "event_id": self.event_id,
+            "state": self.state,
+            "payload": self.payload,
+            "ack_latency": self.ack_latency,
+            "ack_payload": self.ack_payload,
+            "attempts": [
+                {
+                    "envelope_id": a.envelope_id,
+                    "connection": a.connection,
+                    "retry_attempt": a.retry_attempt,
+                    "retry_reason": a.retry_reason,
+                    "acked": a.acked_at is not None,
+                }
+                for a in self.attempts
+            ],
+        }
+
+
+class Connection:
+    """One WebSocket of the app."""
+
+    def __init__(self, number: int, socket: web.WebSocketResponse, request: web.Request) -> None:
+        self.number = number
+        self.socket = socket
+        self.request = request
+        self.silent = False
+        self.draining = False
+        self.heard_at = asyncio.get_running_loop().time()
+
+    async def send(self, frame: Json) -> None:
+        """Send one frame; a socket that is closing or plays dead swallows it."""
+        if self.silent:
+            return
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            await self.socket.send_str(json.dumps(frame))
+
+    def cut(self) -> None:
+        """End the TCP connection without a goodbye."""
+        if self.request.transport is not None:
+            self.request.transport.abort()
+
+
+class SocketMode:
+    """All sockets of the app and everything that was or will be delivered to it."""
+
+    def __init__(self, state: State, faults: Faults, changes: Changes, clock: Callable[[], float]) -> None:
+        self.state, self.faults, self.changes, self.clock = state, faults, changes, clock
+        self.connections: list[Connection] = []
+        self.deliveries: list[Delivery] = []
+        self.tickets: set[str] = set()
+        self._attempts: dict[str, tuple[Delivery, Attempt]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._turn = 0
+        self._serial = 0
+        faults.on_disconnect = self.disconnect_all
+
+    # -- sockets
+
+    def issue_ticket(self) -> str:
+        """A ticket that opens one WebSocket."""
+        ticket = self._next("ticket")
+        self.tickets.add(ticket)
+        return ticket
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """One WebSocket of the app, from handshake to close."""
+        ticket = request.query.get("ticket", "")
+        if ticket not in self.tickets:
+            raise web.HTTPUnauthorized(text="This ticket is unknown or was used: call apps.connections.open")
+        # Pongs are sent by hand, so that a silent connection can leave pings unanswered.
+        socket = web.WebSocketResponse(autoping=False, max_msg_size=0)
+        await socket.prepare(request)
+        self.tickets.discard(ticket)
+        self._serial += 1
+        connection = Connection(self._serial, socket, request)
+        if len(self.connections) >= MAX_CONNECTIONS:
+            await connection.send(self._goodbye("too_many_websockets"))
+            await socket.close()
+            return socket
+        await self._serve(connection)
+        return socket
+
+    async def _serve(self, connection: Connection) -> None:
+        self.connections.append(connection)
+        await connection.send(self._hello())
+        self._announce_sockets()
+        pinger = asyncio.create_task(self._ping(connection))
+        try:
+            async for message in connection.socket:
+                connection.heard_at = asyncio.get_running_loop().time()
+                if connection.silent:
+                    continue
+                if message.type is WSMsgType.PING:
+                    await connection.socket.pong(message.data)
+                elif message.type is WSMsgType.TEXT:
+                    self._receive(message.data)
+        finally:
+            pinger.cancel()
+            self._leave(connection)
+
+    async def _ping(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(PING_EVERY)
+            if loop.time() - connection.heard_at > 2 * PING_EVERY:
+                connection.cut()
+                return
+            if not connection.silent:
+                with contextlib.suppress(ConnectionError, RuntimeError):
+                    await connection.socket.ping(b"Ping from the local workspace")
+
+    def _leave(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+        for _, attempt in list(self._attempts.values()):
+            if attempt.connection == connection.number:
+                attempt.over.set()
+        self._announce_sockets()
+
+    def _announce_sockets(self) -> None:
+        self.changes.tell({"type": "socket_status", "connected_sockets": len(self.connections)})
+
+    def _hello(self) -> Json:
+        return {
+            "type": "hello",
+            "num_connections": len(self.connections),
+            "debug_info": {
+                "host": "local-workspace",
+                "started": "2026-01-01 00:00:00.000",
+                "build_number": 1,
+                "approximate_connection_time": 18060,
+            },
+            "connection_info": {"app_id": self.state.app_id},
+        }
+
+    @staticmethod
+    def _goodbye(reason: str) -> Json:
+        return {"type": "disconnect", "reason": reason, "debug_info": {"host": "local-workspace"}}
+
+    def disconnect_all(self, mode: DisconnectMode) -> None:
+        """End or silence every socket that is connected now (see `Faults.disconnect_all`)."""
+        for connection in list(self.connections):
+            if mode == "abrupt":
+                connection.cut()
+            elif mode == "silent":
+                connection.silent = True
+            else:
+                connection.draining = True
+                self._spawn(connection.send(self._goodbye("refresh_requested")))
+
+    async def close(self) -> None:
+        """Cancel what is being delivered and close all sockets."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self.connections):
+            if connection.silent:
+                connection.cut()
+            else:
+                await connection.socket.close()
+
+    # -- delivering
+
+    def event(self, event: Json) -> Delivery:
+        """Deliver an event in the background; returns its record at once."""
+        event_id = self._next("Ev0LOCAL")
+        payload = payloads.event_callback(self.state, event, event_id, self.clock())
+        delivery = Delivery("events_api", payload, accepts_response_payload=False)
+        self.deliveries.append(delivery)
+        if not self.connections and not self.faults.deliver_after_reconnect:
+            self._finish(delivery, "dropped")
+        else:
+            self._spawn(self._deliver_event(delivery))
+        return delivery
+
+    async def interaction(self, kind: Literal["interactive", "slash_commands"], payload: Json) -> Json | None:
+        """Deliver an interaction once and return the payload of its acknowledgement; NotAcknowledged."""
+        delivery = Delivery(kind, payload, accepts_response_payload=True)
+        self.deliveries.append(delivery)
+        connection = self._pick()
+        if connection is None:
+            self._finish(delivery, "dropped")
+            raise NotAcknowledged("dispatch_failed", DISPATCH_FAILED)
+        if await self._attempt(delivery, connection, 0, ""):
+            return delivery.ack_payload
+        self._finish(delivery, "failed")
+        raise NotAcknowledged("operation_timeout", TIMED_OUT.format(seconds=self.faults.ack_timeout))
+
+    async def _deliver_event(self, delivery: Delivery) -> None:
+        reason = ""
+        for number, delay in enumerate((0.0, *self.faults.redelivery_delays)):
+            if delay:
+                await asyncio.sleep(delay)
+            connection = await self._next_connection()
+            if await self._attempt(delivery, connection, number, reason):
+                return
+            closed = connection not in self.connections
+            reason = "connection_failed" if closed else "timeout"
+        self._finish(delivery, "failed")
+
+    async def _next_connection(self) -> Connection:
+        """A socket; waits for a reconnect when there is none (the delivery began while one was there)."""
+        while (connection := self._pick()) is None:
+            await self.changes.wait_for(lambda: bool(self.connections), timeout=24 * 3600)
+        return connection
+
+    def _pick(self) -> Connection | None:
+        fresh = [c for c in self.connections if not c.draining] or self.connections
+        if not fresh:
+            return None
+        self._turn += 1
+        return fresh[self._turn % len(fresh)]
+
+    async def _attempt(self, delivery: Delivery, connection: Connection, number: int, reason: str) -> bool:
+        """Send one envelope and wait; whether it was acknowledged in time."""
+        attempt = Attempt(self._next("envelope"), connection.number, self.clock(), number, reason)
+        delivery.attempts.append(attempt)
+        delivery.state = "sent"
+        self._attempts[attempt.envelope_id] = (delivery, attempt)
+        frame = self._envelope(delivery, attempt)
+        await connection.send(frame)
+        if self.faults.take_count("duplicates", event_id=delivery.event_id):
+            attempt.repeated += 1
+            await (self._pick() or connection).send(frame)
+        self.changes.touch()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.faults.ack_timeout):
+                await attempt.over.wait()
+        # An acknowledgement that comes later than this counts for nothing, as in Slack.
+        del self._attempts[attempt.envelope_id]
+        if attempt.acked_at is None:
+            return False
+        if self.faults.take_count("redeliveries", event_id=delivery.event_id):
+            attempt.repeated += 1
+            await (self._pick() or connection).send(frame)
+        self._finish(delivery, "acked")
+        return True
+
+    def _envelope(self, delivery: Delivery, attempt: Attempt) -> Json:
+        frame = {
+            "envelope_id": attempt.envelope_id,
+            "type": delivery.type,
+            "payload": delivery.payload,
+            "accepts_response_payload": delivery.accepts_response_payload,
+        }
+        if delivery.type == "events_api":
+            frame["retry_attempt"] = attempt.retry_attempt
+            frame["retry_reason"] = attempt.retry_reason
+        return frame
+
+    def _receive(self, text: str) -> None:
+        """Take an acknowledgement: `{"envelope_id": ..., "payload"?: ...}`; anything else is ignored."""
+        try:
+            frame = json.loads(text)
+        except ValueError:
+            return
+        known = self._attempts.get(frame.get("envelope_id", "")) if isinstance(frame, dict) else None
+        if known is None:
+            return
+        delivery, attempt = known
+        if attempt.acked_at is not None:
+            return
+        if self.faults.take_count("lost_acks", event_id=delivery.event_id):
+            return
+        attempt.acked_at = self.clock()
+        attempt.payload = frame.get("payload")
+        if delivery.state != "acked":
+            delivery.ack_latency = attempt.acked_at - attempt.sent_at
+            delivery.ack_payload = attempt.payload
+        attempt.over.set()
+
+    def _finish(self, delivery: Delivery, state: DeliveryState) -> None:
+        delivery.state = state
+        delivery.done.set()
+        self.changes.touch()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _next(self, prefix: str) -> str:
+        self._serial += 1
+        separator = "" if prefix.startswith("Ev") else "-"
+        return f"{prefix}{separator}{self._serial:06d}"
