@@ -134,6 +134,7 @@ class NodeStarted(BaseEvent):
 
     type: Literal["node:started"] = "node:started"
     node_id: str
+    node_type: str
     node_index: int
     input: Json = None
     epoch: int
@@ -162,6 +163,7 @@ class NodeSkipped(BaseEvent):
 
     type: Literal["node:skipped"] = "node:skipped"
     node_id: str
+    node_type: str
     reason: str
 
 

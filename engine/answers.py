@@ -1,0 +1,173 @@
+"""Prompts and their answers, as values: what a prompt says, what counts as an answer, and the output it gives. Pure.
+
+A prompt's `spec` (the `prompt` of `prompt:requested`) has: `kind` (`ask`, `approval`, `interrupted`, `input`),
+`message`, `options` (`[{value, label, style}]`), `acceptsText`, `who` or `approvers` and `excludeRequester`,
+`timeoutSeconds`, `onTimeout`, `default`, `nonce`, `nodeId`, `nodeName`, and `input` for a missing flow input.
+"""
+
+from __future__ import annotations
+
+from engine.codec import Json, clean_text
+from engine.errors import InvalidAnswer, InvalidInputs
+from engine.flow import Flow, Node, parse_input
+from engine.state import NodeRun, PromptRun
+
+MAX_TEXT = 16 * 1024
+"""Bytes of UTF-8 that an answer may have; longer ones are refused where the author sees it."""
+
+
+def node_prompt(node: Node, config: dict[str, Json], *, nonce: str) -> dict[str, Json]:
+    """The prompt of an `ask` or `approval` node, from its evaluated configuration."""
+    spec: dict[str, Json] = {
+        "kind": node.type,
+        "message": config["message"],
+        "nonce": nonce,
+        "nodeId": node.id,
+        "nodeName": node.name,
+        "timeoutSeconds": config.get("timeout"),
+        "onTimeout": config.get("on_timeout") or "fail",
+    }
+    if node.type == "approval":
+        spec |= {
+            "options": [
+                {"value": "approve", "label": config["approve_label"], "style": "primary"},
+                {"value": "reject", "label": config["reject_label"], "style": "danger"},
+            ],
+            "acceptsText": False,
+            "approvers": config["approvers"],
+            "excludeRequester": config["exclude_requester"],
+        }
+    else:
+        options = config.get("choices") or []
+        spec |= {
+            "options": options,
+            "acceptsText": not options,
+            "who": config.get("who"),
+            "default": config.get("default"),
+        }
+    return spec
+
+
+def input_prompt(flow: Flow, name: str, *, nonce: str) -> dict[str, Json]:
+    """The question for an input that was not given at the start."""
+    given = flow.inputs[name]
+    options = [{"value": choice, "label": str(choice), "style": None} for choice in given.choices or ()]
+    if given.type == "boolean":
+        options = [{"value": True, "label": "Yes", "style": None}, {"value": False, "label": "No", "style": None}]
+    about = given.description or f"`{name}` ({given.type})"
+    return {
+        "kind": "input",
+        "message": f"{flow.name} needs `{name}`: {about}",
+        "nonce": nonce,
+        "nodeId": name,
+        "nodeName": name,
+        "options": options,
+        "acceptsText": not options,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+        "input": {"name": name, "type": given.type},
+    }
+
+
+_WHY = {
+    "crash": "sayso was stopped while this ran",
+    "cut": "sayso was shut down while this ran",
+    "timeout": "this ran out of time and was stopped",
+}
+
+
+def interrupted_prompt(node: Node, run: NodeRun, *, nonce: str) -> dict[str, Json]:
+    """The question about a node whose outcome is unknown."""
+    why = _WHY.get(run.reason or "", "this was interrupted")
+    times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
+    return {
+        "kind": "interrupted",
+        "message": f"*{node.name or node.id}*: {why}. Whether it had its effect is not known.{times} "
+        "Please look, then say how to go on.",
+        "nonce": nonce,
+        "nodeId": node.id,
+        "nodeName": node.name,
+        "options": [
+            {"value": "done", "label": "It is done", "style": None},
+            {"value": "again", "label": "Run it again", "style": "primary"},
+            {"value": "abort", "label": "Abort the run", "style": "danger"},
+        ],
+        "acceptsText": False,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+    }
+
+
+def check(flow: Flow, prompt: PromptRun, *, value: Json, text: str | None) -> dict[str, Json]:
+    """The answer as it is journaled: `{value, text, label}`. Raises `InvalidAnswer` with what would be right."""
+    spec = prompt.spec
+    if spec["options"]:
+        for option in spec["options"]:
+            if value == option["value"] and type(value) is type(option["value"]):
+                return {"value": value, "text": str(option["label"]), "label": option["label"]}
+        labels = ", ".join(str(option["label"]) for option in spec["options"])
+        raise InvalidAnswer(f"This question takes one of: {labels}.")
+    if text is None:
+        raise InvalidAnswer("This question takes a text: reply in the thread.")
+    cleaned, _ = clean_text(text)
+    if not cleaned.strip():
+        raise InvalidAnswer("The answer is empty.")
+    size = len(cleaned.encode())
+    if size > MAX_TEXT:
+        raise InvalidAnswer(
+            f"This answer has {size:,} bytes and the most is {MAX_TEXT:,}. Nothing of it was used: please send a shorter one."
+        )
+    if prompt.kind != "input":
+        return {"value": cleaned, "text": cleaned}
+    try:
+        return {"value": parse_input(flow.inputs[spec["input"]["name"]], cleaned.strip()), "text": cleaned}
+    except InvalidInputs as error:
+        raise InvalidAnswer(str(error)) from error
+
+
+def output(prompt: PromptRun) -> dict[str, Json]:
+    """The output of the node whose prompt was answered."""
+    answer, actor = prompt.answer or {}, prompt.actor or {}
+    if prompt.kind == "approval":
+        return {
+            "decision": answer["value"],
+            "by": [actor.get("id")],
+            "reason": None,
+            "values": {},
+            "at": prompt.at,
+        }
+    chosen = bool(prompt.spec["options"])
+    return {
+        "text": answer["text"],
+        "value": answer["value"] if chosen else None,
+        "values": {},
+        "files": [],
+        "by": actor.get("id"),
+        "at": prompt.at,
+    }
+
+
+def expired_output(prompt: PromptRun, outcome: str) -> dict[str, Json]:
+    """The output of a node whose prompt expired with `on_timeout: approve | reject | default`."""
+    if prompt.kind == "approval":
+        return {"decision": outcome, "by": [], "reason": "timeout", "values": {}, "at": prompt.at}
+    default = prompt.spec.get("default")
+    chosen = bool(prompt.spec["options"])
+    return {
+        "text": str(default) if default is not None else "",
+        "value": default if chosen else None,
+        "values": {},
+        "files": [],
+        "by": None,
+        "at": prompt.at,
+    }
+
+
+def summary(prompt: PromptRun) -> str:
+    """The answer in a few words: for the card, the closed prompt, and the one who came second."""
+    answer = prompt.answer or {}
+    if prompt.kind == "approval":
+        return "approved" if answer.get("value") == "approve" else "rejected"
+    return str(answer.get("label") or answer.get("text") or "")

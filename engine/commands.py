@@ -1,0 +1,127 @@
+"""What can be asked of a session: the commands that `decide` takes. Plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from engine.actors import Actor
+from engine.codec import Json
+from engine.state import PromptRun, State
+
+Action: TypeAlias = Literal["start", "answer", "decide", "resolve", "cancel", "steer"]
+"""What a person wants to do, as the policy knows it: `answer` an ask, `decide` an approval, `resolve` an
+interrupted node, `cancel` a session, `steer` it with a message."""
+
+
+class Policy(Protocol):
+    """Says whether an actor may do something. Returns None, or the sentence that tells that person why not."""
+
+    def __call__(self, actor: Actor, action: Action, state: State, prompt: PromptRun | None) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What `decide` may know beside the state. `entropy` is random text from which ids are derived."""
+
+    now: str
+    epoch: int
+    entropy: str
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin a session. Missing inputs are asked for before the flow starts."""
+
+    session_id: str
+    given: dict[str, Json]
+    actor: Actor
+    thread: dict[str, Json] | None = None
+    parent_session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The session was claimed under `facts.epoch`: starts of earlier epochs are interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Begin everything that is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDone:
+    """A node that was launched has finished. `attempt` tells a late outcome from the current one."""
+
+    path: str
+    attempt: int
+    output: Json
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBroke:
+    """A node that was launched has failed."""
+
+    path: str
+    attempt: int
+    error: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCut:
+    """A node that was launched was stopped; what it had done is unknown. `lost`: it could not be carried out at all."""
+
+    path: str
+    attempt: int
+    reason: Literal["cut", "timeout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a prompt: an option's `value`, or `text`. With `nonce` it must be the prompt's own."""
+
+    prompt_id: str
+    actor: Actor
+    key: str
+    value: Json = None
+    text: str | None = None
+    nonce: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that names no prompt: answers the only open text prompt that this person may answer, else is kept."""
+
+    text: str
+    actor: Actor
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """People can see the prompt now."""
+
+    prompt_id: str
+    shown: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A timer's time has come."""
+
+    timer_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End the session."""
+
+    actor: Actor
+    reason: str | None = None
+
+
+Command: TypeAlias = (
+    Start | Claimed | Begin | NodeDone | NodeBroke | NodeCut | Answer | Message | Shown | Due | Abort
+)

@@ -1,0 +1,21 @@
+"""A session as people and programs look at it. Pure."""
+
+from __future__ import annotations
+
+from engine.codec import Json
+from engine.state import State, to_json
+from engine.storage.port import Head
+
+
+def inspection(state: State, head: Head) -> dict[str, Json]:
+    """The state's document with waiting nodes' outputs as `{awaiting: true, promptId}` and where it stands in the store."""
+    data = to_json(state)
+    for prompt_id in state.open_prompts:
+        prompt = state.prompts[prompt_id]
+        data["outputs"][prompt.path] = {"awaiting": True, "promptId": prompt_id}
+    data["quarantined"] = head.quarantined
+    data["epoch"] = head.epoch
+    data["owner"] = head.owner
+    if head.quarantined:
+        data["phase"] = "quarantined"
+    return data

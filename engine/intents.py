@@ -1,0 +1,53 @@
+"""What the engine itself writes beside a step's events: timers as they stand, and deliveries to be made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.codec import Json, encode
+from engine.events import Event, NodeStarted
+from engine.nodes.specs import node_types
+from engine.state import State
+from engine.storage.port import DropTimer, PutOutbox, PutTimer, Row
+
+def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """Timers that came and went in this step."""
+    if before.timers is after.timers:
+        return ()
+    gone: list[Row] = [
+        DropTimer(timer_id, after.session_id) for timer_id in before.timers if timer_id not in after.timers
+    ]
+    for timer_id, timer in after.timers.items():
+        known = before.timers.get(timer_id)
+        if known is None or known.due_at != timer.due_at:
+            gone.append(PutTimer(timer_id, after.session_id, timer.due_at))
+    return gone
+
+
+def lane(state: State) -> str:
+    """What orders the posts of a session: its thread, or the session itself where it has none."""
+    return (state.thread or {}).get("key") or state.session_id
+
+
+def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """An outbox row for each `message` node that began; whoever delivers it reports the node's outcome."""
+    rows: list[Row] = []
+    for event in events:
+        if isinstance(event, NodeStarted) and node_types()[event.node_type].mode == "delivery":
+            payload: dict[str, Json] = {
+                "sessionId": after.session_id,
+                "path": event.path,
+                "attempt": event.attempt,
+                "config": event.input,
+            }
+            rows.append(
+                PutOutbox(
+                    key=f"message:{after.session_id}:{event.path}:{event.attempt}",
+                    lane=lane(after),
+                    kind="message",
+                    payload=encode(payload),
+                    session_id=after.session_id,
+                )
+            )
+    return rows
+

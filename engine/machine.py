@@ -1,0 +1,76 @@
+"""The session's state machine: a table. An event that the table does not list in a phase is a failed lookup.
+
+The README's diagram is generated from this table (`mermaid()`), and a test fails when it is stale.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from engine.errors import MalformedJournal
+
+Phase: TypeAlias = Literal["idle", "running", "waiting", "finalizing", "ended"]
+Status: TypeAlias = Literal["idle", "running", "paused", "complete", "failed", "aborted"]
+
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+_ANY_OPEN = ("prompt:shown", "prompt:answered", "prompt:expired", "timer:set", "timer:fired", "session:message")
+_WORK = (
+    "node:started",
+    "node:completed",
+    "node:error",
+    "node:skipped",
+    "node:interrupted",
+    "prompt:requested",
+    "prompt:cancelled",
+)
+
+
+def _stay(phase: Phase, events: tuple[str, ...]) -> dict[tuple[Phase, str], Phase]:
+    return {(phase, event): phase for event in events}
+
+
+TRANSITIONS: dict[tuple[Phase, str], Phase] = {
+    ("idle", "session:start"): "running",
+    ("running", "flow:started"): "running",
+    **_stay("running", _WORK + _ANY_OPEN),
+    ("running", "flow:paused"): "waiting",
+    ("running", "flow:completed"): "finalizing",
+    ("running", "flow:failed"): "finalizing",
+    ("running", "session:abort"): "finalizing",
+    **_stay("waiting", _ANY_OPEN),
+    ("waiting", "flow:resumed"): "running",
+    ("waiting", "session:abort"): "finalizing",
+    **_stay("finalizing", ("node:completed", "node:error", "node:interrupted", "prompt:cancelled")),
+    ("finalizing", "session:end"): "ended",
+}
+"""(phase, event) → phase after it. What is not listed cannot happen."""
+
+STATUS: dict[Phase, Status] = {
+    "idle": "idle",
+    "running": "running",
+    "waiting": "paused",
+    "finalizing": "running",
+}
+"""What a phase is called outside; an ended session is `complete`, `failed` or `aborted`."""
+
+
+def step(phase: Phase, event: str) -> Phase:
+    """The phase after an event. Raises `MalformedJournal` where the table has no such transition."""
+    try:
+        return TRANSITIONS[phase, event]
+    except KeyError:
+        raise MalformedJournal(f"{event} cannot happen while the session is {phase}") from None
+
+
+def mermaid() -> str:
+    """The table as a Mermaid state diagram: only what changes the phase."""
+    lines = ["stateDiagram-v2", "    [*] --> idle"]
+    grouped: dict[tuple[Phase, Phase], list[str]] = {}
+    for (before, event), later in TRANSITIONS.items():
+        if before != later:
+            grouped.setdefault((before, later), []).append(event)
+    for (before, later), events in grouped.items():
+        lines.append(f"    {before} --> {later}: {', '.join(events).replace(':', '#colon;')}")
+    lines.append("    ended --> [*]")
+    return "\n".join(lines)

@@ -1,0 +1,72 @@
+"""Requests for a session that travel through the inbox: from the CLI to the process that owns the session, and
+from whoever showed a prompt or delivered a message. JSON: `{do, actor, ...}`.
+
+A request is consumed in the commit of the step that it causes; one that is refused is consumed with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from engine.actors import Actor
+from engine.codec import Json, decode, encode
+from engine.commands import Abort, Answer, Command, Message, NodeBroke, NodeDone, Shown
+from engine.errors import SaysoError, StorageError
+from engine.storage.port import Consumed, InboxItem, InboxRow
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def actor_json(actor: Actor) -> dict[str, Json]:
+    """An actor with all its facts."""
+    return {**asdict(actor), "groups": sorted(actor.groups)}
+
+
+def actor_from(data: dict[str, Json]) -> Actor:
+    """The actor of `actor_json`."""
+    return Actor(**{**data, "groups": frozenset(data["groups"])})
+
+
+def item(key: str, session_id: str, do: str, *, actor: Actor | None = None, **fields: Json) -> InboxItem:
+    """A request as an inbox item."""
+    payload: dict[str, Json] = {"do": do, **fields}
+    if actor is not None:
+        payload["actor"] = actor_json(actor)
+    return InboxItem(key=key, kind="request", payload=encode(payload), session_id=session_id)
+
+
+def command(row: InboxRow) -> Command:
+    """The command that a request asks for."""
+    data = decode(row.payload)
+    match data["do"]:
+        case "shown":
+            return Shown(data["promptId"], data["shown"])
+        case "delivered":
+            return NodeDone(data["path"], data["attempt"], data["output"])
+        case "undelivered":
+            return NodeBroke(data["path"], data["attempt"], data["error"])
+        case "answer":
+            actor = actor_from(data["actor"])
+            return Answer(data["promptId"], actor, row.key, value=data.get("value"), text=data.get("text"))
+        case "message":
+            return Message(data["text"], actor_from(data["actor"]), row.key)
+        case "abort":
+            return Abort(actor_from(data["actor"]), data.get("reason"))
+        case other:
+            raise ValueError(f"unknown request {other!r}")
+
+
+async def perform(engine: Engine, row: InboxRow) -> None:
+    """Carry a request out and consume its row. Raises `Owned` and storage errors: then the row stays."""
+    assert row.session_id is not None
+    try:
+        await engine.apply(row.session_id, command(row), consumed=[Consumed(row.id, "applied")])
+    except StorageError:
+        raise
+    except SaysoError as error:
+        result = encode({"error": error.code, "message": str(error)})
+        await engine.writer.call("consume", [Consumed(row.id, "refused", result)], engine.now())
+
+

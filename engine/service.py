@@ -1,0 +1,188 @@
+"""Serves the sessions of a store: takes up what a crash left, fires timers, and hands inbox rows to their handlers.
+
+Wake-ups say only that it is time to look; what there is to do always comes from the store. Rows of one lane (a
+thread, else a session) are handled one after the other, lanes side by side. A handler that cannot say yet what
+becomes of its row holds it: the row stays in the inbox, its lane waits, and it is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from engine import clock, requests
+from engine.commands import Due
+from engine.dispatch import Dispatcher, LocalDispatcher
+from engine.engine import Engine
+from engine.errors import Fenced, Owned, SessionError, StorageBroken, StorageError
+from engine.storage.port import Consumed, Head, InboxRow
+
+log = logging.getLogger("sayso.service")
+
+SWEEP_SECONDS = 5.0
+"""How often orphans are looked for although nothing woke us."""
+
+HOLD_SECONDS = 0.5
+"""After how long a held row is tried again, doubling up to `SWEEP_SECONDS`."""
+
+Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
+"""Handles one row: True when it is consumed, False to hold it."""
+
+
+class Service:
+    """The loop that keeps a process's sessions going."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        handlers: Mapping[str, Handler] | None = None,
+        wants: Callable[[Head], bool] = lambda head: True,
+        dispatcher: Dispatcher | None = None,
+    ) -> None:
+        self.engine = engine
+        self._wants = wants
+        self._handlers: dict[str, Handler] = {"request": self._request, **(handlers or {})}
+        self._dispatcher = dispatcher or LocalDispatcher(lambda: engine.writer.call("changed"))
+        self._lanes: dict[str, asyncio.Queue[InboxRow]] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._after = 0
+        self._swept = float("-inf")
+        self._stopping = asyncio.Event()
+        self._unwanted: set[str] = set()
+        self._nudge = asyncio.Event()
+        self.failure: BaseException | None = None
+        engine.subscribe(lambda state, events: self.notify())
+
+    def notify(self) -> None:
+        """Something may be ready: rows that are held are tried again too."""
+        self._nudge.set()
+        self._nudge = asyncio.Event()
+        self._dispatcher.notify()
+
+    def stop(self) -> None:
+        """Take up nothing more; `run()` returns once the rows in hand are done."""
+        self._stopping.set()
+        self.notify()
+
+    async def run(self) -> None:
+        """Serve until `stop()`. Raises what makes going on impossible (a broken disk)."""
+        while not self._stopping.is_set():
+            try:
+                await self._sweep()
+                await self._fire()
+                await self._pump()
+                pause = await self._until_next()
+            except StorageBroken:
+                raise
+            except StorageError as error:
+                log.error("%s; trying again", error)
+                pause = SWEEP_SECONDS
+            if self.failure is not None:
+                raise self.failure
+            await self._dispatcher.wait(pause)
+        if self._workers:
+            await asyncio.wait(self._workers, timeout=5)
+        for worker in self._workers:
+            worker.cancel()
+
+    # --- orphans and timers --------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        """Take up sessions that should run and that nobody alive works for."""
+        now = asyncio.get_running_loop().time()
+        if now - self._swept < SWEEP_SECONDS:
+            return
+        self._swept = now
+        for session_id in await self.engine.writer.call("orphans"):
+            if await self._mine(session_id):
+                await self._guarded(self.engine.apply(session_id, None), session_id)
+
+    async def _fire(self) -> None:
+        now = self.engine.now()
+        for timer in await self.engine.writer.call("timers", due=now):
+            if await self._mine(timer.session_id):
+                await self._guarded(self.engine.apply(timer.session_id, Due(timer.timer_id)), timer.session_id)
+
+    async def _mine(self, session_id: str) -> bool:
+        if session_id in self._unwanted:
+            return False
+        head = await self.engine.head(session_id)
+        if head.quarantined is None and self._wants(head):
+            return True
+        self._unwanted.add(session_id)
+        return False
+
+    async def _guarded(self, work: Awaitable[object], session_id: str) -> None:
+        try:
+            await work
+        except Owned:
+            log.debug("%s belongs to another process", session_id)
+        except (SessionError, Fenced) as error:
+            log.warning("%s: %s", session_id, error)
+
+    async def _until_next(self) -> float:
+        """Seconds until the next timer of ours, at most until the next sweep."""
+        for timer in await self.engine.writer.call("timers"):
+            if timer.session_id not in self._unwanted:
+                left = clock.seconds_between(self.engine.now(), timer.due_at)
+                return max(0.01, min(left, SWEEP_SECONDS))
+        return SWEEP_SECONDS
+
+    # --- inbox ---------------------------------------------------------------------------------------------
+
+    async def _pump(self) -> None:
+        """Hand new rows to their lanes, in the order in which they came."""
+        while rows := await self.engine.writer.call("inbox", after=self._after):
+            for row in rows:
+                self._after = max(self._after, row.id)
+                if row.kind in self._handlers:
+                    self._give(row)
+
+    def _give(self, row: InboxRow) -> None:
+        lane = row.thread_key or row.session_id or row.key
+        queue = self._lanes.get(lane)
+        if queue is None:
+            queue = self._lanes[lane] = asyncio.Queue()
+            worker = asyncio.create_task(self._work(lane, queue), name=f"lane:{lane}")
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+        queue.put_nowait(row)
+
+    async def _work(self, lane: str, queue: asyncio.Queue[InboxRow]) -> None:
+        while not queue.empty() and not self._stopping.is_set():
+            await self._handle(queue.get_nowait())
+        del self._lanes[lane]
+
+    async def _handle(self, row: InboxRow) -> None:
+        """Handle a row until it is consumed; an error of ours holds it, and is never taken for an answer."""
+        delay = HOLD_SECONDS
+        while not self._stopping.is_set():
+            try:
+                if await self._handlers[row.kind](row):
+                    return
+            except StorageBroken as error:
+                self.failure = error
+                self.notify()
+                return
+            except Exception:
+                log.exception("inbox row %s is kept and tried again", row.key)
+            try:
+                await asyncio.wait_for(self._nudge.wait(), delay)
+            except TimeoutError:
+                delay = min(delay * 2, SWEEP_SECONDS)
+
+    async def _request(self, row: InboxRow) -> bool:
+        """A request of another process, or of this one's outbox: see `engine.requests`."""
+        if row.session_id is not None:
+            head = await self.engine.writer.call("head", row.session_id)
+            if head is not None and not self._wants(head):
+                return True
+        await requests.perform(self.engine, row)
+        return True
+
+    async def consume(self, row: InboxRow, outcome: str, result: bytes | None = None) -> None:
+        """Mark a row as done outside of any session."""
+        await self.engine.writer.call("consume", [Consumed(row.id, outcome, result)], self.engine.now())
