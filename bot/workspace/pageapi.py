@@ -60,6 +60,11 @@ class PageApi:
 
     # -- the frame of every request
 
+    def _default_person(self) -> str | None:
+        """Whom the page shows when its address names nobody: the first person of the workspace."""
+        people = (u.id for u in self.core.state.users.values() if not u.is_bot and not u.deleted)
+        return next(people, None)
+
     def _user(self, key: Any) -> User:
         if not isinstance(key, str) or key not in self.core.state.users:
             raise WorkspaceError("user_not_found", f"as={key!r} is nobody here")
@@ -68,7 +73,8 @@ class PageApi:
     def _get(self, work: Callable[[User, Any], Json]) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             try:
-                return web.json_response(work(self._user(request.query.get("as")), request.query))
+                user = self._user(request.query.get("as") or self._default_person())
+                return web.json_response(work(user, request.query))
             except WorkspaceError as problem:
                 return _refused(problem)
 
