@@ -330,10 +330,15 @@ def _matches(actor: Actor, entry: str, target: Target) -> bool:
     if entry == "channel":
         return target.has_channel and actor.in_channel is True
     if entry.startswith("@"):
-        return entry[1:].lower() in {group.lower() for group in actor.groups}
+        return _fold(entry[1:]) in {_fold(group) for group in actor.groups}
     if "@" in entry:
-        return actor.email is not None and actor.email.casefold() == entry.casefold()
+        return actor.email is not None and _fold(actor.email) == _fold(entry)
     return actor.id == entry
+
+
+def _fold(text: str) -> str:
+    """Without case, in ASCII only: elsewhere folding makes different addresses equal (`ß` and `ss`)."""
+    return text.lower() if text.isascii() else text
 
 
 def _is_requester(actor: Actor, target: Target) -> bool:

@@ -1,0 +1,394 @@
+"""What a message in a thread means, as a pure function of the message and of what the thread waits for.
+
+The steps, in order; the first that knows what to do decides (`_STEPS`):
+
+1. What is no message of a person for us: bots, edits, deletions, words to somebody else.
+2. A control word as the whole message, unless a prompt offers that word as a choice.
+3. A reply that names a prompt: `#3: text`, with the prompt's number, or `#confirm: text`, with its node, path or id.
+4. The only open text prompt that this person may answer; a menu if there are several.
+5. A running or waiting agent is steered.
+6. Only buttons are open: one hint.
+7. The bot is addressed: say what the thread is doing. Everything else is people talking, and is left alone.
+
+A reply answers only what was there when it was sent: its ts must be later than that of the prompt's message. While
+a prompt has no ts yet (it is being posted) nobody can tell, and the reply is held until it has one. Both are
+Slack's, so clocks that differ change nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from prompt_state.model import PromptState
+from prompt_state.text import text_in
+
+ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help"]
+_CONTROL: dict[str, ControlWord] = {
+    "stop": "stop",
+    "pause": "pause",
+    "resume": "resume",
+    "status": "status",
+    "cancel": "cancel",
+    "help": "help",
+}
+
+SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadcast"})
+"""Kinds of Slack messages in which people say something."""
+
+_ENDED = ("complete", "failed", "aborted")
+_NAMING = re.compile(r"#(?P<name>[^\s:#]+)\s*:\s*(?P<text>.*)", re.DOTALL)
+_TS = re.compile(r"(\d{1,12})\.(\d{1,9})", re.ASCII)
+
+
+# --- what is given -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message in a thread. `read_message` makes one of what Slack sends."""
+
+    text: str
+    """As typed, without mentions of the bot at its ends."""
+    user: str
+    ts: str
+    thread_ts: str | None
+    edited: bool = False
+    subtype: str | None = None
+    bot: bool = False
+    """Written by a bot, an app or a workflow."""
+    mentions_bot: bool = False
+    """The bot is addressed: by a mention, or because this is a direct message to it."""
+    starts_with_mention_of_other: bool = False
+    has_files: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session of the thread, as far as routing and the answer to `status` need it."""
+
+    session_id: str
+    status: str
+    phase: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can happen in it any more."""
+        return self.status in _ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What a thread waits for, and what the author of the message may do about it.
+
+    `may_answer` and `steerable` are verdicts of the policy (`may_act_on`, `steer`). Where the author's facts could
+    not be looked up, route later instead: without verdicts every message is somebody else's.
+    """
+
+    sessions: tuple[SessionView, ...]
+    prompts: tuple[PromptState, ...] = ()
+    """All prompts of the thread, oldest first, closed ones too."""
+    may_answer: frozenset[str] = frozenset()
+    """Ids of the prompts that the author may answer, decide or resolve."""
+    steerable: tuple[str, ...] = ()
+    """Sessions with an agent that takes messages, from this author."""
+    hinted: frozenset[str] = frozenset()
+    """Prompts about whose buttons a hint was given."""
+
+
+# --- what is found -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A control word for the sessions that have not ended. With `confirm`, ask first."""
+
+    word: ControlWord
+    sessions: tuple[str, ...]
+    confirm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The text answers this prompt."""
+
+    prompt_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """The text could answer any of these: ask which."""
+
+    prompt_ids: tuple[str, ...]
+    text: str
+
+
+HintKind: TypeAlias = Literal["buttons", "closed", "not_yours", "older", "no_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """The text answers nothing, and its author should know why.
+
+    `buttons`: these are answered with their buttons. `closed`: this one is closed (its state says how).
+    `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it named a prompt and said
+    nothing.
+    """
+
+    kind: HintKind
+    prompt_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Nobody can tell before these prompts are shown: keep the message and route it again then."""
+
+    prompt_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """The text goes to this session's agent."""
+
+    session_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """The bot is addressed and nothing can take the text: say what these sessions are doing."""
+
+    sessions: tuple[SessionView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chatter:
+    """People talking to each other: left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something happened to an earlier message. It changes nothing; its author may be told so."""
+
+    what: Literal["edited", "deleted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Not for us; `reason` is for the log."""
+
+    reason: str
+
+
+Route: TypeAlias = Control | Answer | Menu | Hint | Hold | Steer | Say | Chatter | Note | Ignore
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+_LEADING = re.compile(r"\s*<(@[UWB][A-Z0-9]+|!subteam\^[A-Z0-9]+|!here|!channel|!everyone)(?:\|[^<>]*)?>")
+
+
+def read_message(
+    raw: str,
+    *,
+    bot_user_id: str,
+    user: str,
+    ts: str,
+    thread_ts: str | None,
+    edited: bool = False,
+    subtype: str | None = None,
+    bot: bool = False,
+    direct: bool = False,
+    has_files: bool = False,
+) -> Message:
+    """A Slack message as routing sees it. `direct`: in a direct message to the bot. Raises `TooLong`."""
+    mention = f"<@{re.escape(bot_user_id)}(?:\\|[^<>]*)?>"
+    first = _LEADING.match(raw)
+    return Message(
+        text=text_in(_without_mentions_at_ends(raw, mention)).strip(),
+        user=user,
+        ts=ts,
+        thread_ts=thread_ts,
+        edited=edited,
+        subtype=subtype,
+        bot=bot,
+        mentions_bot=direct or re.search(mention, raw) is not None,
+        starts_with_mention_of_other=first is not None and first[1] != f"@{bot_user_id}",
+        has_files=has_files,
+    )
+
+
+def _without_mentions_at_ends(raw: str, mention: str) -> str:
+    text = re.sub(rf"^\s*(?:{mention}[\s,:]*)+", "", raw).rstrip()
+    while (start := text.rfind("<")) >= 0 and re.fullmatch(mention, text[start:]):
+        text = text[:start].rstrip()
+    return text
+
+
+def control_word(text: str) -> ControlWord | None:
+    """The control word that this whole text is, without regard to case and punctuation at its end."""
+    return _CONTROL.get(text.strip().rstrip(".!?… \t\n").lower())
+
+
+def newer(ts: str | None, than: str | None) -> bool:
+    """Whether a Slack ts is later than another; not, when one of them is missing or none."""
+    first, second = _moment(ts), _moment(than)
+    return first is not None and second is not None and first > second
+
+
+def _moment(ts: str | None) -> tuple[int, int] | None:
+    found = _TS.fullmatch(ts) if ts is not None else None
+    return None if found is None else (int(found[1]), int(found[2].ljust(9, "0")))
+
+
+# --- routing -----------------------------------------------------------------------------------------------
+
+
+def route(message: Message, thread: Thread) -> Route:
+    """What this message in this thread means. Total, and the same for a message that is delivered again."""
+    for step in _STEPS:
+        found = step(message, thread)
+        if found is not None:
+            return found
+    return Say(thread.sessions) if message.mentions_bot else Chatter()
+
+
+def _not_for_us(message: Message, thread: Thread) -> Route | None:
+    if message.bot:
+        return Ignore("written by a bot")
+    if message.subtype == "message_deleted":
+        return Note("deleted")
+    if message.edited or message.subtype == "message_changed":
+        return Note("edited")
+    if message.subtype not in SUBTYPES:
+        return Ignore(f"subtype {message.subtype}")
+    if message.thread_ts is None or message.thread_ts == message.ts:
+        return Ignore("no reply in a thread")
+    if not thread.sessions:
+        return Ignore("no session in this thread")
+    if message.starts_with_mention_of_other:
+        return Chatter()
+    if not message.text.strip() and not message.has_files:
+        return Say(thread.sessions) if message.mentions_bot else Ignore("empty")
+    return None
+
+
+def _control(message: Message, thread: Thread) -> Route | None:
+    word = control_word(message.text)
+    if word is None:
+        return None
+    offering = [prompt for prompt in thread.prompts if prompt.open and _offers(prompt, word)]
+    unshown = _unshown(offering)
+    if unshown:
+        return Hold(_ids(unshown))
+    if any(_sent_after(message, prompt) for prompt in offering):
+        return None
+    live = tuple(session.session_id for session in thread.sessions if not session.ended)
+    # In a thread where all is over, `help` is more likely said to a colleague.
+    if not live and not message.mentions_bot:
+        return None
+    return Control(word, live, confirm=word == "cancel")
+
+
+def _named(message: Message, thread: Thread) -> Route | None:
+    found = _NAMING.fullmatch(message.text)
+    if found is None:
+        return None
+    named = [prompt for prompt in thread.prompts if _goes_by(prompt, found["name"])]
+    if not named:
+        return None
+    still_open = [prompt for prompt in named if prompt.open]
+    if not still_open:
+        return Hint("closed", _ids(named[-1:]))
+    own = _own(still_open, thread)
+    if not own:
+        return Hint("not_yours", _ids(still_open))
+    texts = [prompt for prompt in own if _takes_text(prompt)]
+    if not texts:
+        return Hint("buttons", _ids(own))
+    if not found["text"].strip() and not message.has_files:
+        return Hint("no_text", _ids(texts))
+    return _take(texts, message, found["text"].strip()) or Hint("older", _ids(texts))
+
+
+def _only_text_prompt(message: Message, thread: Thread) -> Route | None:
+    texts = [prompt for prompt in thread.prompts if prompt.open and _takes_text(prompt)]
+    own = _own(texts, thread)
+    taken = _take(own, message, message.text)
+    others = [prompt for prompt in texts if _sent_after(message, prompt)]
+    if taken is None and message.mentions_bot and others and not thread.steerable:
+        return Hint("not_yours", _ids(others))
+    return taken
+
+
+def _take(prompts: list[PromptState], message: Message, text: str) -> Route | None:
+    """The answer to one of these text prompts, all open and this person's; None when all came after the message."""
+    unshown = _unshown(prompts)
+    if unshown:
+        return Hold(_ids(unshown))
+    takers = [prompt for prompt in prompts if _sent_after(message, prompt)]
+    if len(takers) > 1:
+        return Menu(_ids(takers), text)
+    return Answer(takers[0].prompt_id, text) if takers else None
+
+
+def _steer(message: Message, thread: Thread) -> Route | None:
+    # With several agents nobody said which one is meant.
+    if len(thread.steerable) != 1 or not message.text:
+        return None
+    return Steer(thread.steerable[0], message.text)
+
+
+def _only_buttons(message: Message, thread: Thread) -> Route | None:
+    buttons = [
+        prompt
+        for prompt in _own(thread.prompts, thread)
+        if prompt.open and not _takes_text(prompt) and _sent_after(message, prompt)
+    ]
+    if not buttons or thread.hinted.issuperset(_ids(buttons)):
+        return None
+    return Hint("buttons", _ids(buttons))
+
+
+_STEPS: tuple[Callable[[Message, Thread], Route | None], ...] = (
+    _not_for_us,
+    _control,
+    _named,
+    _only_text_prompt,
+    _steer,
+    _only_buttons,
+)
+
+
+def _sent_after(message: Message, prompt: PromptState) -> bool:
+    return newer(message.ts, prompt.message_ts)
+
+
+def _takes_text(prompt: PromptState) -> bool:
+    """Free text never reaches an approval or a question about an interruption, whatever the prompt says."""
+    return prompt.accepts_text and prompt.kind in ("ask", "input")
+
+
+def _unshown(prompts: Iterable[PromptState]) -> list[PromptState]:
+    return [prompt for prompt in prompts if prompt.status == "requested"]
+
+
+def _own(prompts: Iterable[PromptState], thread: Thread) -> list[PromptState]:
+    return [prompt for prompt in prompts if prompt.prompt_id in thread.may_answer]
+
+
+def _ids(prompts: Iterable[PromptState]) -> tuple[str, ...]:
+    return tuple(prompt.prompt_id for prompt in prompts)
+
+
+def _offers(prompt: PromptState, word: str) -> bool:
+    words = (word_of for option in prompt.options for word_of in (option.label, option.value))
+    return any(isinstance(offered, str) and control_word(offered) == word for offered in words)
+
+
+def _goes_by(prompt: PromptState, name: str) -> bool:
+    number = None if prompt.number is None else str(prompt.number)
+    return name in (number, prompt.prompt_id, prompt.path, prompt.node_id)
