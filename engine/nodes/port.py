@@ -1,0 +1,121 @@
+"""What a node that has effects gets, and what it may say afterwards.
+
+A runner does the one thing its node describes, in the world outside, and reports how that ended *as a value*:
+it retries nothing, journals nothing and decides nothing about what follows. Three endings exist, because a
+crash is not a failure: `Completed`, `Failed` (it ended, badly, and we know it) and `Interrupted` (we left or
+lost it, and nobody knows how much of it happened).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from engine.codec import Json, encode
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The work is done; `output` is what `nodes.<id>` shows."""
+
+    output: Json
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The work ended and did not succeed.
+
+    `type` is a stable word for flows to compare (`exit_code`, `http_status`, `timeout`, ...), `message` is for
+    people, `details` is JSON; where there is an output at all, `details` holds it whole.
+    """
+
+    type: str
+    message: str
+    details: Json = None
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The work was left in the middle, so how much of it happened is unknown.
+
+    `timeout`: it took longer than `NodeContext.timeout`. `cut`: the session is leaving (`aborted` was set), or
+    the other side went away after it had our request. `details` is what had been seen by then, if anything.
+    """
+
+    reason: Literal["timeout", "cut"]
+    message: str = ""
+    details: Json = None
+
+
+Outcome: TypeAlias = Completed | Failed | Interrupted
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """The surroundings of one execution of one node.
+
+    `workdir` is the session's own folder (use `folder()`, which makes it), `flow_dir` the folder of the flow
+    file. `secret(name)` gives a secret's value or raises a `SaysoError`. `timeout` and `grace` are seconds.
+    Once `aborted` is set the runner leaves at once; a process gets SIGTERM, and SIGKILL `grace` s later.
+    `progress` takes one short line for people, without secrets; calls may be dropped.
+    """
+
+    session_id: str
+    path: str
+    idempotency_key: str
+    attempt: int
+    workdir: Path
+    flow_dir: Path | None
+    secret: Callable[[str], str]
+    timeout: float | None
+    aborted: asyncio.Event
+    progress: Callable[[str], None]
+    grace: float = 10
+
+    def folder(self) -> Path:
+        """The session's own folder, made on demand; only its owner may enter it. Raises `OSError`."""
+        self.workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.workdir.stat().st_mode & 0o077:
+            os.chmod(self.workdir, 0o700)
+        return self.workdir
+
+
+class Runner(Protocol):
+    """Does what one node type describes. Raises nothing but `asyncio.CancelledError`."""
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """Do the work of a node with this rendered config; return how it ended."""
+        ...
+
+
+class Refusal(Exception):
+    """Inside a runner: the work cannot begin. Carries the outcome that says why."""
+
+    def __init__(self, type: str, message: str, details: Json = None) -> None:
+        self.outcome = Failed(type, message, details)
+        super().__init__(message)
+
+
+def as_text(value: Json, where: str) -> str:
+    """A rendered value as the text that leaves: text stays, anything else is its JSON.
+
+    Raises `Refusal` for null, which in an argument or a header is nearly always a mistake upstream.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise Refusal("invalid", f"{where} is null; give it a value, or a default in the expression")
+    return encode(value).decode()
+
+
+def runners() -> Mapping[str, Runner]:
+    """The runners of the built-in node types that have effects, by type."""
+    from engine.nodes.http import http
+
+    from engine.nodes.shell import shell
+
+    return {"shell": shell, "http": http}

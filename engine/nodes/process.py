@@ -1,0 +1,257 @@
+"""One process and all that it starts, as a group that can be ended for certain.
+
+The pipes are ours, not the event loop's process transport's: so the end of the process and the end of its
+output are two facts, and a grandchild that keeps a pipe open delays nothing for longer than `LINGER`.
+A process that leaves its group on purpose (`setsid`) is out of reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+LINGER = 1.0
+"""Seconds that an output may stay open after its process has ended."""
+
+_CHUNK = 64 * 1024
+_LARGEST_PIPE = 1024 * 1024
+_UNKILLABLE = 5.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run. `argv[0]` is the name the program sees, `executable` the file that is run."""
+
+    argv: tuple[str, ...]
+    executable: str
+    env: Mapping[str, str]
+    cwd: Path
+    stdin: str | None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How it ended: by itself, or because it was stopped for lack of time or to leave.
+
+    `exit_code` is negative for a signal, and None for a process that could not even be killed.
+    """
+
+    reason: Literal["exit", "timeout", "cut"]
+    exit_code: int | None
+    seconds: float
+
+
+async def run_command(
+    command: Command,
+    *,
+    timeout: float | None,
+    aborted: asyncio.Event,
+    grace: float,
+    stdout: Callable[[bytes], None],
+    stderr: Callable[[bytes], None],
+) -> Ended:
+    """Run it to its end, or until `timeout` s passed or `aborted` is set; then end the whole group.
+
+    `stdout` and `stderr` get everything that is written. Raises `OSError` or `ValueError` when it cannot be
+    started. Cancelling kills the group at once.
+    """
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    outputs = (_Output(stdout), _Output(stderr))
+    group: _Group | None = None
+    over = False
+    try:
+        process = await _spawn(command, outputs)
+        group = _Group(process.pid)
+        exited = asyncio.ensure_future(process.wait())
+        reason = await _first(exited, aborted, timeout)
+        if reason != "exit":
+            await group.stop(grace, exited)
+        over = True
+        seconds = clock() - started
+        await _drain(outputs)
+        return Ended(reason, process.returncode, seconds)
+    finally:
+        if group is not None and not over:
+            group.signal(signal.SIGKILL)
+        for output in outputs:
+            output.close()
+
+
+async def _spawn(command: Command, outputs: tuple[_Output, _Output]) -> asyncio.subprocess.Process:
+    with _stdin(command.stdin) as stdin:
+        process = await asyncio.create_subprocess_exec(
+            *command.argv,
+            executable=command.executable,
+            env=dict(command.env),
+            cwd=command.cwd,
+            stdin=stdin,
+            stdout=outputs[0].theirs,
+            stderr=outputs[1].theirs,
+            start_new_session=True,
+        )
+    for output in outputs:
+        output.start()
+    return process
+
+
+@contextlib.contextmanager
+def _stdin(text: str | None) -> Iterator[IO[bytes] | int]:
+    """A file for the process to read: nobody has to feed it, so nobody can block on it."""
+    if text is None:
+        yield asyncio.subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode())
+        file.seek(0)
+        yield file
+
+
+async def _first(
+    exited: asyncio.Future[int], aborted: asyncio.Event, timeout: float | None
+) -> Literal["exit", "timeout", "cut"]:
+    """What comes first; the end of the process wins."""
+    leaving = asyncio.ensure_future(aborted.wait())
+    either: tuple[asyncio.Future[Any], ...] = (exited, leaving)
+    try:
+        await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+    if exited.done():
+        return "exit"
+    return "cut" if aborted.is_set() else "timeout"
+
+
+async def _drain(outputs: tuple[_Output, _Output]) -> None:
+    """Read what the process left in its pipes, and a little of what others still write."""
+    ends = [asyncio.ensure_future(output.ended.wait()) for output in outputs]
+    try:
+        await asyncio.wait(ends, timeout=LINGER)
+    finally:
+        for end in ends:
+            end.cancel()
+    for output in outputs:
+        output.drain()
+
+
+class _Output:
+    """Our end of a pipe that a process writes to."""
+
+    def __init__(self, sink: Callable[[bytes], None]) -> None:
+        self._sink = sink
+        self._ours, self.theirs = os.pipe()
+        self._open, self._theirs_open = True, True
+        os.set_blocking(self._ours, False)
+        self.ended = asyncio.Event()
+
+    def start(self) -> None:
+        """Only the process has the writing end now; read what comes."""
+        self._close_theirs()
+        asyncio.get_running_loop().add_reader(self._ours, self._read)
+
+    def drain(self) -> None:
+        """Read what is in the pipe, but not for ever from somebody who keeps writing."""
+        taken = 0
+        while self._open and taken < _LARGEST_PIPE and (size := self._read()):
+            taken += size
+
+    def close(self) -> None:
+        """Stop reading; a writer that is left gets SIGPIPE."""
+        self._close_theirs()
+        if self._open:
+            self._open = False
+            asyncio.get_running_loop().remove_reader(self._ours)
+            os.close(self._ours)
+            self.ended.set()
+
+    def _read(self) -> int:
+        try:
+            data = os.read(self._ours, _CHUNK)
+        except BlockingIOError:
+            return 0
+        if data:
+            self._sink(data)
+        else:
+            self.close()
+        return len(data)
+
+    def _close_theirs(self) -> None:
+        if self._theirs_open:
+            self._theirs_open = False
+            os.close(self.theirs)
+
+
+class _Group:
+    """A process group, known by the id of its first process."""
+
+    def __init__(self, pid: int) -> None:
+        self._id = pid
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it to every member; a group that has gone, or is not ours any more, is left alone."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._id, number)
+
+    async def stop(self, grace: float, exited: asyncio.Future[int]) -> None:
+        """SIGTERM, and SIGKILL for whatever is left after `grace` s. Returns when nobody is left."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)  # one that is stopped would not notice
+        if not await self._gone(grace, exited):
+            self.signal(signal.SIGKILL)
+            await self._gone(_UNKILLABLE, exited)
+        await asyncio.wait({exited}, timeout=LINGER)
+
+    async def _gone(self, within: float, exited: asyncio.Future[int]) -> bool:
+        """Whether every member has ended within so many seconds."""
+        clock = asyncio.get_running_loop().time
+        deadline, pause = clock() + within, 0.01
+        while (left := deadline - clock()) > 0:
+            if not exited.done():
+                await asyncio.wait({exited}, timeout=left)
+                continue
+            _reap(self._id)
+            if not _has_members(self._id):
+                return True
+            # No signal tells that the children of others have ended: it has to be looked up.
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, 0.2)
+        return exited.done() and not _has_members(self._id)
+
+
+def _reap(group: int) -> None:
+    """Collect orphans of this group where they became ours: in a container this program may be process 1."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG) != (0, 0):
+            pass
+
+
+def _has_members(group: int) -> bool:
+    """Whether a process of this group still runs; one that only waits to be collected does not."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        processes = [entry for entry in os.listdir("/proc") if entry.isdigit()]
+    except OSError:
+        return True
+    return not processes or any(_runs_in(pid, group) for pid in processes)
+
+
+def _runs_in(pid: str, group: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name in parentheses may hold anything; the fields after it are state, parent, group.
+            state, _, pgrp = file.read().rpartition(b")")[2].split()[:3]
+    except (OSError, ValueError):
+        return False
+    return int(pgrp) == group and state not in (b"Z", b"X")

@@ -1,0 +1,248 @@
+"""Takes secret values out of whatever leaves a node: text, JSON, and text that arrives in pieces.
+
+A value is looked for as itself and as the encodings in which programs print it: base64 at its three
+alignments, percent-quoted, JSON-escaped, hex, and so on. Line breaks are ignored on both sides, since
+`base64` wraps at 76 characters. Taking out too much is a blemish, too little a leak: occurrences may overlap
+and all of them go.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import logging
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus
+
+from engine.codec import Json
+
+log = logging.getLogger(__name__)
+
+SHORTEST = 4
+"""Values with fewer characters are not taken out: they would turn up in every second word."""
+
+_SHORTEST_LINE = 16
+_BREAKS = re.compile(r"[\r\n]+")
+_PERCENT = re.compile(r"%[0-9A-F]{2}")
+
+
+class Span(NamedTuple):
+    """Where a secret stands in a text: [start, end)."""
+
+    start: int
+    end: int
+    name: str
+
+
+class Redactor:
+    """Replaces the values of secrets by `[secret NAME]`.
+
+    `unprotected` are the names whose values are too short to be taken out; they are logged as a warning.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._needles: dict[str, str] = {}
+        unprotected: list[str] = []
+        for name, value in values.items():
+            if len(_BREAKS.sub("", value)) < SHORTEST:
+                unprotected.append(name)
+                continue
+            for form in forms(value):
+                self._needles.setdefault(_BREAKS.sub("", form), name)
+        self._sorted = sorted(self._needles)
+        self.unprotected = tuple(unprotected)
+        self.longest = max(map(len, self._needles), default=0)
+        if unprotected:
+            log.warning(
+                "secrets shorter than %d characters are not redacted from outputs: %s",
+                SHORTEST,
+                ", ".join(unprotected),
+            )
+
+    @property
+    def margin(self) -> int:
+        """How many characters around a cut decide whether a secret lies across it; 0 without secrets."""
+        return 2 * self.longest + 64 if self.longest else 0
+
+    def text(self, text: str) -> str:
+        """This text without secrets."""
+        return self.window(text, 0, len(text)) if self._needles else text
+
+    def window(self, text: str, start: int, end: int) -> str:
+        """The part [start, end) of a text without secrets; what stands around it is only context.
+
+        A secret that lies across `end` appears as its mark, one that lies across `start` not at all.
+        """
+        parts: list[str] = []
+        at = start
+        for span in self.spans(text):
+            if span.end <= start:
+                continue
+            if span.start >= end:
+                break
+            parts.append(text[at : max(at, span.start)])
+            if span.start >= start:
+                parts.append(f"[secret {span.name}]")
+            at = span.end
+        parts.append(text[at:end])
+        return "".join(parts)
+
+    def json(self, value: Json) -> Json:
+        """This JSON value without secrets: in texts, in keys, and where a number is one."""
+        if not self._needles:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self.json(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.json(item) for item in value]
+        if isinstance(value, int | float) and not isinstance(value, bool) and self.spans(str(value)):
+            return self.text(str(value))
+        return value
+
+    def stream(self) -> RedactedStream:
+        """For text that arrives in pieces."""
+        return RedactedStream(self)
+
+    def spans(self, text: str) -> list[Span]:
+        """Where secrets stand in this text, in order; overlapping ones are one span under the first's name."""
+        if not self._needles:
+            return []
+        squeezed = _Squeezed.of(text)
+        found = [span for needle, name in self._needles.items() for span in _find(squeezed, needle, name)]
+        return _merge(sorted(found, key=lambda span: (span.start, -span.end)))
+
+    def undecided(self, text: str, least: int = 1) -> int:
+        """Where the end of this text begins that may be the beginning of a secret; its length if nowhere.
+
+        Beginnings with fewer than `least` characters count for nothing.
+        """
+        squeezed = _Squeezed.of(text)
+        size = len(squeezed.text)
+        for start in range(max(0, size - self.longest + 1), size - least + 1):
+            suffix = squeezed.text[start:]
+            at = bisect_right(self._sorted, suffix)
+            if at < len(self._sorted) and self._sorted[at].startswith(suffix):
+                return squeezed.place(start)
+        return len(text)
+
+
+class RedactedStream:
+    """Text in pieces, without secrets; holds back only what may still become one. Memory is bounded."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._buffer = ""
+        self._done = 0  # what stands before this index in the buffer was given out and is only context
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; returns what may be shown now."""
+        self._buffer += text
+        keep = 4 * self._redactor.margin
+        return self._show(max(self._redactor.undecided(self._buffer), len(self._buffer) - keep, self._done))
+
+    def close(self) -> str:
+        """Nothing follows; returns the rest."""
+        return self._show(len(self._buffer))
+
+    def _show(self, end: int) -> str:
+        shown = self._redactor.window(self._buffer, self._done, end)
+        cut = max(0, end - self._redactor.margin)
+        self._buffer, self._done = self._buffer[cut:], end - cut
+        return shown
+
+
+def forms(value: str) -> set[str]:
+    """The texts under which this value may turn up in an output."""
+    data = value.encode("utf-8", "surrogatepass")
+    escaped = json.dumps(value)[1:-1]
+    found = {
+        value,
+        value.strip() if len(value.strip()) >= SHORTEST else value,
+        escaped,
+        escaped.replace("/", "\\/"),
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+        html.escape(value),
+        value.replace("'", "'\\''"),
+        value.replace("'", "'\"'\"'"),
+        data.hex(),
+        data.hex().upper(),
+        *_quoted(value),
+        *_base64(data),
+        *(line for line in value.splitlines() if len(line) >= _SHORTEST_LINE and not line.startswith("---")),
+    }
+    return {form for form in found if len(_BREAKS.sub("", form)) >= SHORTEST}
+
+
+def _quoted(value: str) -> Iterator[str]:
+    """Percent-quoted as the common libraries do it, with capital and with small hex digits."""
+    for text in (
+        quote(value, safe="", errors="surrogatepass"),
+        quote(value, errors="surrogatepass"),
+        quote(value, safe="!'()*", errors="surrogatepass"),
+        quote(value, safe="!'()*;/?:@&=+$,#", errors="surrogatepass"),
+        quote_plus(value, errors="surrogatepass"),
+    ):
+        yield text
+        yield _PERCENT.sub(lambda match: match.group().lower(), text)
+
+
+def _base64(data: bytes) -> Iterator[str]:
+    """The characters that these bytes alone decide in base64, at each of the three alignments."""
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(data).decode().rstrip("=")
+        for before in range(3):
+            whole = encode(bytes(before) + data).decode()
+            first = (0, 2, 3)[before]
+            yield whole[first : (before + len(data)) * 8 // 6]
+
+
+@dataclass(frozen=True)
+class _Squeezed:
+    """A text without its line breaks, and the way back to where each character stood."""
+
+    text: str
+    breaks: list[int]
+    removed: list[int]
+
+    @classmethod
+    def of(cls, text: str) -> _Squeezed:
+        parts: list[str] = []
+        breaks: list[int] = []
+        removed = [0]
+        at = 0
+        for match in _BREAKS.finditer(text):
+            parts.append(text[at : match.start()])
+            at = match.end()
+            breaks.append(match.start() - removed[-1])
+            removed.append(removed[-1] + at - match.start())
+        return cls("".join((*parts, text[at:])), breaks, removed)
+
+    def place(self, index: int) -> int:
+        """Where the character at this index stood."""
+        return index + self.removed[bisect_right(self.breaks, index)]
+
+
+def _find(squeezed: _Squeezed, needle: str, name: str) -> Iterator[Span]:
+    start = squeezed.text.find(needle)
+    while start >= 0:
+        yield Span(squeezed.place(start), squeezed.place(start + len(needle) - 1) + 1, name)
+        start = squeezed.text.find(needle, start + 1)
+
+
+def _merge(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for span in spans:
+        if merged and span.start < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = last._replace(end=max(last.end, span.end))
+        else:
+            merged.append(span)
+    return merged
