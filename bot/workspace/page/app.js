@@ -1,0 +1,421 @@
+// The page: it shows what the server knows for the person whom we act as, and sends what they do.
+//
+// The server is the truth. The page reads a conversation once, then applies the server's pushes by `ts`;
+// after a lost connection it reads again. Where the reader is stands in the address (router.js).
+
+import { get, Live, post } from "./api.js";
+import { toast } from "./dialogs.js";
+import { Directory } from "./directory.js";
+import { avatar, fill, h, icon, iconButton, isNarrow } from "./dom.js";
+import { HomeTab } from "./home.js";
+import { authorOf } from "./message.js";
+import { Modals } from "./modal.js";
+import { plain } from "./mrkdwn.js";
+import { Pane, Surfaces } from "./pane.js";
+import { closePopup } from "./popup.js";
+import { readRoute, writeRoute } from "./router.js";
+import { actAsButton, drawActAs, drawSidebar, drawStatus, openSwitcher, sidebarKeys } from "./sidebar.js";
+
+const find = (id) => document.getElementById(id);
+
+class App {
+  constructor() {
+    this.people = new Directory();
+    this.route = { channel: null, thread: null, as: null };
+    this.seen = new Map(); // thread -> its newest reply that this person has had on the screen
+    this.held = null; // pushes that arrive while a conversation is being read
+    this.reading = 0;
+    this.surfaces = new Surfaces(this.people, (path, body) => this.send(path, body));
+    this.modals = new Modals({ people: this.people, send: (path, body) => this.send(path, body) });
+    this.home = new HomeTab({ element: find("home"), people: this.people, send: (path, body) => this.send(path, body), onTab: () => this.#drawHead() });
+    this.channelPane = new Pane({
+      host: this, feedElement: find("feed"), footElement: find("composer"), testid: "composer", inThread: false,
+      onSend: (text) => this.#say(text, null), intro: (messages) => this.#intro(messages), isUnseen: (message) => this.#isUnseen(message),
+    });
+    this.threadPane = new Pane({
+      host: this, feedElement: find("thread-feed"), footElement: find("thread-composer"), testid: "thread-composer", inThread: true,
+      onSend: (text) => this.#say(text, this.route.thread),
+    });
+    this.actAs = actAsButton(this.people, (id) => this.go({ as: id }));
+    find("act-as-slot").append(this.actAs);
+    this.#listen();
+  }
+
+  #listen() {
+    const jumpTo = find("jump-to");
+    const apple = /Mac|iPhone|iPad/.test(navigator.platform);
+    fill(jumpTo, icon("search", 16), h("span", { class: "jump-text" }, "Jump to…"), h("kbd", {}, apple ? "⌘ K" : "Ctrl K"));
+    jumpTo.setAttribute("aria-label", "Jump to a channel or act as a person");
+    jumpTo.addEventListener("click", () => this.#switcher());
+    find("sidebar").addEventListener("keydown", sidebarKeys);
+    document.querySelector(".skip").addEventListener("click", (event) => {
+      event.preventDefault();
+      this.channelPane.composer.field.focus();
+    });
+    document.querySelector(".brand").addEventListener("click", (event) => {
+      event.preventDefault();
+      if (isNarrow()) this.go({ channel: null, thread: null });
+    });
+    document.addEventListener("keydown", (event) => this.#key(event));
+    window.addEventListener("popstate", () => this.#arrive(readRoute()));
+    window.addEventListener("hashchange", () => this.#arrive(readRoute()));
+  }
+
+  #key(event) {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      this.#switcher();
+    } else if (event.key === "Escape" && !event.defaultPrevented && this.route.thread && !document.querySelector("dialog[open]")) {
+      this.closeThread();
+    }
+  }
+
+  #switcher() {
+    closePopup();
+    openSwitcher(this.people, { onChannel: (id) => this.go({ channel: id, thread: null }), onPerson: (id) => this.go({ as: id }) });
+  }
+
+  // -- talking to the server
+
+  /** Do something as the person whom we act as. Throws Refused. */
+  send(path, body) {
+    return post(path, { as: this.people.me(), ...body });
+  }
+
+  async start() {
+    const route = readRoute();
+    if (await this.#become(route.as)) await this.#arrive(route, true);
+  }
+
+  /** Read everything as this person and listen to the pushes for them. False when that failed. */
+  async #become(as) {
+    try {
+      this.people.load(await get("state", as ? { as } : {}));
+    } catch (problem) {
+      if (as && problem.code === "user_not_found") return this.#become(null);
+      toast(problem.message);
+      this.#lost(true);
+      return false;
+    }
+    this.live?.close();
+    this.live = new Live({
+      as: this.people.me(),
+      onOpen: () => this.#opened(),
+      onLost: () => this.#lost(true),
+      onPush: (push) => (this.held ? this.held.push(push) : this.#apply(push)),
+    });
+    this.surfaces.clear();
+    this.modals.reset([]);
+    this.home.load(null);
+    return true;
+  }
+
+  /** The socket stands: what was pushed before it did is read now. */
+  async #opened() {
+    this.#lost(false);
+    await this.#refreshState();
+    if (this.route.channel) await this.#read({ fresh: false });
+  }
+
+  async #refreshState() {
+    const as = this.people.me();
+    try {
+      const [state, { views }, { view }] = await Promise.all([get("state", { as }), get("views", { as }), get("home", { as })]);
+      if (as !== this.people.me()) return;
+      this.people.load(state);
+      this.modals.reset(views);
+      this.home.load(view);
+      this.#frame();
+    } catch (problem) {
+      toast(problem.message);
+    }
+  }
+
+  #lost(isLost) {
+    const note = find("lost");
+    note.hidden = !isLost;
+    note.textContent = isLost ? "The connection to the local workspace is lost. Trying again…" : "";
+  }
+
+  // -- where the reader is
+
+  /** Go somewhere: what is not named stays. */
+  go(change, options) {
+    const next = { ...this.route, as: this.people.me(), ...change };
+    writeRoute(next, options);
+    return this.#arrive(next);
+  }
+
+  openThread(ts) {
+    return this.go({ thread: ts });
+  }
+
+  closeThread() {
+    const opener = document.querySelector(`#feed article[data-ts="${CSS.escape(this.route.thread)}"]`);
+    this.go({ thread: null });
+    (opener?.querySelector(".thread-link") ?? this.channelPane.composer.field).focus({ preventScroll: true });
+  }
+
+  linkTo(ts) {
+    return location.href.split("#")[0] + this.people.href({ channel: this.route.channel, thread: ts });
+  }
+
+  async #arrive(route, force = false) {
+    const before = this.route;
+    const target = { ...route, as: route.as ?? this.people.me() };
+    if (!force && ["channel", "thread", "as"].every((key) => before[key] === target[key])) return;
+    if (target.as !== this.people.me() && !(await this.#become(target.as))) return;
+    target.as = this.people.me();
+    if (!this.people.channels.has(target.channel)) Object.assign(target, { channel: this.#firstChannel(), thread: null });
+    this.route = target;
+    writeRoute(target, { replace: true });
+    this.#frame();
+    const moved = force || before.channel !== target.channel || before.as !== target.as;
+    if (moved) this.home.leave();
+    if (target.channel) await this.#read({ fresh: moved, freshThread: moved || before.thread !== target.thread });
+    if (target.thread && before.thread !== target.thread) this.threadPane.composer.focus();
+    else if (moved) this.channelPane.composer.focus();
+  }
+
+  #firstChannel() {
+    return isNarrow() ? null : (this.people.state.channels[0]?.id ?? null);
+  }
+
+  /** Read the open conversation and its open thread. Pushes wait meanwhile, so that none is overtaken. */
+  async #read({ fresh, freshThread = fresh }) {
+    const { channel, thread, as } = this.route;
+    this.held ??= [];
+    this.reading += 1;
+    const current = () => this.route.channel === channel && this.route.thread === thread && this.route.as === as;
+    try {
+      const [root, replies] = await Promise.all([
+        get("messages", { as, channel }),
+        thread ? get("messages", { as, channel, thread_ts: thread }) : null,
+      ]);
+      if (!current()) return;
+      showIn(this.channelPane, channel, root.messages, fresh);
+      if (replies) showIn(this.threadPane, channel, replies.messages, freshThread);
+      this.#sawThread(replies?.messages);
+      this.#sawChannel(channel);
+    } catch (problem) {
+      if (!current()) return;
+      toast(problem.message);
+      if (thread) this.go({ thread: null }, { replace: true });
+    } finally {
+      this.reading -= 1;
+      if (this.reading === 0) this.#release();
+    }
+  }
+
+  #release() {
+    const waiting = this.held ?? [];
+    this.held = null;
+    waiting.forEach((push) => this.#apply(push));
+  }
+
+  #sawChannel(id) {
+    const channel = this.people.channels.get(id);
+    if (channel) channel.unread = 0;
+    this.#drawSidebar();
+  }
+
+  #sawThread(messages) {
+    const root = messages?.[0];
+    if (root) this.seen.set(`${this.route.as} ${root.ts}`, messages.at(-1).ts);
+    if (root) this.channelPane.feed.draw();
+  }
+
+  /** A thread with replies that came while this person looked elsewhere on the page. */
+  #isUnseen(message) {
+    if (!message.reply_count || this.route.thread === message.ts) return false;
+    const key = `${this.route.as} ${message.ts}`;
+    if (!this.seen.has(key)) this.seen.set(key, message.latest_reply);
+    return message.latest_reply > this.seen.get(key);
+  }
+
+  // -- what the server tells
+
+  #apply(push) {
+    const handler = PUSHES[push.type];
+    if (handler) handler(this, push);
+  }
+
+  message(push) {
+    const { channel, message } = push;
+    const isReply = message.thread_ts && message.thread_ts !== message.ts;
+    const here = channel === this.route.channel;
+    if (here) this.#place(message, isReply);
+    if (!["message", "ephemeral"].includes(push.type) || message.user === this.people.me()) return;
+    if (!here) return this.#markUnread(channel);
+    if (!isReply) this.send("read", { channel }).catch(() => {}); // only the mark for next time; nothing to tell
+    if (!isReply || message.thread_ts === this.route.thread) this.#announce(message);
+  }
+
+  #place(message, isReply) {
+    const inThread = this.route.thread && (message.thread_ts ?? message.ts) === this.route.thread;
+    if (inThread) {
+      this.threadPane.feed.upsert(message);
+      this.#sawThread([{ ts: this.route.thread }, ...this.threadPane.feed.messages.values()]);
+    }
+    if (!isReply || message.subtype === "thread_broadcast") this.channelPane.feed.upsert(message);
+    else if (message.is_ephemeral && !inThread) this.#noteReply(message);
+  }
+
+  /** An answer that only this person sees arrived in a thread that is not open. */
+  #noteReply(message) {
+    toast(`${authorOf(message, this.people).name} wrote to you in a thread: ${plain(message.text, this.people).slice(0, 140)}`, { error: false });
+  }
+
+  removed({ channel, ts }) {
+    if (channel !== this.route.channel) return;
+    this.channelPane.feed.remove(ts);
+    this.threadPane.feed.remove(ts);
+    if (ts === this.route.thread) this.go({ thread: null }, { replace: true });
+  }
+
+  #markUnread(id) {
+    const channel = this.people.channels.get(id);
+    if (!channel) return void this.#refreshState();
+    channel.unread = (Number(channel.unread) || 0) + 1;
+    this.#drawSidebar();
+  }
+
+  #announce(message) {
+    const author = authorOf(message, this.people);
+    find("announcer").textContent = `${author.real_name || author.name}: ${plain(message.text, this.people).slice(0, 300)}`;
+  }
+
+  sockets(push) {
+    this.people.state.connected_sockets = push.connected_sockets ?? push.n ?? 0;
+    drawStatus(find("status"), this.people);
+  }
+
+  channelsChanged() {
+    this.#refreshState();
+  }
+
+  // -- what the person does
+
+  /** Send what was written; true when the server took it. */
+  async #say(text, thread) {
+    const { channel } = this.route;
+    try {
+      if (text.startsWith("/")) return await this.#command(text, thread);
+      await this.send("post", { channel, thread_ts: thread ?? undefined, text });
+      (thread ? this.threadPane : this.channelPane).feed.toEnd();
+      return true;
+    } catch (problem) {
+      toast(problem.message);
+      return false;
+    }
+  }
+
+  async #command(text, thread) {
+    const { bot } = this.people.state;
+    const [, command, rest] = /^(\S+)\s*([^]*)$/.exec(text);
+    if (!(bot.commands ?? []).includes(command)) return toast(`${command} is not a command here. There is: ${(bot.commands ?? []).join(", ")}`), false;
+    if (thread) return toast(`Slash commands do not work in threads. Mention @${bot.name} instead.`), false;
+    await this.send("slash", { channel: this.route.channel, command, text: rest });
+    return true;
+  }
+
+  // -- what stands around the messages
+
+  #frame() {
+    const { channel, thread } = this.route;
+    document.body.dataset.pane = thread ? "thread" : channel ? "channel" : "list";
+    find("thread").hidden = !thread;
+    find("team").textContent = this.people.state.team.name ?? "Local workspace";
+    find("notice").textContent = this.people.state.not_slack || find("notice").textContent;
+    drawActAs(this.actAs, this.people);
+    drawStatus(find("status"), this.people);
+    this.#drawSidebar();
+    this.#drawHead();
+    this.#drawComposers();
+  }
+
+  #drawSidebar() {
+    drawSidebar(find("sidebar"), this.people, this.route.channel);
+    const unread = this.people.state.channels.some((channel) => channel.unread && channel.id !== this.route.channel);
+    const name = this.#channelTitle();
+    document.title = `${unread ? "• " : ""}${name ? `${name} | ` : ""}${this.people.state.team.name ?? "Local workspace"}`;
+  }
+
+  #channelTitle() {
+    const channel = this.people.channels.get(this.route.channel);
+    if (!channel) return "";
+    return channel.is_im ? this.people.title(channel) : `#${channel.name}`;
+  }
+
+  #drawHead() {
+    const channel = this.people.channels.get(this.route.channel);
+    if (!channel) return fill(find("channel-head"));
+    const other = channel.is_im ? this.people.counterpart(channel) : null;
+    const back = iconButton("back", "All conversations", () => this.go({ channel: null, thread: null }), { class: "icon-button back", dataset: { testid: "back" } });
+    const members = (channel.members ?? []).map((id) => this.people.user(id)).filter(Boolean);
+    const faces = h("span", { class: "faces members", title: members.map((user) => user.real_name || user.name).join(", ") }, members.slice(0, 5).map((user) => avatar(user, 26)), h("span", { class: "member-count" }, String(members.length)));
+    fill(find("channel-head"), back,
+      h("h1", {}, other ? avatar(other, 24) : icon(channel.is_private ? "lock" : "hash"), h("span", {}, this.people.title(channel))),
+      h("p", { class: "topic" }, channel.topic),
+      this.home.tabs(channel),
+      other ? null : faces,
+    );
+    find("feed").hidden = find("composer").hidden = this.home.isOpen;
+    this.#drawThreadHead();
+  }
+
+  #drawThreadHead() {
+    const close = () => this.closeThread();
+    fill(find("thread-head"),
+      iconButton("back", "Back to the channel", close, { class: "icon-button back", dataset: { testid: "thread-back" } }),
+      h("h2", {}, "Thread"), h("p", { class: "topic" }, this.#channelTitle()),
+      iconButton("close", "Close thread", close, { class: "icon-button close", dataset: { testid: "close-thread" } }),
+    );
+  }
+
+  #drawComposers() {
+    const { channel, thread, as } = this.route;
+    if (!channel) return;
+    const name = this.people.userName(as);
+    this.channelPane.composer.moveTo(`${as} ${channel}`, `Message ${this.#channelTitle()} as ${name}`);
+    if (thread) this.threadPane.composer.moveTo(`${as} ${channel} ${thread}`, `Reply as ${name}`);
+  }
+
+  /** What stands at the beginning of a channel. */
+  #intro(messages) {
+    const channel = this.people.channels.get(this.route.channel);
+    if (!channel) return null;
+    const { name, commands } = this.people.state.bot;
+    const hears = channel.is_im || channel.is_member_bot;
+    const make = () => h("div", { class: messages.length ? "intro" : "intro is-alone" },
+      h("p", { class: "intro-title" }, channel.is_im ? `This is your conversation with ${this.people.title(channel)}` : `This is the beginning of #${channel.name}`),
+      hears
+        ? h("p", {}, channel.is_im ? "Write to it below." : ["Mention ", h("span", { class: "mention" }, `@${name}`), " to talk to the app", commands?.length ? [", or write ", h("code", {}, commands[0])] : null, "."])
+        : h("p", { class: "intro-warning" }, icon("warning", 16), `${name} is not a member of #${channel.name}: it hears nothing that is said here.`),
+    );
+    return { mark: JSON.stringify([channel.id, hears, messages.length > 0, name]), make };
+  }
+}
+
+function showIn(pane, channel, messages, fresh) {
+  pane.channel = channel;
+  if (fresh) pane.feed.show(messages);
+  else pane.feed.refresh(messages);
+}
+
+const PUSHES = {
+  message: (app, push) => app.message(push),
+  message_changed: (app, push) => app.message(push),
+  reaction: (app, push) => app.message(push),
+  ephemeral: (app, push) => app.message({ ...push, message: { ...push.message, is_ephemeral: true } }),
+  message_deleted: (app, push) => app.removed(push),
+  view_opened: (app, push) => app.modals.show(push.view),
+  view_updated: (app, push) => app.modals.show(push.view),
+  view_closed: (app, push) => app.modals.hide(push.view_id ?? push.view?.id),
+  home: (app, push) => app.home.load(push.view),
+  socket_status: (app, push) => app.sockets(push),
+  channels: (app) => app.channelsChanged(),
+  toast: (_, push) => toast(push.text, { error: push.error !== false }),
+};
+
+new App().start();
