@@ -87,14 +87,17 @@ class Core:
         for key in [key for key, value in after.items() if value is None]:
             del after[key]
         ts = self.now_ts()
-        # Slack marks an app's update as edited only when the text itself is another.
-        if not before.get("bot_id") or before.get("text") != after.get("text"):
+        # Slack does not mark an app's update as edited while blocks are what people see.
+        if not (before.get("bot_id") and after.get("blocks")):
             after["edited"] = {"user": message["user"], "ts": ts}
         self.state.replace_message(channel.id, after)
         self._push(
             "message_changed", channel, message=self.shown(channel, after), thread_ts=after.get("thread_ts")
         )
         self.event(channel, payloads.changed_event(channel, before, after, ts))
+        # Slack mentions the app anew when somebody edits a post that mentions it; `edited` tells it apart.
+        if not before.get("bot_id") and not channel.is_im and mentions(after["text"], self.state.bot_user_id):
+            self.event(channel, payloads.mention_event(channel, after))
         return after
 
     def delete(self, channel: Channel, message: Json) -> None:

@@ -27,7 +27,7 @@ class MethodFault:
     kind: Literal["ratelimit", "fail", "effect_then_fail", "slow"]
     times: int
     status: int = 200
-    retry_after: float = 0.0
+    retry_after: int = 0
     seconds: float = 0.0
     mode: LossMode = "drop_connection"
     error: str = ""
@@ -39,6 +39,7 @@ class Faults:
 
     ack_timeout: float = 3.0
     redelivery_delays: tuple[float, ...] = (0.0, 60.0, 300.0)
+    reconnect_window: float = 360.0
     deliver_after_reconnect: bool = False
     mention_order: Literal["message_first", "mention_first"] = "message_first"
     scopes: list[str] | None = None
@@ -79,8 +80,8 @@ class Faults:
 
     # -- the Web API
 
-    def ratelimit(self, method: str, times: int = 1, retry_after: float = 1) -> None:
-        """Answer the next calls with HTTP 429 and `Retry-After` (seconds)."""
+    def ratelimit(self, method: str, times: int = 1, retry_after: int = 1) -> None:
+        """Answer the next calls with HTTP 429 and `Retry-After` (whole seconds)."""
         self._add(MethodFault(method, "ratelimit", times, status=429, retry_after=retry_after))
 
     def fail(self, method: str, times: int = 1, status: int = 500, error: str = "") -> None:
@@ -184,4 +185,10 @@ REMOTE = (
     "set_scopes",
     "clear",
 )
-SETTABLE = ("ack_timeout", "redelivery_delays", "deliver_after_reconnect", "mention_order")
+SETTABLE = (
+    "ack_timeout",
+    "redelivery_delays",
+    "reconnect_window",
+    "deliver_after_reconnect",
+    "mention_order",
+)

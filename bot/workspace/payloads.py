@@ -48,7 +48,19 @@ def message_event(channel: Channel, message: Json) -> Json:
 
 def mention_event(channel: Channel, message: Json) -> Json:
     """The `app_mention` that comes beside the `message` event of the same post."""
-    kept = ("user", "ts", "client_msg_id", "text", "team", "thread_ts", "blocks", "bot_id", "app_id", "files")
+    kept = (
+        "user",
+        "ts",
+        "client_msg_id",
+        "text",
+        "team",
+        "thread_ts",
+        "blocks",
+        "bot_id",
+        "app_id",
+        "files",
+        "edited",
+    )
     event = {key: copy.deepcopy(message[key]) for key in kept if key in message}
     return {"type": "app_mention", **event, "channel": channel.id, "event_ts": message["ts"]}
 

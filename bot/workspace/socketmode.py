@@ -266,17 +266,19 @@ class SocketMode:
             if delay:
                 await asyncio.sleep(delay)
             connection = await self._next_connection()
+            if connection is None:
+                break
             if await self._attempt(delivery, connection, number, reason):
                 return
             closed = connection not in self.connections
             reason = "connection_failed" if closed else "timeout"
-        self._finish(delivery, "failed")
+        self._finish(delivery, "failed" if delivery.attempts else "dropped")
 
-    async def _next_connection(self) -> Connection:
-        """A socket; waits for a reconnect when there is none (the delivery began while one was there)."""
-        while (connection := self._pick()) is None:
-            await self.changes.wait_for(lambda: bool(self.connections), timeout=24 * 3600)
-        return connection
+    async def _next_connection(self) -> Connection | None:
+        """A socket; waits for a reconnect when there is none, None when nobody comes in time."""
+        with contextlib.suppress(TimeoutError):
+            await self.changes.wait_for(lambda: bool(self.connections), self.faults.reconnect_window)
+        return self._pick()
 
     def _pick(self) -> Connection | None:
         fresh = [c for c in self.connections if not c.draining] or self.connections

@@ -118,7 +118,7 @@ class WebApi:
         headers = {}
         if fault.kind == "ratelimit":
             record.response = {"ok": False, "error": "ratelimited"}
-            headers["Retry-After"] = f"{fault.retry_after:g}"
+            headers["Retry-After"] = str(fault.retry_after)
         elif fault.error:
             record.status, record.response = 200, {"ok": False, "error": fault.error}
         self.core.changes.touch()

@@ -50,7 +50,8 @@ def _broadcast(call: Call, channel: Channel) -> Json:
 
 
 def update(call: Call) -> Json:
-    """chat.update: what is not given stays; an empty list of blocks or empty metadata removes them."""
+    """chat.update: blocks without text leave the text, a text without blocks removes the blocks, and metadata
+    stays until it is replaced or emptied."""
     channel = call.channel()
     message = call.message(channel)
     if message.get("bot_id") != call.bot.bot_id:
@@ -67,7 +68,7 @@ def _changes(call: Call) -> Json:
     changes: Json = {}
     given = call.blocks()
     if "text" in call.args:
-        changes["text"] = call.text("text")
+        changes.update(text=call.text("text"), blocks=None)
     if given is not None:
         changes["blocks"] = elements.with_ids(given, call.core.state.new_id("b").lower()) or None
     block_kit.check_message(call.text("text"), given or [], limit=block_kit.MAX_UPDATE_TEXT)

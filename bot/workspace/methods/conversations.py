@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bot.workspace import scopes
 from bot.workspace.errors import SlackError
 from bot.workspace.methods.call import NEW, OLD, Call, micros
@@ -61,7 +63,7 @@ def list_own(call: Call) -> Json:
     return _listed(call, lambda channel: user_id in channel.members)
 
 
-def _listed(call: Call, is_shown) -> Json:  # type: ignore[no-untyped-def]
+def _listed(call: Call, is_shown: Callable[[Channel], bool]) -> Json:
     kinds = []
     for name in (call.text("types") or "public_channel").split(","):
         if name.strip() not in (*KINDS, "mpim"):
