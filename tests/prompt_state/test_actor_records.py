@@ -1,0 +1,71 @@
+"""Actors: how they are made, what is journaled of them, and what is left when they are read back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_cases import person
+
+from engine.actors import Actor
+from engine.codec import copy
+from engine.errors import MalformedJournal
+
+
+@pytest.mark.parametrize(
+    ("actor", "record"),
+    [
+        (person("UANA", name="Ana", email="ana@example.com"), {"id": "UANA", "name": "Ana"}),
+        (person("UANA"), {"id": "UANA"}),
+        (Actor.local("ana"), {"id": "local:ana", "name": "ana"}),
+        (Actor.system("timer"), {"id": "system:timer", "name": "sayso"}),
+        (Actor.pretend("ben"), {"id": "local:ben", "name": "ben", "simulated": True}),
+        (Actor.pretend("local:ben"), {"id": "local:ben", "name": "local:ben", "simulated": True}),
+        (Actor.pretend("U0BEN"), {"id": "U0BEN", "name": "U0BEN", "simulated": True}),
+        (Actor.pretend("@sre"), {"id": "local:@sre", "name": "@sre", "simulated": True}),
+    ],
+)
+def test_a_record_says_who_and_nothing_more(actor: Actor, record: dict[str, object]) -> None:
+    """Journaled are id, name and whether somebody was played; facts and addresses are not."""
+    assert actor.record() == record
+
+
+@pytest.mark.parametrize(
+    ("actor", "kind"),
+    [
+        (person("UANA", name="Ana"), "slack"),
+        (Actor.local("ana"), "local"),
+        (Actor.system("timer"), "system"),
+        (Actor.pretend("U0BEN"), "local"),
+    ],
+)
+def test_a_record_read_back_is_the_same_one_without_facts(actor: Actor, kind: str) -> None:
+    """Read back from the journal an actor has its id, name and kind, and no facts: it can do nothing by itself."""
+    back = Actor.from_record(copy(actor.record()))
+    assert (back.id, back.name, back.kind, back.simulated) == (actor.id, actor.name, kind, actor.simulated)
+    assert not back.facts_known
+    assert back.record() == actor.record()
+
+
+@pytest.mark.parametrize("record", [{}, {"id": None}, {"id": ""}, {"id": 7}, {"name": "Ana"}])
+def test_a_record_without_an_id_is_refused(record: dict[str, object]) -> None:
+    """An actor that nobody can name is a malformed journal."""
+    with pytest.raises(MalformedJournal, match="an actor needs an id"):
+        Actor.from_record(record)
+
+
+def test_one_who_is_played_has_what_the_name_says() -> None:
+    """`--as` takes people as flows name them: an address gives an e-mail, a handle a group."""
+    assert Actor.pretend("ben@example.com").email == "ben@example.com"
+    assert Actor.pretend("@sre").groups == {"sre"}
+    assert Actor.pretend("@sre").email is None
+    assert Actor.pretend("ben").kind == "local"
+
+
+@given(st.text(max_size=10))
+def test_playing_is_never_taken_for_real(name: str) -> None:
+    """Whatever name is played, the actor and its record say that it is simulated."""
+    actor = Actor.pretend(name)
+    assert actor.simulated
+    assert actor.kind == "local"
+    assert actor.record()["simulated"] is True

@@ -1,0 +1,393 @@
+"""What a message in a thread means: the table of cases is the specification."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_cases import approval, ask
+
+from prompt_state.errors import TooLong
+from prompt_state.model import Option, PromptState
+from prompt_state.routing import (
+    Answer,
+    Chatter,
+    Control,
+    Hint,
+    Hold,
+    Ignore,
+    Menu,
+    Message,
+    Note,
+    Route,
+    Say,
+    SessionView,
+    Steer,
+    Thread,
+    control_word,
+    newer,
+    read_message,
+    route,
+)
+
+RUNNING = SessionView("session-1", "running", "running")
+WAITING = SessionView("session-1", "paused", "waiting")
+ENDED = SessionView("session-1", "complete", "ended")
+STOP_GO = (Option("stop", "Stop", "danger"), Option("go", "Go on"))
+
+
+def said(text: str, ts: str = "1005.000000", **changed: Any) -> Message:
+    """A reply in the thread, sent after everything that is shown at 1001."""
+    values: dict[str, Any] = {"text": text, "user": "UANA", "ts": ts, "thread_ts": "1000.000000"}
+    return Message(**(values | changed))
+
+
+def thread(*prompts: PromptState, mine: str | None = None, **changed: Any) -> Thread:
+    """A waiting thread. `mine`: the prompts that the author may answer, all by default."""
+    may = {prompt.prompt_id for prompt in prompts} if mine is None else set(mine.split())
+    values: dict[str, Any] = {"sessions": (WAITING,), "prompts": prompts, "may_answer": frozenset(may)}
+    return Thread(**(values | changed))
+
+
+class Case(NamedTuple):
+    name: str
+    thread: Thread
+    message: Message
+    route: Route
+
+
+A, B = ask("p-a", number=1), ask("p-b", number=2)
+LATER = ask("p-later", number=3, message_ts="1009.000000")
+UNSHOWN = ask("p-unshown", number=4, status="requested", message_ts=None)
+GATE = approval(number=5)
+DONE = ask("p-done", number=6, status="answered")
+CHOICE = ask("p-choice", accepts_text=False, options=STOP_GO)
+
+CASES = [
+    # -- no message of a person for us
+    Case("bots are not people", thread(A), said("yes", bot=True), Ignore("written by a bot")),
+    Case("an edit answers nothing", thread(A), said("yes", edited=True), Note("edited")),
+    Case("an edit's own event", thread(A), said("yes", subtype="message_changed"), Note("edited")),
+    Case("a deletion takes nothing back", thread(A), said("", subtype="message_deleted"), Note("deleted")),
+    Case(
+        "joining says nothing", thread(A), said("x", subtype="channel_join"), Ignore("subtype channel_join")
+    ),
+    Case("also sent to the channel", thread(A), said("x", subtype="thread_broadcast"), Answer("p-a", "x")),
+    Case(
+        "a file without words is an answer",
+        thread(A),
+        said("", subtype="file_share", has_files=True),
+        Answer("p-a", ""),
+    ),
+    Case("nothing at all", thread(A), said(" "), Ignore("empty")),
+    Case("only a mention", thread(A), said("", mentions_bot=True), Say((WAITING,))),
+    Case("not in a thread", thread(A), said("x", thread_ts=None), Ignore("no reply in a thread")),
+    Case(
+        "the message that began the thread",
+        thread(A),
+        said("x", ts="1000.000000"),
+        Ignore("no reply in a thread"),
+    ),
+    Case("a thread of others", Thread(sessions=()), said("x"), Ignore("no session in this thread")),
+    Case(
+        "words to a colleague", thread(A), said("<@UBEN> ok?", starts_with_mention_of_other=True), Chatter()
+    ),
+    # -- control words
+    Case("a control word", thread(A), said("status"), Control("status", ("session-1",))),
+    Case("in capitals, with a full stop", thread(A), said("STOP."), Control("stop", ("session-1",))),
+    Case("cancel asks first", thread(A), said("cancel"), Control("cancel", ("session-1",), confirm=True)),
+    Case("also from one who is not asked", thread(A, mine=""), said("help"), Control("help", ("session-1",))),
+    Case("only as the whole message", thread(A), said("stop at noon"), Answer("p-a", "stop at noon")),
+    Case("never over an offered choice", thread(CHOICE), said("stop"), Hint("buttons", ("p-choice",))),
+    Case("nor over somebody else's choice", thread(CHOICE, mine=""), said("stop"), Chatter()),
+    Case(
+        "an offered word that may be typed",
+        thread(ask("p-c", options=STOP_GO)),
+        said("Stop"),
+        Answer("p-c", "Stop"),
+    ),
+    Case(
+        "a choice that came later does not offer yet",
+        thread(ask("p-c", accepts_text=False, options=STOP_GO, message_ts="1009.0")),
+        said("stop"),
+        Control("stop", ("session-1",)),
+    ),
+    Case(
+        "a choice that is being posted: nobody can tell",
+        thread(ask("p-c", options=STOP_GO, status="requested", message_ts=None)),
+        said("stop"),
+        Hold(("p-c",)),
+    ),
+    Case(
+        "a closed choice offers nothing",
+        thread(ask("p-c", options=STOP_GO, status="expired")),
+        said("stop"),
+        Control("stop", ("session-1",)),
+    ),
+    Case("help among colleagues, after the end", thread(sessions=(ENDED,)), said("help"), Chatter()),
+    Case(
+        "help of the bot, after the end",
+        thread(sessions=(ENDED,)),
+        said("help", mentions_bot=True),
+        Control("help", ()),
+    ),
+    # -- a reply that names a prompt
+    Case("by number", thread(A, B), said("#2: looks good"), Answer("p-b", "looks good")),
+    Case("by node", thread(A, B), said("#a : fine"), Answer("p-a", "fine")),
+    Case("by id", thread(A, B), said("#p-b: x"), Answer("p-b", "x")),
+    Case(
+        "by path",
+        thread(ask("p-x", path="roll[2]/ok", node_id="ok"), A),
+        said("#roll[2]/ok: x"),
+        Answer("p-x", "x"),
+    ),
+    Case(
+        "a node that asks twice",
+        thread(ask("p-1", node_id="ok"), ask("p-2", node_id="ok")),
+        said("#ok: x"),
+        Menu(("p-1", "p-2"), "x"),
+    ),
+    Case("several lines", thread(A, B), said("#1: one\ntwo: three"), Answer("p-a", "one\ntwo: three")),
+    Case("a control word as an answer", thread(A), said("#1: stop"), Answer("p-a", "stop")),
+    Case("one that is closed", thread(DONE, A), said("#6: x"), Hint("closed", ("p-done",))),
+    Case("one for others", thread(A, B, mine="p-a"), said("#2: x"), Hint("not_yours", ("p-b",))),
+    Case("an approval", thread(A, GATE), said("#5: approve"), Hint("buttons", ("p-gate",))),
+    Case("one that came later", thread(A, LATER), said("#3: x"), Hint("older", ("p-later",))),
+    Case("one being posted", thread(A, UNSHOWN), said("#4: x"), Hold(("p-unshown",))),
+    Case("and nothing said", thread(A), said("#1:"), Hint("no_text", ("p-a",))),
+    Case("a number of something else", thread(A), said("#77: is fixed"), Answer("p-a", "#77: is fixed")),
+    Case("without a colon it is text", thread(A), said("#1 is fixed"), Answer("p-a", "#1 is fixed")),
+    # -- the only open text prompt
+    Case("the only one", thread(A), said("yes"), Answer("p-a", "yes")),
+    Case("the only one beside an approval", thread(GATE, A), said("yes"), Answer("p-a", "yes")),
+    Case("an input", thread(ask("p-in", kind="input")), said("api"), Answer("p-in", "api")),
+    Case("the only one for this person", thread(A, B, mine="p-b"), said("yes"), Answer("p-b", "yes")),
+    Case("several: ask which", thread(A, B), said("yes"), Menu(("p-a", "p-b"), "yes")),
+    Case("the second came after the reply", thread(A, LATER), said("yes"), Answer("p-a", "yes")),
+    Case("the second is being posted", thread(A, UNSHOWN), said("yes"), Hold(("p-unshown",))),
+    Case("the only one is being posted", thread(UNSHOWN), said("yes"), Hold(("p-unshown",))),
+    Case("somebody else's is being posted", thread(A, UNSHOWN, mine="p-a"), said("y"), Answer("p-a", "y")),
+    Case("a reply older than the prompt", thread(LATER), said("yes"), Chatter()),
+    Case("sent at the very moment", thread(A), said("yes", ts="1001.000000"), Chatter()),
+    Case("an answered one", thread(DONE), said("yes"), Chatter()),
+    Case("one who is not asked", thread(A, mine=""), said("I think yes"), Chatter()),
+    Case(
+        "one who is not asked, to the bot",
+        thread(A, mine=""),
+        said("yes", mentions_bot=True),
+        Hint("not_yours", ("p-a",)),
+    ),
+    # -- agents, buttons, the rest
+    Case("a prompt goes before an agent", thread(A, steerable=("session-1",)), said("x"), Answer("p-a", "x")),
+    Case("a running agent", thread(steerable=("session-1",)), said("x"), Steer("session-1", "x")),
+    Case("an agent that waits", thread(GATE, steerable=("session-1",)), said("x"), Steer("session-1", "x")),
+    Case("two agents: nobody said which", thread(steerable=("session-1", "session-2")), said("x"), Chatter()),
+    Case("text is no approval", thread(GATE), said("approve"), Hint("buttons", ("p-gate",))),
+    Case("one hint is enough", thread(GATE, hinted=frozenset({"p-gate"})), said("approve"), Chatter()),
+    Case("no hint to others", thread(GATE, mine=""), said("nice"), Chatter()),
+    Case(
+        "no hint about buttons that were not there",
+        thread(approval(message_ts="1009.0")),
+        said("nice"),
+        Chatter(),
+    ),
+    Case("chat while it runs", thread(sessions=(RUNNING,)), said("lunch?"), Chatter()),
+    Case(
+        "asked while it runs",
+        thread(sessions=(RUNNING,)),
+        said("well?", mentions_bot=True),
+        Say((RUNNING,)),
+    ),
+    Case("asked when it is over", thread(sessions=(ENDED,)), said("well?", mentions_bot=True), Say((ENDED,))),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_message_means(case: Case) -> None:
+    """A message in a thread means what its row of the table says."""
+    assert route(case.message, case.thread) == case.route
+
+
+def test_the_table_has_one_row_a_case() -> None:
+    """No two rows of the table have one name, so none hides another."""
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_a_held_reply_is_routed_when_the_prompt_is_shown() -> None:
+    """A reply held for a prompt that is being posted answers it if it was sent after the post, else it does not."""
+    reply = said("yes", ts="1005.000000")
+    assert route(reply, thread(UNSHOWN)) == Hold(("p-unshown",))
+    before = ask("p-unshown", message_ts="1004.999999")
+    after = ask("p-unshown", message_ts="1005.000001")
+    assert route(reply, thread(before)) == Answer("p-unshown", "yes")
+    assert route(reply, thread(after)) == Chatter()
+
+
+# --- properties --------------------------------------------------------------------------------------------
+
+TS = st.sampled_from([None, "", "x", "999.5", "1001.000000", "1005.000000", "1005.000001", "1010.0", "١.٢"])
+PROMPTS = st.builds(
+    lambda index, kind, status, text, ts, options: ask(
+        f"p-{index}",
+        kind=kind,
+        status=status,
+        accepts_text=text,
+        message_ts=None if status == "requested" else ts,
+        number=index,
+        options=options,
+    ),
+    st.integers(1, 4),
+    st.sampled_from(["ask", "approval", "interrupted", "input"]),
+    st.sampled_from(["requested", "shown", "answered", "expired", "cancelled"]),
+    st.booleans(),
+    TS,
+    st.sampled_from([(), STOP_GO]),
+)
+IDS = st.sampled_from([f"p-{index}" for index in range(1, 5)])
+THREADS = st.builds(
+    Thread,
+    sessions=st.lists(st.sampled_from([RUNNING, WAITING, ENDED]), max_size=2).map(tuple),
+    prompts=st.lists(PROMPTS, max_size=4, unique_by=lambda prompt: prompt.prompt_id).map(tuple),
+    may_answer=st.frozensets(IDS),
+    steerable=st.sampled_from([(), ("session-1",), ("session-1", "session-2")]),
+    hinted=st.frozensets(IDS),
+)
+TEXTS = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(["approve", "Approve", "#1: approve", "#p-2: reject", "stop", "yes", "#3:", "status!"]),
+)
+MESSAGES = st.builds(
+    Message,
+    text=TEXTS,
+    user=st.just("UANA"),
+    ts=st.sampled_from(["1005.000000", "999.000000", "x", ""]),
+    thread_ts=st.sampled_from([None, "1000.000000"]),
+    edited=st.booleans(),
+    subtype=st.sampled_from([None, "file_share", "message_changed", "bot_message"]),
+    bot=st.booleans(),
+    mentions_bot=st.booleans(),
+    starts_with_mention_of_other=st.booleans(),
+    has_files=st.booleans(),
+)
+
+
+@given(message=MESSAGES, thread=THREADS)
+def test_free_text_answers_only_what_it_may(message: Message, thread: Thread) -> None:
+    """A text answers only an open text prompt older than itself that its author may answer, never an approval."""
+    found = route(message, thread)
+    ids: tuple[str, ...] = ()
+    if isinstance(found, Answer):
+        ids = (found.prompt_id,)
+    elif isinstance(found, Menu):
+        ids = found.prompt_ids
+        assert len(ids) > 1
+    for prompt in thread.prompts:
+        if prompt.prompt_id in ids:
+            assert prompt.kind in ("ask", "input")
+            assert prompt.status == "shown"
+            assert prompt.prompt_id in thread.may_answer
+            assert newer(message.ts, prompt.message_ts)
+            assert not message.bot
+            assert not message.edited
+
+
+@given(message=MESSAGES, thread=THREADS)
+def test_a_message_is_held_only_for_prompts_that_are_being_posted(message: Message, thread: Thread) -> None:
+    """Whatever holds a message is a prompt without a ts, so showing or closing it always releases the message."""
+    found = route(message, thread)
+    if isinstance(found, Hold):
+        held = [prompt for prompt in thread.prompts if prompt.prompt_id in found.prompt_ids]
+        assert held
+        assert {prompt.status for prompt in held} == {"requested"}
+
+
+# --- reading what Slack sends --------------------------------------------------------------------------------
+
+
+def read(raw: str, **changed: Any) -> Message:
+    values: dict[str, Any] = {"bot_user_id": "UBOT", "user": "UANA", "ts": "1005.0", "thread_ts": "1000.0"}
+    return read_message(raw, **(values | changed))
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "mentions", "other"),
+    [
+        ("looks good", "looks good", False, False),
+        ("<@UBOT> stop", "stop", True, False),
+        ("  <@UBOT|sayso>: stop", "stop", True, False),
+        ("<@UBOT>, <@UBOT> stop", "stop", True, False),
+        ("stop <@UBOT>", "stop", True, False),
+        ("stop <@UBOT> <@UBOT|sayso> ", "stop", True, False),
+        ("<@UBOT>", "", True, False),
+        ("ask <@UBOT> later", "ask <@UBOT> later", True, False),
+        ("<@UBEN> can you?", "<@UBEN> can you?", False, True),
+        ("<@UBEN> and <@UBOT>", "<@UBEN> and", True, True),
+        ("<@UBOT> <@UBEN> can you?", "<@UBEN> can you?", True, False),
+        ("<!subteam^S1|@sre> look", "@sre look", False, True),
+        ("<!here> look", "@here look", False, True),
+        ("&lt;@UBEN&gt; is typed", "<@UBEN> is typed", False, False),
+        ("&lt;@UBOT&gt;", "<@UBOT>", False, False),
+        ("<@UBOT2> hi", "<@UBOT2> hi", False, True),
+    ],
+)
+def test_mentions_are_read_from_what_slack_sends(raw: str, text: str, mentions: bool, other: bool) -> None:
+    """The bot's mentions leave the ends of a text; whom it begins with is told by Slack's markup, not by words."""
+    message = read(raw)
+    assert (message.text, message.mentions_bot, message.starts_with_mention_of_other) == (
+        text,
+        mentions,
+        other,
+    )
+
+
+def test_a_direct_message_addresses_the_bot() -> None:
+    """In a direct message no mention is needed to be talking to the bot."""
+    assert read("well?", direct=True).mentions_bot
+
+
+def test_a_message_that_is_too_long_is_refused_with_its_size() -> None:
+    """A text above 16 KiB is not cut but refused, and the sentence says how long it is and may be."""
+    with pytest.raises(TooLong, match=r"16,385 bytes and the most is 16,384"):
+        read("x" * 16_385)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("stop", "stop"),
+        (" Pause! ", "pause"),
+        ("status?", "status"),
+        ("help...", "help"),
+        ("RESUME", "resume"),
+        ("cancel…", "cancel"),
+        ("stop it", None),
+        ("", None),
+        ("...", None),
+        ("stopp", None),
+        ("st op", None),
+    ],
+)
+def test_a_control_word_is_the_whole_text(text: str, word: str | None) -> None:
+    """A control word counts in any case and with punctuation after it, and only alone."""
+    assert control_word(text) == word
+
+
+@pytest.mark.parametrize(
+    ("ts", "than", "expected"),
+    [
+        ("1001.000001", "1001.000000", True),
+        ("1001.000000", "1001.000000", False),
+        ("1001.1", "1001.100000", False),
+        ("1001.2", "1001.100000", True),
+        ("999.9", "1000.0", False),
+        (None, "1000.0", False),
+        ("1000.0", None, False),
+        ("soon", "1000.0", False),
+        ("1000.0", "1000", False),
+    ],
+)
+def test_times_of_slack_compare_as_numbers(ts: str | None, than: str | None, expected: bool) -> None:
+    """A ts is later by its number, not by its text; what is no ts is never later."""
+    assert newer(ts, than) is expected
