@@ -162,6 +162,13 @@ CASES = [
         "Nobody can approve this: the flow lists nobody who may.",
     ),
     Case(
+        "not even an admin where nobody is listed",
+        BEN,
+        "decide",
+        listing(admins=frozenset({"UBEN"})),
+        "Nobody can approve this: the flow lists nobody who may.",
+    ),
+    Case(
         "the requester is excluded though listed",
         ANA,
         "decide",

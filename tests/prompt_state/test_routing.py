@@ -185,6 +185,18 @@ CASES = [
     Case("an agent that waits", thread(GATE, steerable=("session-1",)), said("x"), Steer("session-1", "x")),
     Case("two agents: nobody said which", thread(steerable=("session-1", "session-2")), said("x"), Chatter()),
     Case("text is no approval", thread(GATE), said("approve"), Hint("buttons", ("p-gate",))),
+    Case(
+        "whatever an approval says of itself",
+        thread(approval(accepts_text=True)),
+        said("approve"),
+        Hint("buttons", ("p-gate",)),
+    ),
+    Case(
+        "even by its name",
+        thread(approval(accepts_text=True)),
+        said("#gate: approve"),
+        Hint("buttons", ("p-gate",)),
+    ),
     Case("one hint is enough", thread(GATE, hinted=frozenset({"p-gate"})), said("approve"), Chatter()),
     Case("no hint to others", thread(GATE, mine=""), said("nice"), Chatter()),
     Case(
