@@ -1,0 +1,173 @@
+"""What is wrong in a document, before it is known on which line it stands.
+
+A `Fault` carries the path inside the document (`("nodes", 2, "with", "run")`). The flow loader turns it into a
+`Problem` with file, line and column; a node that is about to run turns it into an error with the field's name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ValidationError
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The way from the top of a document to a value: keys and list positions."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong. `on_key` says that the key is at fault and not its value; `offset` and `snippet` point
+    into a text value (the offset in characters where the snippet begins)."""
+
+    path: Path
+    message: str
+    hint: str | None = None
+    on_key: bool = False
+    offset: int | None = None
+    snippet: str | None = None
+
+    def under(self, prefix: Path) -> Fault:
+        """The same fault, seen from further out."""
+        return replace(self, path=prefix + self.path)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was most likely meant, or None when nothing is close."""
+    names = sorted(set(known))
+    by_lower = {candidate.lower(): candidate for candidate in names}
+    found = difflib.get_close_matches(name[:80].lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def suggest(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """A hint that names the nearest known name; without one all of them, when that is a short list."""
+    names = sorted(set(known))
+    close = nearest(name, names)
+    if close is not None:
+        return f"did you mean `{close}`?"
+    if otherwise is not None:
+        return otherwise
+    return f"known here: {', '.join(names)}" if 0 < len(names) <= 20 else None
+
+
+def kind_of(value: Any) -> str:
+    """The JSON type of a value, in the words of the flow format."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {_short(value)!r}"
+    return "a list" if isinstance(value, list | tuple) else "a mapping"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+
+
+def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[Fault, Any]]:
+    """What pydantic found, in our words, each with the value that it is about."""
+    found: list[tuple[Fault, Any]] = []
+    for detail in error.errors(include_url=False):
+        fault = _translate(detail, model)
+        if all(fault != other for other, _ in found):
+            found.append((fault, detail["input"]))
+    return found
+
+
+def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:
+    path: Path = tuple(detail["loc"])
+    kind, context, given = detail["type"], detail.get("ctx", {}), detail["input"]
+    name = str(path[-1]) if path else ""
+    if kind == "missing":
+        return Fault(path[:-1], f"`{name}` is missing")
+    if kind == "extra_forbidden":
+        owner = model_at(model, path[:-1])
+        return Fault(path, f"unknown field `{name}`", suggest(name, owner), on_key=True)
+    if kind in ("literal_error", "enum"):
+        choices = context["expected"].replace("'", "")
+        hint = suggest(given, choices.replace(" or ", ", ").split(", "), "") if isinstance(given, str) else ""
+        return Fault(path, f"expected {choices}, not {kind_of(given)}", hint or None)
+    if kind in _EXPECTED:
+        hint = "quote it" if kind == "string_type" and isinstance(given, bool | int | float) else None
+        return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", hint)
+    return Fault(path, _size_message(kind, context, given) or _plain(detail["msg"]))
+
+
+def _size_message(kind: str, context: Mapping[str, Any], given: Any) -> str | None:
+    """Messages for what is too small, too large or of the wrong shape."""
+    match kind:
+        case "too_short":
+            least = context["min_length"]
+            return f"expected at least {least} {'entry' if least == 1 else 'entries'}"
+        case "too_long":
+            return f"expected at most {context['max_length']} entries, not {context['actual_length']}"
+        case "string_too_short":
+            return "expected text that is not empty"
+        case "string_too_long":
+            return f"the text is longer than {context['max_length']} characters"
+        case "greater_than":
+            return f"expected more than {context['gt']}, not {given}"
+        case "greater_than_equal":
+            return f"expected at least {context['ge']}, not {given}"
+        case "less_than_equal":
+            return f"expected at most {context['le']}, not {given}"
+    return None
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Value error, ")
+
+
+def model_at(model: type[BaseModel], path: Path) -> list[str]:
+    """The field names (as written in a file) of the model that describes this place; none when it has no model."""
+    current: Any = model
+    for part in path:
+        if isinstance(part, int) or current is None:
+            continue
+        current = _child(current, part)
+    return field_names(current) if current is not None else []
+
+
+def field_names(model: type[BaseModel]) -> list[str]:
+    """The fields of a model as they are written in a file."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _child(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    for key, field in model.model_fields.items():
+        if name in (field.alias, key):
+            return _model_in(field.annotation)
+    return None
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation such as `list[Choice] | None` holds."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_in(argument)
+        if found is not None:
+            return found
+    return None

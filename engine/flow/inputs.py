@@ -1,0 +1,126 @@
+"""Inputs of a start: from the text of a chat message or a command line, or from JSON, to checked values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from engine.codec import Json, clean_text, copy, decode
+from engine.errors import InvalidInputs, NotJson
+from engine.faults import kind_of, suggest
+from engine.flow.document import InputType
+from engine.flow.model import Flow, Input
+
+_TRUE = ("true", "yes", "y", "on", "1")
+_FALSE = ("false", "no", "n", "off", "0")
+_WORDS: Mapping[str, str] = {
+    "string": "text",
+    "number": "a number such as 2.5",
+    "integer": "a whole number such as 3",
+    "boolean": "true or false",
+    "array": "a list such as a,b or [1, 2]",
+    "object": 'JSON such as {"key": "value"}',
+}
+
+
+def coerce_inputs(flow: Flow, given: Mapping[str, Json]) -> tuple[dict[str, Json], list[str]]:
+    """The values of a start and the names of required inputs that are still missing.
+
+    Text is read by the input's type, other JSON is checked against it. Inputs that were not given get their
+    default, or null when they are not required. Raises `InvalidInputs` for an unknown name or a wrong value;
+    all that is wrong is in its text.
+    """
+    wrong = [_unknown(flow, name) for name in given if name not in flow.inputs]
+    values: dict[str, Json] = {}
+    missing: list[str] = []
+    for name, entry in flow.inputs.items():
+        if name not in given:
+            if entry.required:
+                missing.append(name)
+            else:
+                values[name] = copy(entry.default)
+            continue
+        try:
+            values[name] = parse_input(entry, given[name])
+        except InvalidInputs as error:
+            wrong.append(str(error))
+    if wrong:
+        raise InvalidInputs("\n".join(wrong))
+    return values, missing
+
+
+def parse_input(entry: Input, given: Json) -> Json:
+    """One value for an input, from text or JSON. Raises `InvalidInputs`, naming the input and what it takes."""
+    value = _read(entry.type, entry.items, given) if isinstance(given, str) else given
+    problem = check_value(entry, value)
+    if problem is not None:
+        shown = given if isinstance(given, str) else value
+        raise InvalidInputs(f"input `{entry.name}`: {problem}, not {kind_of(shown)}")
+    try:
+        return copy(value)
+    except NotJson as error:
+        raise InvalidInputs(f"input `{entry.name}`: {error}") from error
+
+
+def check_value(entry: Input, value: Json) -> str | None:
+    """What the input expects, when the value is something else; None when it fits."""
+    if not _fits(entry.type, value):
+        return f"expected {_WORDS[entry.type]}"
+    if entry.items is not None and isinstance(value, list):
+        for position, item in enumerate(value, 1):
+            if not _fits(entry.items, item):
+                return f"expected {_WORDS[entry.items]} as item {position}"
+    if entry.choices is not None:
+        values = value if entry.type == "array" else [value]
+        if any(not _among(item, entry.choices) for item in values):
+            return f"expected one of {', '.join(str(choice) for choice in entry.choices)}"
+    return None
+
+
+def _unknown(flow: Flow, name: str) -> str:
+    otherwise = None if flow.inputs else f"flow `{flow.name}` takes no inputs"
+    hint = suggest(name, flow.inputs, otherwise)
+    return f"unknown input `{name[:80]}`" + (f" ({hint})" if hint else "")
+
+
+def _among(value: Json, choices: tuple[Json, ...]) -> bool:
+    # `True == 1` in Python, but not in JSON.
+    return any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in choices)
+
+
+def _fits(kind: InputType, value: Json) -> bool:
+    match kind:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+
+
+def _read(kind: InputType, items: InputType | None, text: str) -> Json:
+    """A text read as a type; the text itself when it cannot be, so that the check that follows refuses it."""
+    text = clean_text(text)[0]
+    if kind == "string":
+        return text
+    stripped = text.strip()
+    if kind == "boolean":
+        word = stripped.lower()
+        return True if word in _TRUE else False if word in _FALSE else text
+    if kind == "array" and not stripped.startswith("["):
+        parts = [part.strip() for part in stripped.split(",")] if stripped else []
+        return [_read(items or "string", None, part) for part in parts if part]
+    return _json(stripped, text)
+
+
+def _json(stripped: str, otherwise: str) -> Json:
+    try:
+        return decode(stripped.removeprefix("+").encode())
+    except NotJson:
+        return otherwise

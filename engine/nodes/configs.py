@@ -1,0 +1,427 @@
+"""What may stand under `with:`, one model per node type. The flow reference and the JSON Schema come from here.
+
+A model describes the values after every `{{ }}` was evaluated; `engine.nodes.specs` lets expressions stand in
+their places while a flow is loaded. `conflicts` holds what concerns several fields at once; it sees the raw
+mapping, in which any field may be missing, of the wrong type, or still an expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema
+
+from engine.codec import Json
+from engine.durations import DURATION_PATTERN, SIZE_PATTERN, parse_duration, parse_moment, parse_size
+from engine.expression_text import has_expression, is_marker_key
+from engine.faults import Fault, kind_of
+
+NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+"""Ids, inputs and output names."""
+
+_PERSON = re.compile(
+    r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|@[A-Za-z0-9][A-Za-z0-9._-]*|channel|requester|local:[^\s:]+",
+    re.ASCII,
+)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#%&'*+.^_`|~-]+", re.ASCII)
+_RESERVED_ENV = ("SAYSO_IDEMPOTENCY_KEY", "SAYSO_SESSION_ID")
+
+
+# --- field types -----------------------------------------------------------------------------------------
+
+
+def _duration(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"expected a duration such as 30m, not {kind_of(value)}")
+    return parse_duration(str(value))
+
+
+def _positive(value: Any) -> float:
+    seconds = _duration(value)
+    if seconds <= 0:
+        raise ValueError("expected a duration of more than nothing, such as 30m")
+    return seconds
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"expected a size such as 64KiB, not {kind_of(value)}")
+    size = value if isinstance(value, int) else parse_size(value)
+    if not 1 <= size <= 16 * 2**20:
+        raise ValueError(f"expected a size from 1B to 16MiB, not {value}")
+    return size
+
+
+def _moment(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a moment such as 2026-11-21T22:40:00Z, not {kind_of(value)}")
+    return parse_moment(value)
+
+
+def _person(value: Any) -> str:
+    if not isinstance(value, str) or not _PERSON.fullmatch(value):
+        raise ValueError(
+            f"{kind_of(value)} names nobody: write a user id (U012ABCDEF), an e-mail address, "
+            "a user group (@sre), channel, requester or local:<user>"
+        )
+    return value
+
+
+def _scalar(value: Any) -> str | dict[str, Json]:
+    """Text as it goes to a process or a server; references to secrets stay what they are."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, dict) and len(value) == 1 and is_marker_key(next(iter(value))):
+        return value
+    raise ValueError(f"expected text, not {kind_of(value)}")
+
+
+def _query(value: Any) -> str | list[str]:
+    if isinstance(value, list):
+        return [_plain_scalar(item) for item in value]
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: Any) -> str:
+    text = _scalar(value)
+    if not isinstance(text, str):
+        raise ValueError("expected text, not a mapping")
+    return text
+
+
+def _choice(value: Any) -> Any:
+    return {"value": value, "label": value} if isinstance(value, str) else value
+
+
+def _schema(kind: str, **more: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": kind, **more})
+
+
+Duration: TypeAlias = Annotated[
+    float, BeforeValidator(_positive), _schema("string", pattern=DURATION_PATTERN, title="duration")
+]
+"""Seconds, written `30m`."""
+Span: TypeAlias = Annotated[
+    float, BeforeValidator(_duration), _schema("string", pattern=DURATION_PATTERN, title="duration")
+]
+"""Seconds, which may be none at all: `0s`."""
+Size: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_size),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": SIZE_PATTERN}, {"type": "integer"}], "title": "size"}
+    ),
+]
+"""Bytes, written `64KiB` or as a number."""
+Moment: TypeAlias = Annotated[str, BeforeValidator(_moment), _schema("string", title="moment")]
+Person: TypeAlias = Annotated[str, BeforeValidator(_person), _schema("string", title="person")]
+Scalar: TypeAlias = Annotated[
+    Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["string", "number", "boolean"], "title": "text"})
+]
+Argument: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_plain_scalar),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "title": "text"}),
+]
+Query: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_query),
+    WithJsonSchema({"type": ["string", "number", "boolean", "array"], "title": "text or list of text"}),
+]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75)]
+
+
+class Config(BaseModel):
+    """What all configurations share: no unknown fields, no silent conversion of types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+    kind_words: ClassVar[str] = "with"
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """What is wrong between fields; `raw` may hold anything."""
+        yield from ()
+
+
+def _one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]:
+    if first in raw and second in raw:
+        yield Fault(
+            (second,), f"`{first}` and `{second}` exclude each other", "keep one of them", on_key=True
+        )
+    elif first not in raw and second not in raw:
+        yield Fault((), f"`{first}` or `{second}` is missing")
+
+
+# --- questions for people --------------------------------------------------------------------------------
+
+
+class Choice(Config):
+    """One button of an `ask`."""
+
+    value: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="What `value` of the output is when this is chosen."
+    )
+    label: Label | None = Field(None, description="What the button says; the value when it is left out.")
+    style: Literal["primary", "danger"] | None = Field(None, description="How the button looks.")
+
+    def button(self) -> dict[str, Json]:
+        """Value, label and style as the prompt carries them."""
+        return {"value": self.value, "label": self.label or self.value, "style": self.style}
+
+
+class AskConfig(Config):
+    """Asks in the thread and waits for a reply, or for one of the choices."""
+
+    message: Text = Field(description="The question.")
+    choices: Annotated[
+        list[Annotated[Choice, BeforeValidator(_choice)]] | None, Field(min_length=1, max_length=25)
+    ] = Field(
+        None,
+        description="Buttons in place of free text: texts, or mappings of `value`, `label` (at most 75 characters) "
+        "and `style` (`primary` or `danger`). At most 25.",
+    )
+    who: Annotated[list[Person], Field(min_length=1)] | None = Field(
+        None,
+        description="Who may answer. Left out: the requester, or anyone in the channel where there is none.",
+    )
+    timeout: Duration | None = Field(
+        None,
+        description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
+    )
+    on_timeout: Literal["fail", "default"] = Field(
+        "fail", description="What happens at the timeout: the node fails, or `default` is the answer."
+    )
+    default: str | None = Field(None, description="The answer at the timeout, with `on_timeout: default`.")
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """The default belongs to `on_timeout: default` and is one of the choices; choices differ."""
+        on_timeout = raw.get("on_timeout", "fail")
+        if on_timeout == "default" and raw.get("default") is None:
+            yield Fault(("on_timeout",), "`on_timeout: default` needs `default`, the answer to take")
+        if on_timeout == "fail" and raw.get("default") is not None:
+            yield Fault(("default",), "`default` is taken only with `on_timeout: default`", on_key=True)
+        choices = raw.get("choices")
+        if isinstance(choices, list):
+            yield from _choice_conflicts(choices, raw.get("default"))
+
+
+def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
+    values: list[str] = []
+    labels: list[str] = []
+    for index, choice in enumerate(choices):
+        entry = choice if isinstance(choice, dict) else {"value": choice}
+        value = entry.get("value")
+        label = entry.get("label", value)
+        if not isinstance(value, str) or not isinstance(label, str) or has_expression(value):
+            return
+        if value in values or label in labels:
+            yield Fault(("choices", index), f"the choice {label!r} stands here twice")
+        values.append(value)
+        labels.append(label)
+    if isinstance(default, str) and not has_expression(default) and default not in values:
+        yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
+
+
+class ApprovalConfig(Config):
+    """Asks for a decision with two buttons. Text never approves."""
+
+    message: Text = Field(description="What is to be approved.")
+    approvers: Annotated[list[Person], Field(min_length=1)] = Field(
+        description="Who may decide: user ids, e-mail addresses, user groups (`@sre`), `channel`, `requester`, "
+        "`local:<user>` for the terminal."
+    )
+    exclude_requester: bool = Field(False, description="Whoever asked for the run may not decide.")
+    approve_label: Label = Field("Approve", description="What the first button says.")
+    reject_label: Label = Field("Reject", description="What the second button says.")
+    timeout: Duration | None = Field(
+        None,
+        description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
+    )
+    on_timeout: Literal["fail", "approve", "reject"] = Field(
+        "fail", description="What happens at the timeout: the node fails, or this is the decision."
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Somebody must be left who may decide, and the buttons must differ."""
+        if raw.get("exclude_requester") is True and raw.get("approvers") == ["requester"]:
+            yield Fault(("approvers",), "with `exclude_requester` nobody is left who may decide")
+        labels = raw.get("approve_label", "Approve"), raw.get("reject_label", "Reject")
+        if labels[0] == labels[1] and not has_expression(labels[0]):
+            field = "approve_label" if "approve_label" in raw else "reject_label"
+            yield Fault((field,), "both buttons say the same")
+
+
+class MessageConfig(Config):
+    """Posts into the session's thread and goes on."""
+
+    text: Text = Field(description="What to post, in Slack's `mrkdwn`.")
+
+
+# --- effects ---------------------------------------------------------------------------------------------
+
+
+class ShellConfig(Config):
+    """Runs a program, or a script with `sh`, on the machine of the bot.
+
+    The environment is `PATH`, `HOME`, `LANG`, `SAYSO_IDEMPOTENCY_KEY`, `SAYSO_SESSION_ID` and what `env` names.
+    A program given with a relative path is found beside the flow file. A code that is not in `ok_codes` fails
+    the node.
+    """
+
+    run: Annotated[list[Argument], Field(min_length=1)] | None = Field(
+        None,
+        description="The program and its arguments, as a list; no shell reads them. Either this or `script`.",
+    )
+    script: Text | None = Field(
+        None,
+        description="A script for `sh -eu`. It has no `{{ }}`: values come in through `env`, where no shell "
+        "can take them for code.",
+    )
+    env: dict[str, Scalar] = Field(
+        default_factory=dict, description="Environment variables; `{{ secrets.NAME }}` may stand in them."
+    )
+    cwd: Text | None = Field(None, description="Where to run. Left out: the session's own folder.")
+    ok_codes: Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1)] = Field(
+        [0], description="Exit codes that are no failure."
+    )
+    max_output: Size = Field(
+        256 * 1024,
+        description="How much of `stdout`, and of `stderr`, is kept: head and tail, and a line between them that "
+        "says how much was left out.",
+    )
+    stdin: str | None = Field(
+        None, description="What the program reads. Left out: nothing, an input that is closed."
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """One of `run` and `script`; no expressions in a script; sound names in `env`."""
+        yield from _one_of(raw, "run", "script")
+        script = raw.get("script")
+        if isinstance(script, str) and "{{" in script:
+            yield Fault(
+                ("script",),
+                "a script has no `{{ }}`: a value could be taken for code",
+                'put the value under `env` and write "$NAME" in the script',
+                offset=script.index("{{"),
+                snippet="{{",
+            )
+        env = raw.get("env")
+        if isinstance(env, dict):
+            yield from _name_conflicts("env", env, _ENV_NAME, "an environment variable")
+            for name in _RESERVED_ENV:
+                if name in env:
+                    yield Fault(("env", name), f"`{name}` is set by the engine", on_key=True)
+
+
+def _name_conflicts(
+    field: str, names: Mapping[str, Json], allowed: re.Pattern[str], what: str
+) -> Iterator[Fault]:
+    for name in names:
+        if not allowed.fullmatch(name):
+            yield Fault((field, name), f"{name!r} is no name for {what}", on_key=True)
+
+
+class HttpConfig(Config):
+    """Sends a request. A status of 400 or more, or one that `ok_status` does not have, fails the node.
+
+    Redirects are followed, up to five, without credentials across hosts. Everything but `GET`, `HEAD` and
+    `OPTIONS` carries an `Idempotency-Key`. Link-local and metadata addresses are refused unless `allow_hosts`
+    names their host.
+    """
+
+    method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(
+        "GET", description="The method."
+    )
+    url: Text = Field(description="Where to, beginning with http:// or https://.")
+    headers: dict[str, Scalar] = Field(
+        default_factory=dict, description="Headers; `{{ secrets.NAME }}` may stand in them."
+    )
+    query: dict[str, Query] = Field(
+        default_factory=dict,
+        description="What is added to the URL behind `?`, quoted; a list gives a name repeatedly.",
+    )
+    body: str | None = Field(None, description="The body as text. Either this or `json`.")
+    json_: Json = Field(None, alias="json", description="The body as JSON.")
+    ok_status: Annotated[list[Annotated[int, Field(ge=100, le=599)]], Field(min_length=1)] | None = Field(
+        None, description="Statuses that are no failure. Left out: everything below 400."
+    )
+    max_body: Size = Field(
+        256 * 1024, description="How much of the answer is read; a longer one fails the node."
+    )
+    allow_hosts: list[Text] = Field(
+        default_factory=list, description="Hosts that may be reached although they are link-local."
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """One body at most, an http address, sound header names."""
+        if "body" in raw and "json" in raw:
+            yield Fault(("json",), "`body` and `json` exclude each other", "keep one of them", on_key=True)
+        url = raw.get("url")
+        if (
+            isinstance(url, str)
+            and url
+            and not url.startswith("{{")
+            and not re.match(r"https?://", url, re.I)
+        ):
+            yield Fault(
+                ("url",), f"expected an address that begins with http:// or https://, not {url[:60]!r}"
+            )
+        headers = raw.get("headers")
+        if isinstance(headers, dict):
+            yield from _name_conflicts("headers", headers, _HEADER_NAME, "a header")
+
+
+# --- the engine's own ------------------------------------------------------------------------------------
+
+
+class SetConfig(RootModel[dict[str, Any]]):
+    """Gives names to values; each key under `with` is a field of the output."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Names must be such that expressions can use them."""
+        for name in raw:
+            if not NAME.fullmatch(name):
+                hint = "use small letters, digits and _, a letter first"
+                yield Fault((name,), f"{name!r} is no name for a value", hint, on_key=True)
+
+
+class WaitConfig(Config):
+    """Waits for a time. No process waits with it: the timer is in the store."""
+
+    for_: Span | None = Field(
+        None, alias="for", description="How long, such as `10m`. Either this or `until`."
+    )
+    until: Moment | None = Field(
+        None,
+        description="Until when: ISO-8601 with an offset, `2026-11-21T22:40:00Z`. A moment that has passed is over.",
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """One of `for` and `until`."""
+        yield from _one_of(raw, "for", "until")
+
+
+class FailConfig(Config):
+    """Fails the flow, on purpose."""
+
+    message: Text = Field(description="Why, for the people in the thread.")
+
+
+class NoopConfig(Config):
+    """Does nothing. A place to hang an `if` on, or to keep an id."""

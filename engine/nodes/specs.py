@@ -1,0 +1,272 @@
+"""The registry of node types: what each takes under `with`, gives as output, and what a crash means for it.
+
+References to secrets
+---------------------
+In the fields that `NodeSpec.secret_fields` names (`env` of shell, `headers` of http), an expression
+`{{ secrets.NAME }}` becomes a reference, and what is journaled has references only:
+
+* `{"$secret": "NAME"}` where it is the whole text,
+* `{"$secret_text": ["Bearer ", {"$secret": "NAME"}]}` where there is text around it.
+
+The edge resolves them with `resolve_secrets` at the last moment, in those fields and nowhere else. Data cannot
+pose as a reference: in those fields evaluation refuses data with such a key (`engine.expressions`), a flow that
+spells one out does not load, and in every other field the same mapping is data and stays data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ValidationError
+
+from engine.codec import Json
+from engine.errors import SaysoError
+from engine.expression_text import has_expression, is_marker_key
+from engine.faults import Fault, faults_of, field_names, kind_of
+from engine.nodes.configs import (
+    ApprovalConfig,
+    AskConfig,
+    Config,
+    FailConfig,
+    HttpConfig,
+    MessageConfig,
+    NoopConfig,
+    SetConfig,
+    ShellConfig,
+    WaitConfig,
+)
+
+OnCrash: TypeAlias = Literal["again", "ask"]
+
+READ_ONLY_METHODS = ("GET", "HEAD", "OPTIONS")
+"""HTTP methods that change nothing, so that a request may be sent again after a crash."""
+
+
+class InvalidConfig(SaysoError):
+    """A node's `with`, once evaluated, does not fit its type; names the field."""
+
+    code = "config_invalid"
+
+
+def _again(_: Mapping[str, Json]) -> OnCrash:
+    return "again"
+
+
+def _ask(_: Mapping[str, Json]) -> OnCrash:
+    return "ask"
+
+
+def _by_method(with_: Mapping[str, Json]) -> OnCrash:
+    return "again" if with_.get("method", "GET") in READ_ONLY_METHODS else "ask"
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node type.
+
+    `outputs` has the fields of `nodes.<id>` with a sentence each; None when they are the keys of `with`.
+    `on_crash` gives the default for a `with`. `pure` types are computed without any effect. `runs` types have
+    work that a runner does outside the engine: only they take `timeout` (`timeout` here is its default, in
+    seconds). `unknown_output` is the output when a person says that an interrupted node is done.
+    """
+
+    name: str
+    config: type[Config] | type[SetConfig]
+    outputs: Mapping[str, str] | None
+    on_crash: Callable[[Mapping[str, Json]], OnCrash] = _again
+    pure: bool = False
+    runs: bool = False
+    timeout: float | None = None
+    secret_fields: frozenset[str] = frozenset()
+    verbatim_fields: frozenset[str] = frozenset()
+    unknown_output: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def doc(self) -> str:
+        """What the type does, for the flow reference."""
+        return (self.config.__doc__ or "").strip()
+
+    def field_names(self) -> list[str]:
+        """The fields of `with`; none for a type that takes any."""
+        return [] if self.outputs is None else field_names(self.config)
+
+    def output_fields(self, with_: Mapping[str, Json]) -> frozenset[str]:
+        """The fields that `nodes.<id>` has for a node with this `with`."""
+        return frozenset(with_ if self.outputs is None else self.outputs)
+
+    def check(self, with_: Mapping[str, Json]) -> list[Fault]:
+        """What is wrong with a `with` as it stands in a file; what an expression will decide is left open."""
+        faults = [fault for fault, given in self._faults(with_) if not has_expression(given)]
+        faults += self.config.conflicts(with_)
+        for name in self.secret_fields & with_.keys():
+            faults += _spelled_out((name,), with_[name])
+        return faults
+
+    def validate(self, evaluated: Mapping[str, Json]) -> BaseModel:
+        """The configuration from a `with` whose expressions were evaluated. Raises `InvalidConfig`."""
+        faults = [fault for fault, _ in self._faults(evaluated)] + list(self.config.conflicts(evaluated))
+        if faults:
+            raise InvalidConfig("; ".join(_sentence(fault) for fault in faults))
+        return self.config.model_validate(dict(evaluated))
+
+    def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
+        """The configuration as plain JSON, with every default filled in: seconds, bytes, the names of the file.
+
+        Raises `InvalidConfig`.
+        """
+        config = self.validate(evaluated)
+        settled: dict[str, Json] = config.model_dump(by_alias=True)
+        if isinstance(config, AskConfig) and config.choices is not None:
+            settled["choices"] = [choice.button() for choice in config.choices]
+        return settled
+
+    def _faults(self, with_: Mapping[str, Json]) -> list[tuple[Fault, Any]]:
+        try:
+            self.config.model_validate(dict(with_))
+        except ValidationError as error:
+            return faults_of(error, self.config)
+        return []
+
+
+def _sentence(fault: Fault) -> str:
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault.path).lstrip(".")
+    text = f"{where}: {fault.message}" if where else fault.message
+    return f"{text} ({fault.hint})" if fault.hint else text
+
+
+def _spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
+    """References to secrets that a file spells out in place of an expression."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if is_marker_key(key):
+                yield Fault(
+                    (*path, key), f"`{key}` is not written by hand", "write {{ secrets.NAME }}", on_key=True
+                )
+            else:
+                yield from _spelled_out((*path, key), item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _spelled_out((*path, index), item)
+
+
+_PROMPT = "Who answered: `{id, name}`; null when the timeout did."
+_AT = "When, in UTC."
+
+_SPECS = (
+    NodeSpec(
+        "ask",
+        AskConfig,
+        {
+            "text": "The reply as text; with choices the label of the one chosen.",
+            "value": "The value of the choice; null for free text.",
+            "values": "The fields of a form; an empty mapping otherwise.",
+            "files": "Files that came with the reply.",
+            "by": _PROMPT,
+            "at": _AT,
+        },
+    ),
+    NodeSpec(
+        "approval",
+        ApprovalConfig,
+        {
+            "decision": "`approve` or `reject`.",
+            "by": "Who decided, as a list of `{id, name}`; empty when the timeout did.",
+            "reason": "What they wrote with it; null without.",
+            "values": "The fields of a form; an empty mapping otherwise.",
+            "at": _AT,
+        },
+    ),
+    NodeSpec(
+        "message",
+        MessageConfig,
+        {"channel": "The channel it was posted in.", "ts": "Slack's timestamp of the message."},
+        unknown_output={"channel": None, "ts": None},
+    ),
+    NodeSpec(
+        "shell",
+        ShellConfig,
+        {
+            "stdout": "What the program wrote, up to `max_output`.",
+            "stderr": "What it wrote to its error output, up to `max_output`.",
+            "exit_code": "Its exit code; null when a person said that the interrupted node is done.",
+            "seconds": "How long it ran.",
+        },
+        on_crash=_ask,
+        runs=True,
+        secret_fields=frozenset({"env"}),
+        verbatim_fields=frozenset({"script"}),
+        unknown_output={"stdout": "", "stderr": "", "exit_code": None, "seconds": None},
+    ),
+    NodeSpec(
+        "http",
+        HttpConfig,
+        {
+            "status": "The status; null when a person said that the interrupted node is done.",
+            "headers": "The headers of the answer, names in small letters.",
+            "body": "The answer as text.",
+            "json": "The answer as JSON when it is JSON, else null.",
+        },
+        on_crash=_by_method,
+        runs=True,
+        timeout=30.0,
+        secret_fields=frozenset({"headers"}),
+        unknown_output={"status": None, "headers": {}, "body": "", "json": None},
+    ),
+    NodeSpec("set", SetConfig, None, pure=True),
+    NodeSpec("wait", WaitConfig, {"until": "The moment until which it waited, in UTC."}),
+    NodeSpec("fail", FailConfig, {}, pure=True),
+    NodeSpec("noop", NoopConfig, {}, pure=True),
+)
+
+_REGISTRY: Mapping[str, NodeSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
+
+
+def node_types() -> Mapping[str, NodeSpec]:
+    """All node types by name, in the order of the flow reference."""
+    return _REGISTRY
+
+
+# --- secrets at the edge ---------------------------------------------------------------------------------
+
+
+def secret_names(value: Json) -> frozenset[str]:
+    """The names of the secrets that an evaluated `env` or `headers` refers to."""
+    names: list[str] = []
+
+    def note(name: str) -> str:
+        names.append(name)
+        return ""
+
+    _resolve(value, note)
+    return frozenset(names)
+
+
+def resolve_secrets(value: Json, lookup: Callable[[str], str]) -> Json:
+    """An evaluated `env` or `headers` with every reference replaced by the secret's text.
+
+    Only for the fields that `NodeSpec.secret_fields` names, and only right before their use: elsewhere what
+    looks like a reference is data. Raises what `lookup` raises.
+    """
+    return _resolve(value, lookup)
+
+
+def _resolve(value: Json, lookup: Callable[[str], str]) -> Json:
+    if isinstance(value, list):
+        return [_resolve(item, lookup) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"$secret"} and isinstance(value["$secret"], str):
+        return lookup(value["$secret"])
+    if value.keys() == {"$secret_text"} and isinstance(value["$secret_text"], list):
+        return "".join(_text_part(part, lookup) for part in value["$secret_text"])
+    return {key: _resolve(item, lookup) for key, item in value.items()}
+
+
+def _text_part(part: Json, lookup: Callable[[str], str]) -> str:
+    resolved = part if isinstance(part, str) else _resolve(part, lookup)
+    if not isinstance(resolved, str):
+        raise InvalidConfig(f"a text with a secret has a part that is {kind_of(resolved)}")
+    return resolved
