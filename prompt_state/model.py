@@ -163,8 +163,12 @@ def project(
     owner: Owner, prompts: Mapping[str, PromptRunLike], events: Iterable[object], seq: int
 ) -> list[PutPrompt]:
     """The rows that a commit of `events` writes. `prompts` are those of the state after them, `seq` its seq."""
-    changed = sorted(changed_prompt_ids(events) & prompts.keys())
-    return [prompt_row(owner.session_id, owner.thread, owner.requester, prompts[key], seq) for key in changed]
+    requester, thread = owner.requester, owner.thread
+    return [
+        prompt_row(owner.session_id, thread, requester, prompts[prompt_id], seq)
+        for prompt_id in sorted(changed_prompt_ids(events))
+        if prompt_id in prompts
+    ]
 
 
 def prompt_row(

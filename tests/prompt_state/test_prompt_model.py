@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from immutables import Map
 from prompt_cases import KEY, approval, ask
 
 from engine.codec import decode, encode
@@ -237,7 +238,7 @@ def test_a_commit_writes_the_rows_of_the_prompts_it_changed() -> None:
         FlowPaused(seq=8, timestamp=NOW, reason="prompt"),
     ]
     assert changed_prompt_ids(events) == {"p-1", "p-2"}
-    prompts = {"p-1": SHOWN, "p-2": Run(prompt_id="p-2"), "p-3": Run(prompt_id="p-3")}
+    prompts = Map({"p-1": SHOWN, "p-2": Run(prompt_id="p-2"), "p-3": Run(prompt_id="p-3")})
     rows = project(Owner("session-1", THREAD, ANA), prompts, events, 8)
     assert [(row.prompt_id, row.status) for row in rows] == [("p-1", "shown"), ("p-2", "requested")]
     answered = PromptAnswered(seq=9, prompt_id="p-1", actor=ANA, answer={"value": "approve"}, **at)
