@@ -44,7 +44,10 @@ class InboxRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """Marks an inbox row as done, with what became of it (`result`: JSON bytes for whoever asked)."""
+    """Marks an inbox row as done, with what became of it (`result`: JSON bytes for whoever asked).
+
+    A row is consumed once: whoever comes second gets `Fenced`, and nothing of what belongs to it is stored.
+    """
 
     inbox_id: int
     outcome: str
@@ -83,7 +86,8 @@ class DropTimer:
 @dataclass(frozen=True, slots=True)
 class PutOutbox:
     """An intent to show something. A second one with the same key is a no-op, or, with `replace`, takes the
-    place of its payload, counts `rev` up and makes the row pending again (a card that is edited in place).
+    place of its payload, counts `rev` up and makes the row pending again (a card that is edited in place). Its
+    result stays; its attempts start anew unless one is out whose result is unknown.
     `lane` orders: rows of one lane are sent one after the other."""
 
     key: str
@@ -100,21 +104,26 @@ Row: TypeAlias = PutPrompt | PutTimer | DropTimer | PutOutbox
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """What creating a session adds to its first commit. The flow's text is stored once per digest."""
+    """What creating a session adds to its first commit. The flow's text is stored once per digest.
+
+    `flow_digest` is the SHA-256 of `flow_body` in hex. With `parent_seq` the session is a fork: its chain of MACs
+    begins at the parent's journal row of that seq, which must exist.
+    """
 
     flow_name: str
     flow_digest: str
     flow_body: bytes
     thread_key: str | None = None
     parent_session_id: str | None = None
+    parent_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
 
-    With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner.
-    `release` gives the session up in the same transaction.
+    With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Fenced` when
+    there is one with that id. `release` gives the session up in the same transaction.
     """
 
     session_id: str
@@ -236,17 +245,18 @@ class Store(Protocol):
         holds it already. `UnknownSession`, `Owned`, `SessionQuarantined`."""
 
     # -- sessions
-    def commit(self, batch: Sequence[Commit]) -> list[None | Exception]:
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
         """All commits in one transaction, each in its own savepoint: None, or why that one was rolled back
         (`Fenced`, ...). A failure of the transaction itself raises and nothing of the batch is stored."""
 
     def head(self, session_id: str) -> Head | None:
-        """Where a session stands, or None."""
+        """Where a session stands, or None. Raises `Corrupt` for a head that does not verify, unless the session is
+        quarantined: then the head is shown as it was found."""
 
     def heads(
         self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int = 100
     ) -> list[Head]:
-        """Sessions, newest first."""
+        """Sessions, newest first. One whose head does not verify is listed with a `quarantined` that says so."""
 
     def orphans(self, limit: int = 100) -> list[str]:
         """Sessions of status `running` that nobody alive owns: work to be taken up after a crash."""
@@ -256,10 +266,12 @@ class Store(Protocol):
         the whole journal returned. A journal or head that does not verify raises `Corrupt`. `UnknownSession`."""
 
     def journal(self, session_id: str, *, after: int = 0) -> Iterator[bytes]:
-        """All events from the first, verified from the beginning; those with seq > `after` are given."""
+        """All events from the first, verified from the beginning; those with seq > `after` are given. Everything
+        is read and verified before this returns, so the iterator may be used on any thread."""
 
     def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
-        """Set the session aside: it is claimed by nobody until a person decides. With intents (the thread is told)."""
+        """Set the session aside: nobody claims it or commits to it (`Fenced`) until a person decides. Its rows stay
+        as they were found; a second call keeps the first reason. With intents (the thread is told)."""
 
     def flow(self, digest: str) -> bytes:
         """The pinned flow's body, verified against its digest. `Corrupt`, `StorageError` when absent."""
@@ -279,11 +291,12 @@ class Store(Protocol):
         """Prompts, oldest first; rows that do not verify are left out."""
 
     def timers(self, *, due: str | None = None, limit: int = 100) -> list[TimerRow]:
-        """Timers, soonest first; with `due` only those at or before it."""
+        """Timers, soonest first; with `due` only those at or before it. Rows that do not verify are left out."""
 
     # -- outbox, marks
     def outbox(self, *, now: str, limit: int = 100) -> list[OutboxRow]:
-        """Pending rows whose `not_before` has come, oldest first."""
+        """Pending rows whose `not_before` has come, oldest first. A row that was attempted and has to wait holds
+        back the later rows of its lane. A row that does not verify is set to `failed` and left out."""
 
     def outbox_row(self, key: str) -> OutboxRow | None:
         """One row by its key, in any state."""
@@ -309,7 +322,10 @@ class Store(Protocol):
         """How far a catch-up read has come in that thread or channel (a Slack ts)."""
 
     def set_mark(self, scope: str, ts: str) -> None:
-        """Move a mark forward; it never goes back."""
+        """Move a mark forward; it never goes back. A mark that does not verify counts as none."""
+
+    def sign(self, purpose: str, body: bytes) -> bytes:
+        """A MAC under this store's key for what leaves it (an exported snapshot)."""
 
     # -- housekeeping
     def changed(self) -> bool:
@@ -317,4 +333,4 @@ class Store(Protocol):
 
     def reap(self, *, ended_before: str, inbox_before: str) -> int:
         """Delete sessions (with all their rows) that ended before one time, and consumed inbox rows older than the
-        other; how many sessions went."""
+        other whose session, if any, is gone; how many sessions went."""

@@ -1,0 +1,240 @@
+"""One SQLite connection with the settings that durability needs, and SQLite's errors in our words.
+
+Settings: WAL with `synchronous=FULL`, since with NORMAL an acknowledged reply can vanish at power loss; every
+write is `BEGIN IMMEDIATE`, so a reader never becomes a writer half way and loses a race that it had checked.
+Checkpoints are made here, after a commit, and not by SQLite on its own: SQLite ignores their errors, and an fsync
+that failed once is not to be trusted when it succeeds the next time.
+
+After such an error the connection refuses all further work (`StorageBroken`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import apsw
+
+from engine.errors import Corrupt, StorageBroken, StorageError, StorageFull
+
+BUSY_MILLISECONDS = 5_000
+"""How long a write waits for another process's write."""
+CHECKPOINT_PAGES = 1_000
+"""Size of the WAL (pages of 4 KiB) from which it is folded back into the file."""
+Value: TypeAlias = str | bytes | int | None
+
+_UNSYNCED = {
+    apsw.SQLITE_IOERR_FSYNC,
+    apsw.SQLITE_IOERR_DIR_FSYNC,
+    apsw.SQLITE_IOERR_CLOSE,
+}
+_SHM_GROWTH = {apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP}
+
+
+class Connection:
+    """A connection. Not for two threads at once."""
+
+    def __init__(self, path: Path, vfs: str | None = None) -> None:
+        """Open an existing file. `vfs` names another SQLite VFS, for fault injection. Raises `StorageError`."""
+        self._path = path
+        self._broken: str | None = None
+        self._wal_pages = 0
+        self._lock = threading.RLock()
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+        with self.translated():
+            self.raw = apsw.Connection(str(path), flags=flags, vfs=vfs, statementcachesize=200)
+            try:
+                self._configure()
+            except BaseException:
+                self.raw.close()
+                raise
+
+    def _configure(self) -> None:
+        raw = self.raw
+        raw.set_busy_timeout(BUSY_MILLISECONDS)
+        raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        raw.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+        for name, value in (
+            ("synchronous", "FULL"),
+            ("fullfsync", 1),
+            ("checkpoint_fullfsync", 1),
+            ("trusted_schema", 0),
+            ("cell_size_check", 1),
+            ("temp_store", "MEMORY"),
+            ("journal_size_limit", 64 * 1024 * 1024),
+        ):
+            raw.pragma(name, value)
+        raw.wal_autocheckpoint(0)
+        raw.set_wal_hook(self._committed)
+
+    def use_wal(self) -> None:
+        """Switch to WAL. Apart from opening, so that a file of a newer release can be refused untouched."""
+        with self.translated():
+            mode = self.raw.pragma("journal_mode", "WAL")
+        if mode != "wal":
+            raise StorageError(
+                f"{self._path} cannot use a write-ahead log (journal mode {mode}); "
+                "put the database on a local disk."
+            )
+
+    def close(self) -> None:
+        """Close; a second call does nothing."""
+        with self._lock, self.translated():
+            self.raw.close()
+
+    # -- transactions
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[None]:
+        """A write transaction: durable when the block is left normally, undone when it raises."""
+        with self._lock:
+            self._usable()
+            with self.translated():
+                try:
+                    self.raw.execute("BEGIN IMMEDIATE")
+                    yield
+                    self.raw.execute("COMMIT")
+                except BaseException:
+                    self._rollback()
+                    raise
+            if self._wal_pages >= CHECKPOINT_PAGES:
+                self.checkpoint()
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[None]:
+        """A read transaction: everything in the block sees one moment."""
+        with self._lock:
+            self._usable()
+            with self.translated():
+                try:
+                    self.raw.execute("BEGIN")
+                    yield
+                finally:
+                    self._rollback()
+
+    @contextlib.contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A part of a write transaction that is undone alone when it raises."""
+        self.raw.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            # A full disk may have ended the whole transaction; then there is nothing left to go back to.
+            if self.raw.in_transaction:
+                self.raw.execute("ROLLBACK TO part")
+                self.raw.execute("RELEASE part")
+            raise
+        self.raw.execute("RELEASE part")
+
+    def checkpoint(self) -> None:
+        """Fold the WAL into the file as far as readers allow. What was committed is durable whatever happens."""
+        try:
+            self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error as error:
+            # Only noted: the commit before it succeeded. The next call raises. Full or busy: later.
+            if isinstance(_translate(error, self._path), StorageBroken):
+                self._broken = str(error)
+        self._wal_pages = 0
+
+    # -- statements
+
+    def one(self, sql: str, values: Sequence[Value] = ()) -> tuple[Any, ...] | None:
+        """The first row, or None."""
+        row: tuple[Any, ...] | None = self.raw.execute(sql, values).fetchone()
+        return row
+
+    def all(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """All rows."""
+        rows: list[tuple[Any, ...]] = self.raw.execute(sql, values).fetchall()
+        return rows
+
+    def run(self, sql: str, values: Sequence[Value] = ()) -> int:
+        """Run a statement that changes rows; how many it changed."""
+        self.raw.execute(sql, values)
+        return self.raw.changes()
+
+    def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        """Run a statement once for each row of values."""
+        self.raw.executemany(sql, rows)
+
+    def data_version(self) -> int:
+        """A number that moves when another connection has committed."""
+        with self._lock:
+            self._usable()
+            with self.translated():
+                return int(self.raw.pragma("data_version"))
+
+    # -- errors
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        """Whatever SQLite raises inside becomes one of our errors."""
+        try:
+            yield
+        except apsw.Error as error:
+            ours = _translate(error, self._path)
+            if isinstance(ours, StorageBroken):
+                self._broken = str(error)
+            raise ours from error
+        except UnicodeDecodeError as error:
+            raise Corrupt(f"A row in {self._path} holds bytes that are no text.") from error
+        except UnicodeEncodeError as error:
+            raise StorageError(
+                f"Text that is not Unicode cannot be stored or looked up ({error})."
+            ) from error
+
+    def _usable(self) -> None:
+        if self._broken is not None:
+            raise StorageBroken(_broken_text(self._path, self._broken))
+
+    def _rollback(self) -> None:
+        try:
+            if self.raw.in_transaction:
+                self.raw.execute("ROLLBACK")
+        except apsw.Error as error:
+            self._broken = f"a failed write could not be undone: {error}"
+
+    def _committed(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+
+def row_error(error: Exception) -> StorageError | None:
+    """Our error when this one concerns only the row that was written, not the database; else None."""
+    if isinstance(error, apsw.ConstraintError):
+        return StorageError(f"A row was refused by the database: {error}.")
+    if isinstance(error, apsw.MismatchError | apsw.TooBigError):
+        return StorageError(f"A value cannot be stored: {error}.")
+    return None
+
+
+def _translate(error: apsw.Error, path: Path) -> StorageError:
+    extended = getattr(error, "extendedresult", 0)
+    if isinstance(error, apsw.FullError):
+        return StorageFull(f"No space is left for {path}; nothing was written. Free some: work then goes on.")
+    if isinstance(error, apsw.IOError):
+        if extended in _UNSYNCED:
+            return StorageBroken(_broken_text(path, str(error)))
+        if extended in _SHM_GROWTH:
+            return StorageFull(f"{path} cannot grow its shared memory file ({error}); is the disk full?")
+        return StorageError(f"The disk could not read or write {path}: {error}.")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return Corrupt(f"{path} is damaged ({error}); restore it from a copy.")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StorageError(
+            f"{path} was held by another process for {BUSY_MILLISECONDS / 1000:g} s ({error}). "
+            "Is something else writing to it (a backup, an open `sqlite3` shell)?"
+        )
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
+        return StorageError(f"{path} cannot be opened for writing ({error}); check its directory and mode.")
+    return row_error(error) or StorageError(f"The database {path} refused: {type(error).__name__}: {error}.")
+
+
+def _broken_text(path: Path, cause: str) -> str:
+    return (
+        f"The device did not make a write to {path} durable ({cause}). "
+        "End this process, check the disk, and start again."
+    )

@@ -1,0 +1,384 @@
+"""The embedded backend: one SQLite file, no server.
+
+Every method is one transaction. What a crash does: a transaction whose COMMIT returned is there after a power
+loss (WAL, `synchronous=FULL`), any other is gone as a whole. Files beside the database: its key
+(`<name>.key`), its owners (`owners/<name>/`), the lock under which it is opened (`<name>.lock`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import apsw
+
+from engine.errors import Corrupt, KeyMissing, Owned, SessionError, StorageError, WrongWorkspace
+from engine.storage.connection import Connection, row_error
+from engine.storage.files import (
+    check_private,
+    make_key,
+    make_private,
+    only_opener,
+    private_directory,
+    read_key,
+)
+from engine.storage.macs import Sealer
+from engine.storage.owners import Owners, label_of
+from engine.storage.port import (
+    Commit,
+    Consumed,
+    Head,
+    InboxItem,
+    InboxRow,
+    Loaded,
+    OutboxRow,
+    PromptRow,
+    Row,
+    TimerRow,
+)
+from engine.storage.records import SessionRecord
+from engine.storage.schema import migrate, refuse_newer
+from engine.storage.sqlite_rows import RowTables
+from engine.storage.sqlite_sessions import SessionTables
+
+_REAP_AT_ONCE = 100
+_META = "SELECT value, mac FROM meta WHERE name = ?"
+_PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
+ ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac"""
+_ANY_ROW = """SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM journal)
+ OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts) OR EXISTS (SELECT 1 FROM timers)
+ OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM marks)
+ OR EXISTS (SELECT 1 FROM meta WHERE name = 'workspace')"""
+
+
+def open_sqlite(
+    path: str | os.PathLike[str], *, key: bytes | None = None, vfs: str | None = None
+) -> SqliteStore:
+    """Open a database, or make it with its directory and key.
+
+    `key` is the secret under which rows are signed; without it the one in `<path>.key` is used. `vfs` names an
+    SQLite VFS, for fault injection. Raises `KeyMissing`, `SchemaTooNew`, and `StorageError` when the files
+    are not ours alone.
+    """
+    given = Path(path)
+    if not given.name:
+        raise StorageError(f"{str(path)!r} names no database file.")
+    file = private_directory(given.parent) / given.name
+    with only_opener(file.with_name(f"{file.name}.lock")):
+        for suffix in ("", "-wal", "-shm"):
+            check_private(file.with_name(file.name + suffix))
+        make_private(file)
+        db = Connection(file, vfs)
+        try:
+            return _prepared(db, file, key)
+        except BaseException:
+            with suppress(StorageError):
+                db.close()
+            raise
+
+
+def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
+    with db.translated():
+        refuse_newer(db.raw, file)
+    db.use_wal()
+    owners = Owners(file.parent / "owners" / file.name)
+    with db.translated():
+        migrate(db.raw, file, owners.living())
+    sealer = Sealer(_key(db, file, key))
+    _check_key(db, file, sealer)
+    return SqliteStore(db, sealer, owners)
+
+
+def _key(db: Connection, file: Path, given: bytes | None) -> bytes:
+    if given is not None:
+        return given
+    path = file.with_name(f"{file.name}.key")
+    key = read_key(path)
+    if key is not None:
+        return key
+    if _has_rows(db):
+        raise KeyMissing(
+            f"{file} has rows, but its key {path.name} is not beside it. Restore the key file from a copy, "
+            "or give the key in SAYSO_SECRET_KEY; without it nothing in the database can be trusted."
+        )
+    return make_key(path)
+
+
+def _has_rows(db: Connection) -> bool:
+    with db.read():
+        row = db.one(_ANY_ROW)
+    return bool(row and row[0])
+
+
+def _check_key(db: Connection, file: Path, sealer: Sealer) -> None:
+    """Refuse a key with which the rows were not written, before each of them is taken for corrupt."""
+    mac = sealer.mac(b"meta", "key", "sayso")
+    with db.read():
+        row = db.one(_META, ("key",))
+    if row == ("sayso", mac):
+        return
+    if row is not None and _has_rows(db):
+        raise KeyMissing(
+            f"The key given for {file} is not the one that its rows were written with; "
+            "check SAYSO_SECRET_KEY and the key file."
+        )
+    with db.write():
+        db.run(_PUT_META, ("key", "sayso", mac))
+
+
+class SqliteStore:
+    """`Store` on one SQLite file. Threads may share it; their calls run one after the other."""
+
+    def __init__(self, db: Connection, sealer: Sealer, owners: Owners) -> None:
+        """Made by `open_sqlite`."""
+        self._db = db
+        self._sealer = sealer
+        self._owners = owners
+        self._sessions = SessionTables(db, sealer)
+        self._rows = RowTables(db, sealer)
+        self._version = db.data_version()
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._owners.close()
+        self._db.close()
+
+    def bind(self, team_id: str, app_id: str) -> None:
+        """See `Store.bind`."""
+        value = f"{team_id} {app_id}"
+        mac = self._sealer.mac(b"meta", "workspace", value)
+        with self._db.write():
+            row = self._db.one(_META, ("workspace",))
+            if row is None:
+                self._db.run(_PUT_META, ("workspace", value, mac))
+        if row is None or row == (value, mac):
+            return
+        if row[1] != self._sealer.mac(b"meta", "workspace", row[0]):
+            raise Corrupt("The note of which Slack team this database belongs to was changed.")
+        team, _, app = row[0].partition(" ")
+        raise WrongWorkspace(
+            f"This database belongs to Slack team {team}, app {app}, not to team {team_id}, app {app_id}; "
+            "use another SAYSO_DATABASE_URL."
+        )
+
+    # -- ingest
+
+    def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        """See `Store.ingest`."""
+        with self._db.write():
+            return self._rows.ingest(items, now)
+
+    def inbox(self, *, after: int = 0, limit: int = 100) -> list[InboxRow]:
+        """See `Store.inbox`."""
+        with self._db.read():
+            rows, corrupt = self._rows.open_inbox(after, limit)
+        if corrupt:
+            with self._db.write():
+                self._rows.mark_inbox_corrupt(corrupt)
+        return rows
+
+    def inbox_row(self, key: str) -> InboxRow | None:
+        """See `Store.inbox_row`."""
+        with self._db.read():
+            return self._rows.inbox_row(key)
+
+    def consume(self, consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
+        """See `Store.consume`."""
+        with self._db.write():
+            self._rows.consume(consumed)
+            for row in rows:
+                self._rows.put(row, now)
+
+    # -- ownership
+
+    def register(self, label: str) -> str:
+        """See `Store.register`."""
+        return self._owners.register(label)
+
+    def alive(self, owner: str) -> bool:
+        """See `Store.alive`."""
+        return self._owners.alive(owner)
+
+    def serving(self) -> list[str]:
+        """See `Store.serving`."""
+        return [label_of(owner) for owner in self._owners.living()]
+
+    def claim(self, session_id: str, owner: str, now: str) -> int:
+        """See `Store.claim`."""
+
+        def check(head: SessionRecord) -> None:
+            if head.owner not in (None, owner) and self._owners.alive(head.owner):
+                raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
+
+        with self._db.write():
+            return self._sessions.claim(session_id, owner, now, check)
+
+    # -- sessions
+
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        """See `Store.commit`."""
+        try:
+            with self._db.write():
+                return [self._part(commit) for commit in batch]
+        except BaseException:
+            for commit in batch:
+                self._sessions.forget(commit.session_id)
+            raise
+
+    def _part(self, commit: Commit) -> Exception | None:
+        """One commit of a batch: None, or why it alone was undone. What concerns the whole database raises."""
+        try:
+            with self._db.savepoint():
+                self._sessions.apply(commit)
+                self._rows.consume(commit.consumed)
+                for row in commit.rows:
+                    self._rows.put(row, commit.now)
+            return None
+        except (StorageError, SessionError) as error:
+            cause: Exception = error
+        except (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError) as error:
+            cause = row_error(error) or error
+        except UnicodeError as error:
+            cause = StorageError(f"A row of {commit.session_id} has text that is not Unicode: {error}.")
+        self._sessions.forget(commit.session_id)
+        return cause
+
+    def head(self, session_id: str) -> Head | None:
+        """See `Store.head`."""
+        with self._db.read():
+            return self._sessions.head(session_id)
+
+    def heads(
+        self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int = 100
+    ) -> list[Head]:
+        """See `Store.heads`."""
+        with self._db.read():
+            return self._sessions.heads(statuses, thread_key, limit)
+
+    def orphans(self, limit: int = 100) -> list[str]:
+        """See `Store.orphans`."""
+        with self._db.read():
+            return self._sessions.orphans(self._owners.alive, limit)
+
+    def load(self, session_id: str) -> Loaded:
+        """See `Store.load`."""
+        with self._db.read():
+            return self._sessions.load(session_id)
+
+    def journal(self, session_id: str, *, after: int = 0) -> Iterator[bytes]:
+        """See `Store.journal`."""
+        with self._db.read():
+            return self._sessions.journal(session_id, after)
+
+    def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
+        """See `Store.quarantine`."""
+        with self._db.write():
+            self._sessions.quarantine(session_id, reason, now)
+            for row in rows:
+                self._rows.put(row, now)
+
+    def flow(self, digest: str) -> bytes:
+        """See `Store.flow`."""
+        with self._db.read():
+            return self._sessions.flow(digest)
+
+    # -- prompts, timers
+
+    def prompt(self, prompt_id: str) -> PromptRow | None:
+        """See `Store.prompt`."""
+        with self._db.read():
+            return self._rows.prompt(prompt_id)
+
+    def prompts(
+        self,
+        *,
+        thread_key: str | None = None,
+        session_id: str | None = None,
+        statuses: Sequence[str] = (),
+        limit: int = 500,
+    ) -> list[PromptRow]:
+        """See `Store.prompts`."""
+        with self._db.read():
+            return self._rows.prompts(thread_key, session_id, statuses, limit)
+
+    def timers(self, *, due: str | None = None, limit: int = 100) -> list[TimerRow]:
+        """See `Store.timers`."""
+        with self._db.read():
+            return self._rows.timers(due, limit)
+
+    # -- outbox, marks
+
+    def outbox(self, *, now: str, limit: int = 100) -> list[OutboxRow]:
+        """See `Store.outbox`."""
+        with self._db.read():
+            rows, corrupt = self._rows.pending_outbox(now, limit)
+        if corrupt:
+            with self._db.write():
+                self._rows.mark_outbox_corrupt(corrupt)
+        return rows
+
+    def outbox_row(self, key: str) -> OutboxRow | None:
+        """See `Store.outbox_row`."""
+        with self._db.read():
+            return self._rows.outbox_row(key)
+
+    def outbox_attempt(self, row_id: int, now: str) -> None:
+        """See `Store.outbox_attempt`."""
+        with self._db.write():
+            self._rows.attempt(row_id, now)
+
+    def outbox_finish(
+        self,
+        row_id: int,
+        rev: int,
+        *,
+        now: str,
+        state: Literal["pending", "sent", "failed"],
+        result: bytes | None = None,
+        not_before: str | None = None,
+        items: Sequence[InboxItem] = (),
+    ) -> bool:
+        """See `Store.outbox_finish`."""
+        with self._db.write():
+            done = self._rows.finish(row_id, rev, state, result, not_before)
+            if items:
+                self._rows.ingest(items, now)
+            return done
+
+    def mark(self, scope: str) -> str | None:
+        """See `Store.mark`."""
+        with self._db.read():
+            return self._rows.mark(scope)
+
+    def set_mark(self, scope: str, ts: str) -> None:
+        """See `Store.set_mark`."""
+        with self._db.write():
+            self._rows.set_mark(scope, ts)
+
+    def sign(self, purpose: str, body: bytes) -> bytes:
+        """See `Store.sign`."""
+        return self._sealer.mac(b"sign", purpose, body)
+
+    # -- housekeeping
+
+    def changed(self) -> bool:
+        """See `Store.changed`."""
+        before, self._version = self._version, self._db.data_version()
+        return self._version != before
+
+    def reap(self, *, ended_before: str, inbox_before: str) -> int:
+        """See `Store.reap`. A few sessions at a time: commits of others are not held up for long."""
+        total, after = 0, 0
+        while True:
+            with self._db.write():
+                gone, then = self._sessions.reap(ended_before, after, _REAP_AT_ONCE)
+            total += gone
+            if then is None:
+                break
+            after = then
+        with self._db.write():
+            self._rows.reap(ended_before, inbox_before)
+        return total

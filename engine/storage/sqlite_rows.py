@@ -1,0 +1,344 @@
+"""Inbox, prompts, timers, outbox and marks in SQLite. Statements only; `sqlite` holds the transactions.
+
+Lists first ask for row numbers and then read row by row: a row whose text was damaged cannot take the others of
+its list with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from engine.errors import Corrupt, Fenced, StorageError
+from engine.storage.connection import Connection, Value
+from engine.storage.macs import Sealer
+from engine.storage.port import (
+    Consumed,
+    DropTimer,
+    InboxItem,
+    InboxRow,
+    OutboxRow,
+    PromptRow,
+    PutOutbox,
+    PutPrompt,
+    PutTimer,
+    Row,
+    TimerRow,
+)
+from engine.storage.records import (
+    InboxRecord,
+    MarkRecord,
+    OutboxRecord,
+    OutboxState,
+    PromptRecord,
+    Sealed,
+    TimerRecord,
+    consumed_row,
+    finished,
+    genuine,
+    is_later,
+    outbox_record,
+    prompt_record,
+    received,
+    replaced,
+    sealed,
+    timer_record,
+)
+
+_log = logging.getLogger("sayso.storage")
+
+_NEXT_INBOX = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'inbox'), 0),
+ coalesce((SELECT max(id) FROM inbox), 0)) + 1"""
+_NEXT_OUTBOX = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0),
+ coalesce((SELECT max(id) FROM outbox), 0)) + 1"""
+_INGEST = """INSERT INTO inbox (id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"""
+_INBOX_OPEN = """SELECT id FROM inbox INDEXED BY inbox_open WHERE outcome IS NULL AND id > ?
+ ORDER BY id LIMIT ?"""
+_INBOX = """SELECT id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac FROM inbox
+ WHERE id = ?"""
+_INBOX_BY_KEY = """SELECT id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac
+ FROM inbox WHERE key = ?"""
+_CONSUME = "UPDATE inbox SET outcome = ?, result = ?, mac = ? WHERE id = ?"
+_INBOX_CORRUPT = "UPDATE inbox SET outcome = 'corrupt' WHERE id = ?"
+_REAP_INBOX = """DELETE FROM inbox WHERE outcome IS NOT NULL AND received_at < ?
+ AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id)
+ AND (session_id IS NOT NULL OR thread_key IS NULL
+      OR NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.thread_key = inbox.thread_key))"""
+
+_PUT_PROMPT = """INSERT INTO prompts (prompt_id, session_id, thread_key, status, deadline, body, mac)
+ VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (prompt_id) DO UPDATE SET thread_key = excluded.thread_key,
+ status = excluded.status, deadline = excluded.deadline, body = excluded.body, mac = excluded.mac
+ WHERE prompts.session_id = excluded.session_id"""
+_PROMPT = """SELECT prompt_id, session_id, thread_key, status, deadline, body, mac FROM prompts
+ WHERE prompt_id = ?"""
+_PROMPT_BY_N = (
+    "SELECT prompt_id, session_id, thread_key, status, deadline, body, mac FROM prompts WHERE n = ?"
+)
+_PROMPTS = "SELECT n FROM prompts ORDER BY n"
+_PROMPTS_OF_THREAD = "SELECT n FROM prompts WHERE thread_key = ? ORDER BY n"
+_PROMPTS_OF_SESSION = "SELECT n FROM prompts WHERE session_id = ? ORDER BY n"
+_PROMPTS_OF_STATUS = "SELECT n FROM prompts WHERE status IN (SELECT value FROM json_each(?)) ORDER BY n"
+
+_PUT_TIMER = """INSERT INTO timers (timer_id, session_id, due_at, mac) VALUES (?, ?, ?, ?)
+ ON CONFLICT (session_id, timer_id) DO UPDATE SET due_at = excluded.due_at, mac = excluded.mac"""
+_DROP_TIMER = "DELETE FROM timers WHERE session_id = ? AND timer_id = ?"
+_TIMERS = "SELECT n FROM timers ORDER BY due_at, session_id, timer_id"
+_TIMERS_DUE = "SELECT n FROM timers WHERE due_at <= ? ORDER BY due_at, session_id, timer_id"
+_TIMER = "SELECT timer_id, session_id, due_at, mac FROM timers WHERE n = ?"
+
+_INSERT_OUTBOX = """INSERT INTO outbox (id, key, lane, kind, payload, session_id, state, rev, attempts, not_before,
+ created_at, attempted_at, result, mac) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_UPDATE_OUTBOX = """UPDATE outbox SET key = ?, lane = ?, kind = ?, payload = ?, session_id = ?, state = ?, rev = ?,
+ attempts = ?, not_before = ?, created_at = ?, attempted_at = ?, result = ?, mac = ? WHERE id = ?"""
+_OUTBOX_ID = "SELECT id FROM outbox WHERE key = ?"
+_OUTBOX = """SELECT id, key, lane, kind, payload, session_id, state, rev, attempts, not_before, created_at,
+ attempted_at, result, mac FROM outbox WHERE id = ?"""
+_OUTBOX_PENDING = """SELECT id FROM outbox INDEXED BY outbox_pending
+ WHERE state = 'pending' AND (not_before IS NULL OR not_before <= ?1)
+ AND NOT EXISTS (SELECT 1 FROM outbox AS ahead INDEXED BY outbox_pending WHERE ahead.state = 'pending'
+                 AND ahead.lane = outbox.lane AND ahead.id < outbox.id
+                 AND ahead.attempts > 0 AND ahead.not_before > ?1)
+ ORDER BY id LIMIT ?2"""
+_OUTBOX_CORRUPT = "UPDATE outbox SET state = 'failed' WHERE id = ?"
+_REAP_OUTBOX = "DELETE FROM outbox WHERE session_id IS NULL AND state != 'pending' AND created_at < ?"
+
+_MARK = "SELECT scope, ts, mac FROM marks WHERE scope = ?"
+_PUT_MARK = """INSERT INTO marks (scope, ts, mac) VALUES (?, ?, ?)
+ ON CONFLICT (scope) DO UPDATE SET ts = excluded.ts, mac = excluded.mac"""
+
+
+class RowTables:
+    """The statements that concern everything but sessions."""
+
+    def __init__(self, db: Connection, sealer: Sealer) -> None:
+        self._db = db
+        self._sealer = sealer
+
+    def _get(self, kind: type[Sealed], sql: str, key: Value, what: str) -> Sealed | None:
+        """One record, verified. Raises `Corrupt`."""
+        try:
+            row = self._db.one(sql, (key,))
+        except UnicodeDecodeError:
+            raise Corrupt(f"The {what} {key!r} is unreadable.") from None
+        if row is None:
+            return None
+        record = kind(*row)
+        if not genuine(self._sealer, record):
+            raise Corrupt(f"The {what} {key!r} was changed outside this program.")
+        return record
+
+    def _verified(
+        self, kind: type[Sealed], sql: str, what: str, ids: Iterable[tuple[Any, ...]]
+    ) -> Iterable[Sealed]:
+        """The records of these rows that verify; the others are left out, with a warning."""
+        for (row_id,) in ids:
+            try:
+                record = self._get(kind, sql, row_id, what)
+            except Corrupt as error:
+                _log.warning("%s It is left out.", error)
+                continue
+            if record is not None:
+                yield record
+
+    def put(self, row: Row, now: str) -> None:
+        """Insert, replace or drop one row."""
+        match row:
+            case PutPrompt():
+                self._put_prompt(row)
+            case PutTimer():
+                self._db.run(_PUT_TIMER, sealed(self._sealer, timer_record(row)))
+            case DropTimer():
+                self._db.run(_DROP_TIMER, (row.session_id, row.timer_id))
+            case PutOutbox():
+                self._put_outbox(row, now)
+
+    # -- inbox
+
+    def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        """What `Store.ingest` says."""
+        next_id = self._next(_NEXT_INBOX)
+        ids: list[int | None] = []
+        for item in items:
+            fresh = self._db.run(_INGEST, sealed(self._sealer, received(next_id, item, now))) == 1
+            ids.append(next_id if fresh else None)
+            next_id += fresh
+        return ids
+
+    def _next(self, sql: str) -> int:
+        row = self._db.one(sql)
+        assert row is not None, "an aggregate without GROUP BY always gives a row"
+        return int(row[0])
+
+    def open_inbox(self, after: int, limit: int) -> tuple[list[InboxRow], list[int]]:
+        """Rows that nobody has consumed, and the ids of those that do not verify."""
+        rows: list[InboxRow] = []
+        corrupt: list[int] = []
+        for (row_id,) in self._db.all(_INBOX_OPEN, (after, limit)):
+            try:
+                record = self._get(InboxRecord, _INBOX, row_id, "inbox row")
+            except Corrupt:
+                corrupt.append(row_id)
+                continue
+            if record is not None and record.outcome is None:
+                rows.append(record.row())
+        return rows, corrupt
+
+    def mark_inbox_corrupt(self, row_ids: Sequence[int]) -> None:
+        """Set rows aside whose MAC does not fit; the MAC stays, so that nobody takes them for good ever again."""
+        self._set_aside(_INBOX_CORRUPT, "inbox row", row_ids)
+
+    def _set_aside(self, sql: str, what: str, row_ids: Sequence[int]) -> None:
+        for row_id in row_ids:
+            _log.error("%s %d was changed outside this program; it is set aside", what, row_id)
+            self._db.run(sql, (row_id,))
+
+    def inbox_row(self, key: str) -> InboxRow | None:
+        """What `Store.inbox_row` says."""
+        record = self._get(InboxRecord, _INBOX_BY_KEY, key, "inbox row")
+        return record.row() if record else None
+
+    def consume(self, consumed: Sequence[Consumed]) -> None:
+        """Mark inbox rows as done. Raises `Fenced` for one that is done, `StorageError` for one that is not there."""
+        for done in consumed:
+            record = self._get(InboxRecord, _INBOX, done.inbox_id, "inbox row")
+            if record is None:
+                raise StorageError(f"There is no inbox row {done.inbox_id}.")
+            if record.outcome is not None:
+                raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({record.outcome}).")
+            after = sealed(self._sealer, consumed_row(record, done))
+            self._db.run(_CONSUME, (after.outcome, after.result, after.mac, after.id))
+
+    def reap(self, ended_before: str, inbox_before: str) -> None:
+        """Delete consumed inbox rows, and outbox rows without a session, that are old enough."""
+        self._db.run(_REAP_INBOX, (inbox_before,))
+        self._db.run(_REAP_OUTBOX, (ended_before,))
+
+    # -- prompts, timers
+
+    def _put_prompt(self, put: PutPrompt) -> None:
+        if self._db.run(_PUT_PROMPT, sealed(self._sealer, prompt_record(put))) == 0:
+            raise StorageError(
+                f"Prompt {put.prompt_id} belongs to another session than {put.session_id}; prompt ids are unique."
+            )
+
+    def prompt(self, prompt_id: str) -> PromptRow | None:
+        """What `Store.prompt` says."""
+        record = self._get(PromptRecord, _PROMPT, prompt_id, "prompt")
+        return record.row() if record else None
+
+    def prompts(
+        self, thread_key: str | None, session_id: str | None, statuses: Sequence[str], limit: int
+    ) -> list[PromptRow]:
+        """What `Store.prompts` says."""
+        if session_id is not None:
+            ids = self._db.all(_PROMPTS_OF_SESSION, (session_id,))
+        elif thread_key is not None:
+            ids = self._db.all(_PROMPTS_OF_THREAD, (thread_key,))
+        elif statuses:
+            ids = self._db.all(_PROMPTS_OF_STATUS, (orjson.dumps(list(statuses)).decode(),))
+        else:
+            ids = self._db.all(_PROMPTS)
+
+        def wanted(record: PromptRecord) -> bool:
+            return (
+                session_id in (None, record.session_id)
+                and thread_key in (None, record.thread_key)
+                and (not statuses or record.status in statuses)
+            )
+
+        records = self._verified(PromptRecord, _PROMPT_BY_N, "prompt in row", ids)
+        return list(islice((record.row() for record in records if wanted(record)), limit))
+
+    def timers(self, due: str | None, limit: int) -> list[TimerRow]:
+        """What `Store.timers` says."""
+        ids = self._db.all(_TIMERS) if due is None else self._db.all(_TIMERS_DUE, (due,))
+        records = self._verified(TimerRecord, _TIMER, "timer in row", ids)
+        return list(islice((record.row() for record in records), limit))
+
+    # -- outbox
+
+    def _put_outbox(self, put: PutOutbox, now: str) -> None:
+        row = self._db.one(_OUTBOX_ID, (put.key,))
+        if row is None:
+            record = outbox_record(self._next(_NEXT_OUTBOX), put, now)
+            self._db.run(_INSERT_OUTBOX, sealed(self._sealer, record))
+        elif put.replace:
+            self._write_outbox(self._replaced(row[0], put, now))
+
+    def _replaced(self, row_id: int, put: PutOutbox, now: str) -> OutboxRecord:
+        try:
+            record = self._get(OutboxRecord, _OUTBOX, row_id, "outbox row")
+        except Corrupt as error:
+            # Nothing of the old row can be believed, except that something may have been sent: so look first.
+            _log.warning("%s It is replaced.", error)
+            return outbox_record(row_id, put, now)._replace(attempts=1)
+        assert record is not None, "found by its key in this transaction"
+        return replaced(record, put)
+
+    def _write_outbox(self, record: OutboxRecord) -> None:
+        record = sealed(self._sealer, record)
+        self._db.run(_UPDATE_OUTBOX, (*record[1:], record.id))
+
+    def pending_outbox(self, now: str, limit: int) -> tuple[list[OutboxRow], list[int]]:
+        """Intents that may be sent, and the ids of those that do not verify."""
+        rows: list[OutboxRow] = []
+        corrupt: list[int] = []
+        for (row_id,) in self._db.all(_OUTBOX_PENDING, (now, limit)):
+            try:
+                record = self._get(OutboxRecord, _OUTBOX, row_id, "outbox row")
+            except Corrupt:
+                corrupt.append(row_id)
+                continue
+            if record is not None and record.state == "pending":
+                rows.append(record.row())
+        return rows, corrupt
+
+    def mark_outbox_corrupt(self, row_ids: Sequence[int]) -> None:
+        """Set intents aside whose MAC does not fit: they are never sent."""
+        self._set_aside(_OUTBOX_CORRUPT, "outbox row", row_ids)
+
+    def outbox_row(self, key: str) -> OutboxRow | None:
+        """What `Store.outbox_row` says."""
+        row = self._db.one(_OUTBOX_ID, (key,))
+        return self._outbox(row[0]).row() if row else None
+
+    def _outbox(self, row_id: int) -> OutboxRecord:
+        record = self._get(OutboxRecord, _OUTBOX, row_id, "outbox row")
+        if record is None:
+            raise StorageError(f"There is no outbox row {row_id}.")
+        return record
+
+    def attempt(self, row_id: int, now: str) -> None:
+        """What `Store.outbox_attempt` says."""
+        record = self._outbox(row_id)
+        self._write_outbox(record._replace(attempts=record.attempts + 1, attempted_at=now))
+
+    def finish(
+        self, row_id: int, rev: int, state: OutboxState, result: bytes | None, not_before: str | None
+    ) -> bool:
+        """What `Store.outbox_finish` says, without the items."""
+        record = self._outbox(row_id)
+        self._write_outbox(finished(record, rev, state, result, not_before))
+        return record.rev == rev
+
+    # -- marks
+
+    def mark(self, scope: str) -> str | None:
+        """What `Store.mark` says."""
+        try:
+            record = self._get(MarkRecord, _MARK, scope, "mark")
+        except Corrupt as error:
+            _log.warning("%s Catch-up reads from further back.", error)
+            return None
+        return record.ts if record else None
+
+    def set_mark(self, scope: str, ts: str) -> None:
+        """What `Store.set_mark` says."""
+        before = self.mark(scope)
+        if before is None or is_later(ts, before):
+            self._db.run(_PUT_MARK, sealed(self._sealer, MarkRecord(scope, ts)))

@@ -1,0 +1,353 @@
+"""Sessions in SQLite: heads, journals, snapshots, pinned flows, quarantine. Statements only; `sqlite` holds the
+transactions.
+
+A commit finds the head that it builds on in memory when this store wrote it, so the usual step reads nothing. That
+memory is never trusted: the update names the MAC it expects, which covers epoch, seq and chain, and changes no
+row when anything has moved.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+import apsw
+import orjson
+
+from engine.errors import Corrupt, Fenced, SessionQuarantined, StorageError, UnknownSession
+from engine.storage.connection import Connection
+from engine.storage.macs import Sealer
+from engine.storage.port import Commit, Head, Loaded, NewSession
+from engine.storage.records import (
+    JournalRecord,
+    QuarantineRecord,
+    SessionRecord,
+    SnapshotRecord,
+    advanced,
+    check_new,
+    claimed,
+    created,
+    digest_of,
+    genuine,
+    linked,
+    sealed,
+    verify_chain,
+)
+
+_log = logging.getLogger("sayso.storage")
+UNVERIFIED = "its head does not verify: it was changed outside this program"
+_REMEMBERED = 4_096
+
+_HEAD = """SELECT session_id, flow_name, flow_digest, parent_session_id, thread_key, status, phase, epoch, seq,
+ owner, created_at, updated_at, ended_at, origin, chain, mac FROM sessions WHERE session_id = ?"""
+_HEAD_BY_N = """SELECT session_id, flow_name, flow_digest, parent_session_id, thread_key, status, phase, epoch, seq,
+ owner, created_at, updated_at, ended_at, origin, chain, mac FROM sessions WHERE n = ?"""
+_EXISTS = "SELECT 1 FROM sessions WHERE session_id = ?"
+_INSERT_HEAD = """INSERT INTO sessions (session_id, flow_name, flow_digest, parent_session_id, thread_key, status,
+ phase, epoch, seq, owner, created_at, updated_at, ended_at, origin, chain, mac)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+# Two forms, since SQLite rewrites the index entries of every column that an UPDATE names.
+_ADVANCE = """UPDATE sessions SET phase = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
+ WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
+ AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
+_ADVANCE_STATUS = """UPDATE sessions SET status = ?, ended_at = ?,
+ phase = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
+ WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
+ AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
+_CLAIM = "UPDATE sessions SET epoch = ?, owner = ?, updated_at = ?, mac = ? WHERE session_id = ?"
+_INSERT_EVENT = "INSERT INTO journal (session_id, seq, version, body, mac) VALUES (?, ?, ?, ?, ?)"
+_EVENTS = (
+    "SELECT session_id, seq, version, body, mac FROM journal WHERE session_id = ? AND seq > ? ORDER BY seq"
+)
+_EVENT_MAC = "SELECT mac FROM journal WHERE session_id = ? AND seq = ?"
+_ANY_EVENT = "SELECT 1 FROM journal WHERE session_id = ? LIMIT 1"
+_PUT_SNAPSHOT = """INSERT INTO snapshots (session_id, seq, chain, body, mac) VALUES (?, ?, ?, ?, ?)
+ ON CONFLICT (session_id) DO UPDATE SET seq = excluded.seq, chain = excluded.chain, body = excluded.body,
+ mac = excluded.mac"""
+_SNAPSHOT = "SELECT session_id, seq, chain, body, mac FROM snapshots WHERE session_id = ?"
+_PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
+_FLOW = "SELECT body FROM flows WHERE digest = ?"
+_QUARANTINE = """INSERT INTO quarantine (session_id, reason, at, mac) VALUES (?, ?, ?, ?)
+ ON CONFLICT (session_id) DO NOTHING"""
+_QUARANTINED = "SELECT session_id, reason, at, mac FROM quarantine WHERE session_id = ?"
+_RUNNING = """SELECT n FROM sessions WHERE status = 'running'
+ AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id) ORDER BY n"""
+_ENDED = "SELECT n FROM sessions WHERE ended_at < ? AND n > ? ORDER BY n LIMIT ?"
+_LIST = {
+    (False, False): "SELECT n FROM sessions ORDER BY n DESC LIMIT ?3",
+    (True, False): """SELECT n FROM sessions WHERE status IN (SELECT value FROM json_each(?1))
+ ORDER BY n DESC LIMIT ?3""",
+    (False, True): "SELECT n FROM sessions WHERE thread_key = ?2 ORDER BY n DESC LIMIT ?3",
+    (True, True): """SELECT n FROM sessions WHERE thread_key = ?2
+ AND +status IN (SELECT value FROM json_each(?1)) ORDER BY n DESC LIMIT ?3""",
+}
+_DELETE = (
+    "DELETE FROM journal WHERE session_id = ?",
+    "DELETE FROM snapshots WHERE session_id = ?",
+    "DELETE FROM quarantine WHERE session_id = ?",
+    "DELETE FROM prompts WHERE session_id = ?",
+    "DELETE FROM timers WHERE session_id = ?",
+    "DELETE FROM outbox WHERE session_id = ?",
+    "DELETE FROM sessions WHERE session_id = ?",
+)
+_DELETE_FLOWS = "DELETE FROM flows WHERE digest NOT IN (SELECT flow_digest FROM sessions)"
+
+
+class SessionTables:
+    """The statements that concern sessions."""
+
+    def __init__(self, db: Connection, sealer: Sealer) -> None:
+        self._db = db
+        self._sealer = sealer
+        self._known: dict[str, SessionRecord] = {}
+
+    def forget(self, session_id: str) -> None:
+        """Read this session's head again before the next commit."""
+        self._known.pop(session_id, None)
+
+    # -- reading
+
+    def find(self, session_id: str) -> SessionRecord | None:
+        """The head, verified; None when there is no such session."""
+        try:
+            row = self._db.one(_HEAD, (session_id,))
+        except UnicodeDecodeError:
+            raise Corrupt(f"The head of {session_id} is unreadable.") from None
+        if row is None:
+            return None
+        record = SessionRecord(*row)
+        if not genuine(self._sealer, record):
+            raise Corrupt(f"The head of {session_id} was changed outside this program.")
+        return record
+
+    def get(self, session_id: str) -> SessionRecord:
+        """The head, verified. Raises `UnknownSession`, `Corrupt`."""
+        record = self.find(session_id)
+        if record is not None:
+            return record
+        if self._db.one(_ANY_EVENT, (session_id,)):
+            raise Corrupt(f"Session {session_id} has a journal but no head: its head was removed.")
+        raise UnknownSession(f"There is no session {session_id}.")
+
+    def reason(self, session_id: str) -> str | None:
+        """Why the session is set aside, or None."""
+        try:
+            row = self._db.one(_QUARANTINED, (session_id,))
+        except UnicodeDecodeError:
+            return "its quarantine note is unreadable"
+        if row is None:
+            return None
+        record = QuarantineRecord(*row)
+        return record.reason if genuine(self._sealer, record) else "its quarantine note does not verify"
+
+    def head(self, session_id: str) -> Head | None:
+        """What `Store.head` says."""
+        reason = self.reason(session_id)
+        if reason is None:
+            record = self.find(session_id)
+            return record.head(None) if record else None
+        row = self._db.one(_HEAD, (session_id,))
+        return SessionRecord(*row).head(reason) if row else None
+
+    def heads(self, statuses: Sequence[str], thread_key: str | None, limit: int) -> list[Head]:
+        """What `Store.heads` says."""
+        sql = _LIST[bool(statuses), thread_key is not None]
+        found = []
+        for (n,) in self._db.all(sql, (orjson.dumps(list(statuses)).decode(), thread_key, limit)):
+            record = self._by_n(n)
+            if record is not None:
+                verifies = genuine(self._sealer, record)
+                found.append(
+                    record.head(self.reason(record.session_id) or (None if verifies else UNVERIFIED))
+                )
+        return found
+
+    def orphans(self, alive: Callable[[str], bool], limit: int) -> list[str]:
+        """What `Store.orphans` says. One whose head does not verify is among them: its claim will say so."""
+        found: list[str] = []
+        for (n,) in self._db.all(_RUNNING):
+            record = self._by_n(n)
+            if record is None or (record.owner is not None and alive(record.owner)):
+                continue
+            found.append(record.session_id)
+            if len(found) == limit:
+                break
+        return found
+
+    def _by_n(self, n: int) -> SessionRecord | None:
+        """A head as it stands, or None when not even its text can be read."""
+        try:
+            row = self._db.one(_HEAD_BY_N, (n,))
+        except UnicodeDecodeError:
+            _log.warning("the session in row %d cannot be read and is left out of lists", n)
+            return None
+        return SessionRecord(*row) if row and type(row[0]) is str else None
+
+    def load(self, session_id: str) -> Loaded:
+        """What `Store.load` says."""
+        record = self.get(session_id)
+        head = record.head(self.reason(session_id))
+        snapshot = self._snapshot(record)
+        if snapshot is not None:
+            tail = self._events(session_id, snapshot.seq)
+            try:
+                verify_chain(self._sealer, record, tail, seq=snapshot.seq, chain=snapshot.chain)
+                return Loaded(head, snapshot.body, snapshot.seq, tuple(event.body for event in tail))
+            except Corrupt:
+                _log.warning("the snapshot of %s does not fit its journal; reading all of it", session_id)
+        return Loaded(head, None, 0, tuple(event.body for event in self._whole(record)))
+
+    def journal(self, session_id: str, after: int) -> Iterator[bytes]:
+        """What `Store.journal` says."""
+        events = self._whole(self.get(session_id))
+        return iter([event.body for event in events if event.seq > after])
+
+    def _whole(self, record: SessionRecord) -> list[JournalRecord]:
+        events = self._events(record.session_id, 0)
+        verify_chain(self._sealer, record, events, seq=0, chain=record.origin)
+        return events
+
+    def _events(self, session_id: str, after: int) -> list[JournalRecord]:
+        return [JournalRecord(*row) for row in self._db.all(_EVENTS, (session_id, after))]
+
+    def _snapshot(self, head: SessionRecord) -> SnapshotRecord | None:
+        """The snapshot, if there is one that verifies and is not ahead of the head."""
+        try:
+            row = self._db.one(_SNAPSHOT, (head.session_id,))
+        except (UnicodeDecodeError, apsw.CorruptError):
+            return None
+        if row is None:
+            return None
+        record = SnapshotRecord(*row)
+        usable = genuine(self._sealer, record) and record.seq <= head.seq
+        if not usable:
+            _log.warning("the snapshot of %s does not verify; it is ignored", head.session_id)
+        return record if usable else None
+
+    def flow(self, digest: str) -> bytes:
+        """What `Store.flow` says."""
+        row = self._db.one(_FLOW, (digest,))
+        if row is None:
+            raise StorageError(f"No flow with digest {digest} is stored.")
+        body = row[0]
+        if type(body) is not bytes or digest_of(body) != digest:
+            raise Corrupt(f"The stored flow {digest} was changed outside this program.")
+        return body
+
+    # -- writing
+
+    def claim(self, session_id: str, owner: str, now: str, check: Callable[[SessionRecord], None]) -> int:
+        """Raise the epoch for `owner`; `check` refuses the head of somebody else. The new epoch."""
+        if self.reason(session_id) is not None:
+            raise SessionQuarantined(f"Session {session_id} is set aside: {self.reason(session_id)}.")
+        head = self.get(session_id)
+        check(head)
+        after = claimed(self._sealer, head, owner, now)
+        self._db.run(_CLAIM, (after.epoch, after.owner, after.updated_at, after.mac, session_id))
+        self._remember(after)
+        return after.epoch
+
+    def apply(self, commit: Commit) -> None:
+        """Move the head, append the events, keep the snapshot. Raises `Fenced`, `UnknownSession`, `Corrupt`."""
+        head = self._expected(commit) if commit.new is None else self._created(commit, commit.new)
+        events = linked(self._sealer, commit, head.chain)
+        chain = events[-1].mac if events else head.chain
+        after = advanced(self._sealer, head, commit, chain)
+        if commit.new is not None:
+            self._db.run(_INSERT_HEAD, after)
+        elif not self._moved(head, after):
+            raise self._why_not(commit)
+        if events:
+            self._append(events)
+        if commit.snapshot is not None:
+            snapshot = SnapshotRecord(commit.session_id, after.seq, chain, commit.snapshot)
+            self._db.run(_PUT_SNAPSHOT, sealed(self._sealer, snapshot))
+        self._remember(after)
+
+    def _append(self, events: list[JournalRecord]) -> None:
+        try:
+            self._db.many(_INSERT_EVENT, events)
+        except apsw.ConstraintError:
+            raise Corrupt(
+                f"The journal of {events[0].session_id} already has a row {events[0].seq}: "
+                "its head was rolled back."
+            ) from None
+
+    def _expected(self, commit: Commit) -> SessionRecord:
+        """The head that this commit builds on."""
+        head = self._known.get(commit.session_id)
+        if head is None or (head.epoch, head.seq) != (commit.epoch, commit.seq):
+            head = self.get(commit.session_id)
+            if (head.epoch, head.seq) != (commit.epoch, commit.seq):
+                raise _fenced(commit, head)
+        return head
+
+    def _moved(self, head: SessionRecord, after: SessionRecord) -> bool:
+        then = (after.phase, after.seq, after.owner, after.updated_at, after.chain, after.mac)
+        where = (head.session_id, head.epoch, head.seq, head.mac)
+        if (head.status, head.ended_at) == (after.status, after.ended_at):
+            return self._db.run(_ADVANCE, then + where) == 1
+        return self._db.run(_ADVANCE_STATUS, (after.status, after.ended_at, *then, *where)) == 1
+
+    def _why_not(self, commit: Commit) -> Fenced:
+        reason = self.reason(commit.session_id)
+        if reason is not None:
+            return Fenced(f"Session {commit.session_id} was set aside: {reason}.")
+        return _fenced(commit, self.get(commit.session_id))
+
+    def _created(self, commit: Commit, new: NewSession) -> SessionRecord:
+        check_new(commit, new)
+        if self._db.one(_EXISTS, (commit.session_id,)):
+            raise Fenced(f"Session {commit.session_id} exists already: somebody else created it.")
+        parent = b""
+        if new.parent_session_id is not None and new.parent_seq is not None:
+            row = self._db.one(_EVENT_MAC, (new.parent_session_id, new.parent_seq))
+            if row is None:
+                raise StorageError(
+                    f"Session {new.parent_session_id} has no event {new.parent_seq} to fork at."
+                )
+            parent = row[0]
+        self._db.run(_PUT_FLOW, (new.flow_digest, new.flow_body))
+        origin = self._sealer.origin(commit.session_id, new.parent_session_id, new.parent_seq, parent)
+        return created(commit, new, origin)
+
+    def quarantine(self, session_id: str, reason: str, now: str) -> None:
+        """What `Store.quarantine` says, without the rows."""
+        if not self._db.one(_EXISTS, (session_id,)) and not self._db.one(_ANY_EVENT, (session_id,)):
+            raise UnknownSession(f"There is no session {session_id}.")
+        record = sealed(self._sealer, QuarantineRecord(session_id, reason, now))
+        self._db.run(_QUARANTINE, record)
+        self.forget(session_id)
+
+    def reap(self, ended_before: str, after: int, limit: int) -> tuple[int, int | None]:
+        """Delete some ended sessions beyond row `after`: how many, and where to go on (None: that was all).
+
+        One whose head does not verify is kept: a flipped date must not delete a living session.
+        """
+        gone, rows = 0, self._db.all(_ENDED, (ended_before, after, limit))
+        for (n,) in rows:
+            record = self._by_n(n)
+            if record is None or not genuine(self._sealer, record):
+                continue
+            for statement in _DELETE:
+                self._db.run(statement, (record.session_id,))
+            self.forget(record.session_id)
+            gone += 1
+        if gone:
+            self._db.run(_DELETE_FLOWS)
+        return gone, rows[-1][0] if len(rows) == limit else None
+
+    def _remember(self, head: SessionRecord) -> None:
+        if head.owner is None or head.ended_at is not None:
+            self.forget(head.session_id)
+            return
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[head.session_id] = head
+
+
+def _fenced(commit: Commit, head: SessionRecord) -> Fenced:
+    return Fenced(
+        f"Session {commit.session_id} is at epoch {head.epoch}, seq {head.seq}; "
+        f"this commit believed in epoch {commit.epoch}, seq {commit.seq}. Another owner has it: stop."
+    )

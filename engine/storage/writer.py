@@ -1,0 +1,218 @@
+"""The one thread that writes, and group commit.
+
+The store is synchronous and a commit waits for the disk; the event loop must not. `Writer` runs the store on a
+thread of its own, in the order of the calls. All commits that are queued when the thread comes around go into one
+transaction, so sessions that are ready in the same turn share one wait for the disk.
+
+Invariants: a waiter hears of a commit only after COMMIT returned. A waiter that is cancelled takes nothing back:
+what was queued is carried out, and only its outcome goes unheard (whoever needs it folds the session again).
+When the thread ends, every waiter gets an error, and so does every later call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, ParamSpec, TypeVar, overload
+
+from engine.errors import StorageBroken, StorageError
+from engine.storage.port import Commit, Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+MOST_AT_ONCE = 256
+"""Commits that share a transaction at most."""
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """Whoever waits for an outcome, on its own event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+@dataclass(slots=True)
+class _Write:
+    """A commit that is queued."""
+
+    waiter: _Waiter
+    commit: Commit
+
+
+@dataclass(slots=True)
+class _Call:
+    """Any other call that is queued."""
+
+    waiter: _Waiter
+    work: Callable[[], Any]
+
+
+class _Close:
+    """Ends the thread after what was queued before it."""
+
+
+_Job = _Write | _Call | _Close
+_Outcome = tuple[_Waiter, Any, BaseException | None]
+
+
+class Writer:
+    """Runs a store on one thread. Use it from any event loop; `close()` leaves the store open."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._queue: SimpleQueue[_Job] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._gate = threading.Lock()
+        self._ended: StorageError | None = StorageError("The writer is not running; call start() first.")
+
+    def start(self) -> None:
+        """Start the thread; a second call does nothing."""
+        with self._gate:
+            if self._thread is None:
+                self._ended = None
+                self._thread = threading.Thread(target=self._run, name="sayso-writer", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Carry out what is queued, then end the thread. Blocks until it has ended."""
+        with self._gate:
+            thread, self._thread = self._thread, None
+            if self._ended is None:
+                self._ended = StorageError("The writer was closed; nothing was stored.")
+                self._queue.put(_Close())
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    async def commit(self, commit: Commit) -> None:
+        """Commit one step; durable on return. Raises that commit's error (`Fenced`, ...), or the whole batch's."""
+        waiter = _waiter()
+        self._submit(_Write(waiter, commit))
+        await waiter.future
+
+    @overload
+    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any: ...
+    @overload
+    async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def call(self, method: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a method of the store (its name, or itself as in `call(store.ingest, items, now)`) in turn."""
+        function = getattr(self.store, method) if isinstance(method, str) else method
+        waiter = _waiter()
+        self._submit(_Call(waiter, lambda: function(*args, **kwargs)))
+        return await waiter.future
+
+    def _submit(self, job: _Job) -> None:
+        with self._gate:
+            if self._ended is not None:
+                raise _copy(self._ended)
+            self._queue.put(job)
+
+    # -- on the thread
+
+    def _run(self) -> None:
+        jobs: list[_Job] = []
+        try:
+            while True:
+                jobs = self._take()
+                while jobs:
+                    if isinstance(jobs[0], _Close):
+                        return
+                    self._next(jobs)
+        except BaseException as error:
+            self._die(error, jobs)
+
+    def _take(self) -> list[_Job]:
+        """Wait for a job, and take what else is there."""
+        jobs = [self._queue.get()]
+        try:
+            while len(jobs) < MOST_AT_ONCE:
+                jobs.append(self._queue.get_nowait())
+        except Empty:
+            pass
+        return jobs
+
+    def _next(self, jobs: list[_Job]) -> None:
+        """Carry out the first call, or all commits before the next call, and tell who waits."""
+        first = jobs[0]
+        if isinstance(first, _Call):
+            outcomes = [_called(first)]
+        else:
+            outcomes = self._committed(_leading_writes(jobs))
+        del jobs[: len(outcomes)]
+        _tell(outcomes)
+
+    def _committed(self, writes: list[_Write]) -> list[_Outcome]:
+        try:
+            errors = self.store.commit([write.commit for write in writes])
+        except Exception as error:
+            return [(write.waiter, None, _copy(error)) for write in writes]
+        return [(write.waiter, None, error) for write, error in zip(writes, errors, strict=True)]
+
+    def _die(self, error: BaseException, jobs: list[_Job]) -> None:
+        ended = StorageBroken(f"The writer thread ended ({type(error).__name__}: {error}); end this process.")
+        ended.__cause__ = error
+        with self._gate:
+            self._ended = ended
+        try:
+            while True:
+                jobs.append(self._queue.get_nowait())
+        except Empty:
+            pass
+        _tell([(job.waiter, None, _copy(ended)) for job in jobs if not isinstance(job, _Close)])
+
+
+def _waiter() -> _Waiter:
+    loop = asyncio.get_running_loop()
+    return _Waiter(loop, loop.create_future())
+
+
+def _leading_writes(jobs: list[_Job]) -> list[_Write]:
+    writes = []
+    for job in jobs:
+        if not isinstance(job, _Write):
+            break
+        writes.append(job)
+    return writes
+
+
+def _called(call: _Call) -> _Outcome:
+    try:
+        return call.waiter, call.work(), None
+    except Exception as error:
+        return call.waiter, None, error
+
+
+def _copy(error: Exception) -> Exception:
+    """An error of its own for each waiter: raising one object in many tasks would mix their tracebacks."""
+    try:
+        copy = type(error)(*error.args)
+    except Exception:
+        return error
+    copy.__cause__ = error
+    return copy
+
+
+def _tell(outcomes: list[_Outcome]) -> None:
+    """Settle the futures, with one wake-up for each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+    for outcome in outcomes:
+        by_loop.setdefault(outcome[0].loop, []).append(outcome)
+    for loop, theirs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle, theirs)
+        except RuntimeError:
+            # The loop is closed: nobody waits there any more.
+            continue
+
+
+def _settle(outcomes: list[_Outcome]) -> None:
+    for waiter, result, error in outcomes:
+        if waiter.future.done():
+            continue
+        if error is None:
+            waiter.future.set_result(result)
+        else:
+            waiter.future.set_exception(error)
