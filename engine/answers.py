@@ -16,12 +16,11 @@ MAX_TEXT = 16 * 1024
 """Bytes of UTF-8 that an answer may have; longer ones are refused where the author sees it."""
 
 
-def node_prompt(node: Node, config: dict[str, Json], *, nonce: str) -> dict[str, Json]:
+def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
     """The prompt of an `ask` or `approval` node, from its evaluated configuration."""
     spec: dict[str, Json] = {
         "kind": node.type,
         "message": config["message"],
-        "nonce": nonce,
         "nodeId": node.id,
         "nodeName": node.name,
         "timeoutSeconds": config.get("timeout"),
@@ -48,17 +47,19 @@ def node_prompt(node: Node, config: dict[str, Json], *, nonce: str) -> dict[str,
     return spec
 
 
-def input_prompt(flow: Flow, name: str, *, nonce: str) -> dict[str, Json]:
+def input_prompt(flow: Flow, name: str) -> dict[str, Json]:
     """The question for an input that was not given at the start."""
     given = flow.inputs[name]
     options = [{"value": choice, "label": str(choice), "style": None} for choice in given.choices or ()]
     if given.type == "boolean":
-        options = [{"value": True, "label": "Yes", "style": None}, {"value": False, "label": "No", "style": None}]
+        options = [
+            {"value": True, "label": "Yes", "style": None},
+            {"value": False, "label": "No", "style": None},
+        ]
     about = given.description or f"`{name}` ({given.type})"
     return {
         "kind": "input",
         "message": f"{flow.name} needs `{name}`: {about}",
-        "nonce": nonce,
         "nodeId": name,
         "nodeName": name,
         "options": options,
@@ -77,7 +78,7 @@ _WHY = {
 }
 
 
-def interrupted_prompt(node: Node, run: NodeRun, *, nonce: str) -> dict[str, Json]:
+def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
     """The question about a node whose outcome is unknown."""
     why = _WHY.get(run.reason or "", "this was interrupted")
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
@@ -85,7 +86,6 @@ def interrupted_prompt(node: Node, run: NodeRun, *, nonce: str) -> dict[str, Jso
         "kind": "interrupted",
         "message": f"*{node.name or node.id}*: {why}. Whether it had its effect is not known.{times} "
         "Please look, then say how to go on.",
-        "nonce": nonce,
         "nodeId": node.id,
         "nodeName": node.name,
         "options": [
@@ -129,11 +129,11 @@ def check(flow: Flow, prompt: PromptRun, *, value: Json, text: str | None) -> di
 
 def output(prompt: PromptRun) -> dict[str, Json]:
     """The output of the node whose prompt was answered."""
-    answer, actor = prompt.answer or {}, prompt.actor or {}
+    answer = prompt.answer or {}
     if prompt.kind == "approval":
         return {
             "decision": answer["value"],
-            "by": [actor.get("id")],
+            "by": [_who(prompt)],
             "reason": None,
             "values": {},
             "at": prompt.at,
@@ -144,9 +144,14 @@ def output(prompt: PromptRun) -> dict[str, Json]:
         "value": answer["value"] if chosen else None,
         "values": {},
         "files": [],
-        "by": actor.get("id"),
+        "by": _who(prompt),
         "at": prompt.at,
     }
+
+
+def _who(prompt: PromptRun) -> dict[str, Json]:
+    actor = prompt.actor or {}
+    return {"id": actor.get("id"), "name": actor.get("name")}
 
 
 def expired_output(prompt: PromptRun, outcome: str) -> dict[str, Json]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from engine import answers, clock
 from engine import events as ev
-from engine.codec import Json, NotJson, copy
+from engine.codec import Json, copy
 from engine.commands import (
     Abort,
     Action,
@@ -34,6 +34,7 @@ from engine.errors import (
     AlreadyAnswered,
     EmptyMessage,
     NotAllowed,
+    NotJson,
     PromptClosed,
     SaysoError,
     SessionEnded,
@@ -42,14 +43,12 @@ from engine.errors import (
 from engine.evaluation import evaluate_condition, evaluate_config
 from engine.events import Event
 from engine.flow import Flow, Node, coerce_inputs
-from engine.nodes.specs import NodeSpec, node_types
+from engine.modes import mode
+from engine.nodes.specs import node_types
 from engine.state import ROOT, Frame, NodeRun, PromptRun, State, evolve
 
 CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
-
-DEFAULT_DEADLINE = 30 * 24 * 3600
-"""Seconds that a prompt stays open where neither it nor the flow says otherwise."""
 
 _MOST_STARTS_A_TURN = 200
 """Pure nodes run inside a turn; this bounds how long one turn can hold the event loop."""
@@ -101,6 +100,11 @@ class Turn:
         material = f"{self.facts.entropy}|{self.state.session_id}|{self.state.seq}|{salt}"
         return prefix + blake2b(material.encode(), digest_size=6).hexdigest()
 
+    def ask(self, path: str, spec: dict[str, Json]) -> None:
+        """Request a prompt: with a number that people can say, and a nonce that only its own buttons carry."""
+        marked = {**spec, "number": len(self.state.prompts) + 1, "nonce": self.new_id("", f"nonce {path}")}
+        self.emit(ev.PromptRequested, path=path, prompt_id=self.new_id("prompt-", path), prompt=marked)
+
     def permit(self, actor: Any, action: Action, prompt: PromptRun | None = None) -> None:
         """Raise `NotAllowed` with the policy's sentence unless this actor may do this."""
         reason = self.facts.policy(actor, action, self.state, prompt)
@@ -138,7 +142,10 @@ class Turn:
         for prompt_id in list(self.state.open_prompts):
             prompt = self.state.prompts[prompt_id]
             self.emit(
-                ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=f"the session is {self.state.outcome}"
+                ev.PromptCancelled,
+                path=prompt.path,
+                prompt_id=prompt_id,
+                reason=f"the session is {self.state.outcome}",
             )
         self.emit(ev.SessionEnd, status=self.state.outcome)
 
@@ -146,16 +153,12 @@ class Turn:
 # --- what a state allows -----------------------------------------------------------------------------------
 
 
-def _spec(run: NodeRun) -> NodeSpec:
-    return node_types()[run.type]
-
-
 def launched(state: State) -> list[str]:
     """Paths of nodes that a process is executing right now (or was, when it died)."""
     return [
         path
         for path in state.active
-        if state.nodes[path].status == "started" and _spec(state.nodes[path]).mode == "run"
+        if state.nodes[path].status == "started" and mode(state.nodes[path].type) == "run"
     ]
 
 
@@ -174,7 +177,7 @@ def _may_run_again(flow: Flow, state: State, path: str) -> bool:
 
 
 def _must_ask(flow: Flow, run: NodeRun) -> bool:
-    return flow.nodes[run.index].crash_policy(run.input) == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
+    return flow.nodes[run.position].on_crash == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
 
 
 def _only_waits(flow: Flow, state: State) -> bool:
@@ -184,7 +187,7 @@ def _only_waits(flow: Flow, state: State) -> bool:
     for path in state.active:
         run = state.nodes[path]
         if _open_prompt_at(state, path) is None and not (
-            run.status == "started" and _spec(run).mode == "timer"
+            run.status == "started" and mode(run.type) == "timer"
         ):
             return False
     return bool(state.active or state.open_prompts)
@@ -198,7 +201,10 @@ def _start(turn: Turn, command: Start) -> None:
     if turn.state.seq:
         return
     reason_state = turn.state._replace(
-        session_id=command.session_id, flow_name=turn.flow.name, actor=command.actor.record(), thread=command.thread
+        session_id=command.session_id,
+        flow_name=turn.flow.name,
+        actor=command.actor.record(),
+        thread=command.thread,
     )
     reason = turn.facts.policy(command.actor, "start", reason_state, None)
     if reason is not None:
@@ -219,10 +225,7 @@ def _start(turn: Turn, command: Start) -> None:
 def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
     if missing:
         name = missing[0]
-        spec = answers.input_prompt(turn.flow, name, nonce=turn.new_id("", "nonce"))
-        turn.emit(
-            ev.PromptRequested, path=f"inputs/{name}", prompt_id=turn.new_id("prompt-", name), prompt=spec
-        )
+        turn.ask(f"inputs/{name}", answers.input_prompt(turn.flow, name))
     else:
         turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values))
 
@@ -254,7 +257,7 @@ def _start_again(turn: Turn, path: str) -> None:
         path=path,
         node_id=run.node_id,
         node_type=run.type,
-        node_index=run.index,
+        node_index=run.position,
         input=run.input,
         epoch=turn.facts.epoch,
         attempt=run.attempt + 1,
@@ -274,7 +277,7 @@ def _start_node(turn: Turn, node: Node) -> None:
         _fail_node(turn, node.id, {"type": error.code, "message": str(error)})
         return
     _node_started(turn, node, config)
-    _PERFORM[node_types()[node.type].mode](turn, node, config)
+    _PERFORM[mode(node.type)](turn, node, config)
 
 
 def _node_started(turn: Turn, node: Node, config: Json) -> None:
@@ -297,8 +300,7 @@ def _perform_pure(turn: Turn, node: Node, config: Json) -> None:
 
 
 def _perform_prompt(turn: Turn, node: Node, config: Json) -> None:
-    spec = answers.node_prompt(node, config, nonce=turn.new_id("", "nonce"))
-    turn.emit(ev.PromptRequested, path=node.id, prompt_id=turn.new_id("prompt-", node.id), prompt=spec)
+    turn.ask(node.id, answers.node_prompt(node, config))
 
 
 def _perform_timer(turn: Turn, node: Node, config: Json) -> None:
@@ -308,7 +310,13 @@ def _perform_timer(turn: Turn, node: Node, config: Json) -> None:
     except ValueError as error:
         _fail_node(turn, node.id, {"type": "config", "message": f"node {node.id}: until: {error}"})
         return
-    turn.emit(ev.TimerSet, path=node.id, timer_id=f"{turn.state.session_id}:{node.id}", due_at=due_at, purpose="wait")
+    turn.emit(
+        ev.TimerSet,
+        path=node.id,
+        timer_id=f"{turn.state.session_id}:{node.id}",
+        due_at=due_at,
+        purpose="wait",
+    )
 
 
 def _perform_elsewhere(turn: Turn, node: Node, config: Json) -> None:
@@ -339,7 +347,9 @@ def _node_done(turn: Turn, command: NodeDone) -> None:
     try:
         output = copy(command.output)
     except NotJson as error:
-        _fail_node(turn, command.path, {"type": error.code, "message": f"node {run.node_id}: output: {error}"})
+        _fail_node(
+            turn, command.path, {"type": error.code, "message": f"node {run.node_id}: output: {error}"}
+        )
         return
     turn.emit(ev.NodeCompleted, path=command.path, node_id=run.node_id, output=output)
 
@@ -363,7 +373,7 @@ def _fail_node(turn: Turn, path: str, error: dict[str, Json]) -> None:
     """A node failed for good: `on_error` says whether the flow goes on."""
     run = turn.state.nodes[path]
     turn.emit(ev.NodeFailed, path=path, node_id=run.node_id, error=error, attempt=run.attempt)
-    if turn.state.phase == "running" and turn.flow.nodes[run.index].on_error == "fail":
+    if turn.state.phase == "running" and turn.flow.nodes[run.position].on_error == "fail":
         turn.emit(ev.FlowFailed, path=path, error=error)
 
 
@@ -435,7 +445,7 @@ def _input_answered(turn: Turn) -> None:
 def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
     run = turn.state.nodes[prompt.path]
     if choice == "done":
-        output = _spec(run).unknown_output
+        output = dict(node_types()[run.type].unknown_output)
         turn.emit(ev.NodeCompleted, path=prompt.path, node_id=run.node_id, output=output)
     elif choice == "again":
         _start_again(turn, prompt.path)
@@ -448,9 +458,7 @@ def _ask_if_interrupted(turn: Turn, path: str) -> None:
     run = turn.state.nodes[path]
     if run.status != "interrupted" or _open_prompt_at(turn.state, path) or not _must_ask(turn.flow, run):
         return
-    node = turn.flow.nodes[run.index]
-    spec = answers.interrupted_prompt(node, run, nonce=turn.new_id("", "nonce" + path))
-    turn.emit(ev.PromptRequested, path=path, prompt_id=turn.new_id("prompt-", path), prompt=spec)
+    turn.ask(path, answers.interrupted_prompt(turn.flow.nodes[run.position], run))
 
 
 def _message(turn: Turn, command: Message) -> None:
@@ -459,7 +467,9 @@ def _message(turn: Turn, command: Message) -> None:
     if not command.text.strip():
         raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
     if turn.state.ended or turn.state.phase == "finalizing":
-        raise SessionEnded(f"Session {turn.state.session_id} is {turn.state.status}; it takes no more messages.")
+        raise SessionEnded(
+            f"Session {turn.state.session_id} is {turn.state.status}; it takes no more messages."
+        )
     takers = [prompt for prompt in _text_prompts(turn.state) if _may_answer(turn, command.actor, prompt)]
     if len(takers) > 1:
         names = ", ".join(f"{prompt.prompt_id} ({prompt.spec['message'][:40]})" for prompt in takers)
@@ -487,7 +497,7 @@ def _shown(turn: Turn, command: Shown) -> None:
         return
     turn.emit(ev.PromptShown, path=prompt.path, prompt_id=prompt.prompt_id, shown=command.shown)
     if prompt.deadline is None:
-        seconds = prompt.spec.get("timeoutSeconds") or turn.flow.deadline or DEFAULT_DEADLINE
+        seconds = prompt.spec.get("timeoutSeconds") or turn.flow.deadline
         turn.emit(
             ev.TimerSet,
             path=prompt.path,
@@ -529,7 +539,9 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
 
 def _abort(turn: Turn, command: Abort) -> None:
     if turn.state.ended or turn.state.phase == "finalizing":
-        raise SessionEnded(f"Session {turn.state.session_id} is {turn.state.outcome} already; nothing was changed.")
+        raise SessionEnded(
+            f"Session {turn.state.session_id} is {turn.state.outcome} already; nothing was changed."
+        )
     turn.permit(command.actor, "cancel")
     _end_by(turn, command)
 
@@ -551,4 +563,3 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Due: _timer_due,
     Abort: _abort,
 }
-

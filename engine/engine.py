@@ -439,7 +439,7 @@ class Engine:
 
     async def _run_node(self, live: Live, path: str, run: NodeRun) -> Command:
         assert live.flow is not None
-        node = live.flow.nodes[run.index]
+        node = live.flow.nodes[run.position]
         try:
             outcome = await self._runners[node.type](run.input, self._context(live, path, run, node.timeout))
             return _classify(path, run.attempt, outcome)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from engine.codec import Json, encode
 from engine.events import Event, NodeStarted
-from engine.nodes.specs import node_types
+from engine.modes import mode
 from engine.state import State
 from engine.storage.port import DropTimer, PutOutbox, PutTimer, Row
+
 
 def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
     """Timers that came and went in this step."""
@@ -33,7 +34,7 @@ def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence
     """An outbox row for each `message` node that began; whoever delivers it reports the node's outcome."""
     rows: list[Row] = []
     for event in events:
-        if isinstance(event, NodeStarted) and node_types()[event.node_type].mode == "delivery":
+        if isinstance(event, NodeStarted) and mode(event.node_type) == "delivery":
             payload: dict[str, Json] = {
                 "sessionId": after.session_id,
                 "path": event.path,
@@ -50,4 +51,3 @@ def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence
                 )
             )
     return rows
-

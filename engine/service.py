@@ -8,6 +8,7 @@ becomes of its row holds it: the row stays in the inbox, its lane waits, and it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
@@ -41,12 +42,14 @@ class Service:
         handlers: Mapping[str, Handler] | None = None,
         wants: Callable[[Head], bool] = lambda head: True,
         dispatcher: Dispatcher | None = None,
+        order: Callable[[InboxRow], float] = lambda row: float(row.id),
     ) -> None:
         self.engine = engine
         self._wants = wants
         self._handlers: dict[str, Handler] = {"request": self._request, **(handlers or {})}
         self._dispatcher = dispatcher or LocalDispatcher(lambda: engine.writer.call("changed"))
-        self._lanes: dict[str, asyncio.Queue[InboxRow]] = {}
+        self._order = order
+        self._lanes: dict[str, list[InboxRow]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._after = 0
         self._swept = float("-inf")
@@ -80,9 +83,9 @@ class Service:
             except StorageError as error:
                 log.error("%s; trying again", error)
                 pause = SWEEP_SECONDS
-            if self.failure is not None:
-                raise self.failure
             await self._dispatcher.wait(pause)
+        if self.failure is not None:
+            raise self.failure
         if self._workers:
             await asyncio.wait(self._workers, timeout=5)
         for worker in self._workers:
@@ -104,7 +107,9 @@ class Service:
         now = self.engine.now()
         for timer in await self.engine.writer.call("timers", due=now):
             if await self._mine(timer.session_id):
-                await self._guarded(self.engine.apply(timer.session_id, Due(timer.timer_id)), timer.session_id)
+                await self._guarded(
+                    self.engine.apply(timer.session_id, Due(timer.timer_id)), timer.session_id
+                )
 
     async def _mine(self, session_id: str) -> bool:
         if session_id in self._unwanted:
@@ -143,36 +148,44 @@ class Service:
 
     def _give(self, row: InboxRow) -> None:
         lane = row.thread_key or row.session_id or row.key
-        queue = self._lanes.get(lane)
-        if queue is None:
-            queue = self._lanes[lane] = asyncio.Queue()
-            worker = asyncio.create_task(self._work(lane, queue), name=f"lane:{lane}")
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
-        queue.put_nowait(row)
+        rows = self._lanes.get(lane)
+        if rows is not None:
+            rows.append(row)
+            return
+        self._lanes[lane] = [row]
+        worker = asyncio.create_task(self._work(lane), name=f"lane:{lane}")
+        self._workers.add(worker)
+        worker.add_done_callback(self._workers.discard)
 
-    async def _work(self, lane: str, queue: asyncio.Queue[InboxRow]) -> None:
-        while not queue.empty() and not self._stopping.is_set():
-            await self._handle(queue.get_nowait())
+    async def _work(self, lane: str) -> None:
+        """Handle a lane's rows in their order until none is left. A row that is held keeps the others waiting."""
+        rows = self._lanes[lane]
+        delay = HOLD_SECONDS
+        while rows and not self._stopping.is_set():
+            row = min(rows, key=self._order)
+            nudge = self._nudge
+            if await self._handle(row):
+                rows.remove(row)
+                delay = HOLD_SECONDS
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(nudge.wait(), delay)
+            delay = min(delay * 2, SWEEP_SECONDS)
         del self._lanes[lane]
 
-    async def _handle(self, row: InboxRow) -> None:
-        """Handle a row until it is consumed; an error of ours holds it, and is never taken for an answer."""
-        delay = HOLD_SECONDS
-        while not self._stopping.is_set():
-            try:
-                if await self._handlers[row.kind](row):
-                    return
-            except StorageBroken as error:
-                self.failure = error
-                self.notify()
-                return
-            except Exception:
-                log.exception("inbox row %s is kept and tried again", row.key)
-            try:
-                await asyncio.wait_for(self._nudge.wait(), delay)
-            except TimeoutError:
-                delay = min(delay * 2, SWEEP_SECONDS)
+    async def _handle(self, row: InboxRow) -> bool:
+        """Whether the row is done; an error of ours holds it, and is never taken for an answer."""
+        try:
+            return await self._handlers[row.kind](row)
+        except StorageBroken as error:
+            self.failure = error
+            self._stopping.set()
+            self._dispatcher.notify()
+        except (Owned, Fenced) as error:
+            log.info("inbox row %s waits: %s", row.key, error)
+        except Exception:
+            log.exception("inbox row %s is kept and tried again", row.key)
+        return False
 
     async def _request(self, row: InboxRow) -> bool:
         """A request of another process, or of this one's outbox: see `engine.requests`."""

@@ -27,7 +27,7 @@ class NodeRun(NamedTuple):
 
     node_id: str
     type: str
-    index: int
+    position: int
     status: str
     """`started`, `interrupted`, `completed`, `failed` or `skipped`."""
     started_at: str | None = None
@@ -209,7 +209,7 @@ def _node_started(state: State, event: ev.NodeStarted) -> State:
     run = NodeRun(
         node_id=event.node_id,
         type=event.node_type,
-        index=event.node_index,
+        position=event.node_index,
         status="started",
         started_at=before.started_at if before else event.timestamp,
         epoch=event.epoch,
@@ -230,7 +230,7 @@ def _unfinished(state: State, path: str) -> NodeRun:
 def _finish(state: State, path: str, run: NodeRun) -> State:
     """A node got its final outcome: it leaves the active ones and its list moves on."""
     frame = state.frames.get(ROOT, Frame())
-    frames = state.frames.set(ROOT, Frame(max(frame.position, run.index + 1)))
+    frames = state.frames.set(ROOT, Frame(max(frame.position, run.position + 1)))
     active = state.active.delete(path) if path in state.active else state.active
     return state._replace(nodes=state.nodes.set(path, run), active=active, frames=frames)
 
@@ -239,7 +239,9 @@ def _node_completed(state: State, event: ev.NodeCompleted) -> State:
     path = _path(event)
     run = _unfinished(state, path)
     return _finish(
-        state, path, run._replace(status="completed", output=event.output, input=None, ended_at=event.timestamp)
+        state,
+        path,
+        run._replace(status="completed", output=event.output, input=None, ended_at=event.timestamp),
     )
 
 
@@ -256,7 +258,9 @@ def _node_skipped(state: State, event: ev.NodeSkipped) -> State:
     if path in state.nodes:
         raise MalformedJournal(f"{path} was started, so it cannot be skipped")
     index = state.frames.get(ROOT, Frame()).position
-    run = NodeRun(event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp)
+    run = NodeRun(
+        event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp
+    )
     return _finish(state, path, run)
 
 
@@ -314,9 +318,7 @@ def _close_prompt(state: State, prompt: PromptRun) -> State:
 def _prompt_answered(state: State, event: ev.PromptAnswered) -> State:
     prompt = _open_prompt(state, event.prompt_id)
     seen = state.seen.set(event.key, None) if event.key else state.seen
-    answered = prompt._replace(
-        status="answered", answer=event.answer, actor=event.actor, at=event.timestamp
-    )
+    answered = prompt._replace(status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
     return _close_prompt(state, answered)._replace(seen=seen)
 
 
@@ -403,7 +405,7 @@ def to_json(state: State) -> dict[str, Json]:
         "given": state.given,
         "inputs": state.inputs,
         "currentNodeId": run.node_id if run else place,
-        "currentNodeIndex": run.index if run else state.frames.get(ROOT, Frame()).position,
+        "currentNodeIndex": run.position if run else state.frames.get(ROOT, Frame()).position,
         "outputs": {path: run.output for path, run in state.nodes.items() if run.status == "completed"},
         "nodes": {path: _node_json(run) for path, run in state.nodes.items()},
         "frames": {path: {"position": frame.position} for path, frame in state.frames.items()},
@@ -429,11 +431,11 @@ def from_json(data: Json) -> State:
     """The state of such a document. Raises `MalformedJournal` when it is none that this release writes."""
     try:
         if data["schemaVersion"] != ev.SCHEMA_VERSION:
-            raise MalformedJournal(f"snapshot of schema {data['schemaVersion']}; this release reads {ev.SCHEMA_VERSION}")
+            raise MalformedJournal(
+                f"snapshot of schema {data['schemaVersion']}; this release reads {ev.SCHEMA_VERSION}"
+            )
         outputs = data["outputs"]
-        nodes = Map(
-            {path: NodeRun(**run, output=outputs.get(path)) for path, run in data["nodes"].items()}
-        )
+        nodes = Map({path: NodeRun(**run, output=outputs.get(path)) for path, run in data["nodes"].items()})
         prompts = Map({key: PromptRun(**prompt) for key, prompt in data["prompts"].items()})
         return State(
             session_id=data["sessionId"],
@@ -450,13 +452,15 @@ def from_json(data: Json) -> State:
             given=data["given"],
             inputs=data["inputs"],
             nodes=nodes,
-            active=Map({path: None for path, run in nodes.items() if run.status in ("started", "interrupted")}),
+            active=Map(
+                {path: None for path, run in nodes.items() if run.status in ("started", "interrupted")}
+            ),
             frames=Map({path: Frame(**frame) for path, frame in data["frames"].items()}),
             prompts=prompts,
             open_prompts=Map({key: None for key, prompt in prompts.items() if prompt.open}),
             timers=Map({key: TimerRun(**timer) for key, timer in data["timers"].items()}),
             messages=tuple(data["pendingMessages"]),
-            seen=Map({key: None for key in data["seen"]}),
+            seen=Map(dict.fromkeys(data["seen"])),
             paused_at=data["pausedAt"],
             pause_reason=data["pauseReason"],
             error=data["error"],

@@ -1,0 +1,107 @@
+"""The Slack app: Bolt in Socket Mode, with one rule above all: persist, then acknowledge.
+
+Bolt acknowledges an event before a listener works, so everything happens in global middleware: read the payload
+(pure), store what is taken under its key, commit, and only then answer 200, which is the acknowledgement. If storing
+fails there is no acknowledgement and Slack delivers again. Nothing is ever parked in a listener; there are none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
+from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot import inbound
+from engine.codec import encode
+from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso.slack")
+
+PING_SECONDS = 5
+"""How often a socket is pinged; one that is silent for four times as long is opened again."""
+
+
+class SlackApp:
+    """The sockets and what comes through them."""
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        app_client: AsyncWebClient,
+        *,
+        app_token: str,
+        home: inbound.Home,
+        writer: Writer,
+        now: Callable[[], str],
+        answer: Callable[[inbound.Ask], Awaitable[str]],
+        taken: Callable[[], None],
+        connections: int = 2,
+    ) -> None:
+        self._home = home
+        self._writer = writer
+        self._now = now
+        self._answer = answer
+        self._taken = taken
+        self._closing = False
+        self.skipped: dict[str, int] = {}
+        self.app = AsyncApp(client=client, ignoring_self_events_enabled=True, process_before_response=False)
+        self.app.middleware(self._receive)
+        self.handlers = [
+            AsyncSocketModeHandler(self.app, app_token, web_client=app_client, ping_interval=PING_SECONDS)
+            for _ in range(connections)
+        ]
+        self._sessions: list[Any] = [None] * connections
+
+    async def connect(self) -> None:
+        """Open the sockets."""
+        for handler in self.handlers:
+            await handler.connect_async()
+
+    async def close(self) -> None:
+        """Take nothing more: what is not acknowledged is delivered again elsewhere."""
+        self._closing = True
+        for handler in self.handlers:
+            try:
+                await asyncio.wait_for(handler.close_async(), 5)
+            except Exception as error:
+                log.warning("a socket did not close: %s", error)
+
+    def reconnected(self) -> bool:
+        """Whether a socket was opened anew since the last call: time for a catch-up read."""
+        sessions = [handler.client.current_session for handler in self.handlers]
+        changed = any(now is not before for now, before in zip(sessions, self._sessions, strict=True))
+        self._sessions = list(sessions)
+        return changed
+
+    # Bolt finds arguments by their names, so these must stay as they are.
+    async def _receive(self, req: AsyncBoltRequest, next_: Callable[[], Awaitable[Any]]) -> BoltResponse:
+        """Global middleware: persist, then acknowledge. An exception means no acknowledgement."""
+        if self._closing:
+            raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
+        decision = inbound.read(req.body, self._home)
+        match decision:
+            case inbound.Take():
+                await self._take(decision)
+            case inbound.Ask():
+                text = await self._answer(decision)
+                body = encode({"response_type": "ephemeral", "text": text})
+                return BoltResponse(status=200, body=body.decode(), headers={"content-type": "application/json"})
+            case inbound.Skip(reason):
+                self.skipped[reason] = self.skipped.get(reason, 0) + 1
+        return BoltResponse(status=200, body="")
+
+    async def _take(self, decision: inbound.Take) -> None:
+        item = decision.item
+        if decision.only_known_threads:
+            known = await self._writer.call("heads", thread_key=item.thread_key, limit=1)
+            if not known:
+                return
+        if (await self._writer.call("ingest", [item], self._now()))[0] is not None:
+            self._taken()

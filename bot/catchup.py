@@ -1,0 +1,145 @@
+"""Reads what was said while nobody listened: after a start and after any gap.
+
+A thread's mark says how far a completed read has come, and only a completed read moves it: a live reply may not jump
+over a missed one. Everything found goes the same way as an event, under the same key, so what was delivered too
+is taken once. Threads that wait are read first, those with the newest prompts foremost; then channels, for
+mentions that were missed, a day back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot import inbound
+from engine.storage.port import Head, InboxItem
+from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso.catchup")
+
+DAY_SECONDS = 86400.0
+INSTALLED = "installed"
+"""Mark set at the very first start: what was said before it is not for this installation."""
+
+_GONE = ("channel_not_found", "thread_not_found", "not_in_channel", "missing_scope", "message_not_found")
+
+
+class CatchUp:
+    """One catch-up read over everything that waits."""
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        writer: Writer,
+        home: inbound.Home,
+        *,
+        now: Callable[[], str],
+        taken: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._writer = writer
+        self._home = home
+        self._now = now
+        self._taken = taken
+        self._clock = clock
+
+    async def run(self) -> int:
+        """Read all that may have been missed; how many messages were new."""
+        found = 0
+        heads: list[Head] = await self._writer.call("heads", statuses=("running", "paused"), limit=10_000)
+        threads = dict.fromkeys(head.thread_key for head in sorted(heads, key=_newest) if head.thread_key)
+        for key in threads:
+            found += await self._guarded(self._thread(key), key)
+        async for channel in self._channels():
+            found += await self._guarded(self._channel(channel), channel)
+        if found:
+            log.info("catch-up found %d messages that were not delivered", found)
+        return found
+
+    async def _guarded(self, read: Any, scope: str) -> int:
+        """One scope's failure must not keep the others from being read; its mark stays, so it is read again."""
+        try:
+            return int(await read)
+        except SlackApiError as error:
+            code = error.response.get("error")
+            log.log(logging.INFO if code in _GONE else logging.WARNING, "catch-up of %s: %s", scope, code)
+        except Exception as error:
+            log.warning("catch-up of %s failed, and will be tried after the next gap: %s", scope, error)
+        return 0
+
+    async def _thread(self, key: str) -> int:
+        team, channel, thread_ts = key.split(":", 2)
+        if team != self._home.team_id:
+            return 0
+        scope = f"thread:{key}"
+        mark = await self._writer.call("mark", scope) or thread_ts
+        items, newest, cursor = [], mark, ""
+        while True:
+            answer = await self._client.conversations_replies(
+                channel=channel, ts=thread_ts, oldest=mark, limit=200, cursor=cursor
+            )
+            for message in answer["messages"]:
+                if message["ts"] != thread_ts:
+                    items += self._item(message, channel)
+                newest = max(newest, message["ts"], key=float)
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                break
+        return await self._take(items, scope, newest)
+
+    async def _channel(self, channel: str) -> int:
+        scope = f"channel:{channel}"
+        day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
+        installed = await self._writer.call("mark", INSTALLED) or day_ago
+        mark = max(await self._writer.call("mark", scope) or installed, day_ago, key=float)
+        items, newest, cursor = [], mark, ""
+        while True:
+            answer = await self._client.conversations_history(channel=channel, oldest=mark, limit=200, cursor=cursor)
+            for message in answer["messages"]:
+                items += self._item(message, channel)
+                newest = max(newest, message["ts"], key=float)
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                break
+        return await self._take(items, scope, newest)
+
+    def _item(self, message: dict[str, Any], channel: str) -> list[InboxItem]:
+        decision = inbound.message(message, self._home, channel)
+        return [decision.item] if isinstance(decision, inbound.Take) else []
+
+    async def _take(self, items: list[InboxItem], scope: str, newest: str) -> int:
+        """Store what was found, in the order in which it was said, and then move the mark."""
+        items.sort(key=lambda item: float(item.key.rsplit(":", 1)[1]))
+        stored = await self._writer.call("ingest", items, self._now()) if items else []
+        await self._writer.call("set_mark", scope, newest)
+        new = sum(1 for row_id in stored if row_id is not None)
+        if new:
+            self._taken()
+        return new
+
+    async def _channels(self) -> AsyncIterator[str]:
+        cursor = ""
+        while True:
+            try:
+                answer = await self._client.users_conversations(
+                    types="public_channel,private_channel,im", exclude_archived=True, limit=200, cursor=cursor
+                )
+            except SlackApiError as error:
+                log.info("channels cannot be listed (%s): mentions missed there stay missed", error.response.get("error"))
+                return
+            for channel in answer["channels"]:
+                yield channel["id"]
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                return
+
+
+def _newest(head: Head) -> tuple[int, str]:
+    """Threads that wait for people before those that run, the latest first."""
+    return (0 if head.status == "paused" else 1, "".join(chr(0x10FFFF - ord(char)) for char in head.updated_at))

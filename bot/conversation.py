@@ -1,0 +1,379 @@
+"""What is done with what people said and pressed: inbox rows → engine commands, and words where nothing is done.
+
+Every row is consumed in the commit of what it caused, or together with the words that tell its author why nothing
+was caused. A row that cannot be decided yet (a prompt that is being posted, a person who cannot be looked up) is
+held: it stays in the inbox.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from bot import inbound, words
+from bot.flows import Library
+from bot.intents import ephemeral_row, note_row, respond_row, root_row
+from bot.people import LookupFailed, People
+from bot.start_line import BadLine, parse
+from engine import clock
+from engine.actors import Actor
+from engine.codec import Json, decode
+from engine.commands import Abort, Answer, Command
+from engine.engine import Engine
+from engine.errors import InvalidAnswer, Refused, SaysoError, SessionError, StorageError, UnknownFlow
+from engine.storage.port import Consumed, Head, InboxRow, Row
+from prompt_state import store as prompts
+from prompt_state.errors import TooLong
+from prompt_state.model import PromptState, thread_key
+from prompt_state.policy import Gate, authorize, may_act_on
+from prompt_state.routing import (
+    Chatter,
+    Control,
+    Hint,
+    Hold,
+    Ignore,
+    Menu,
+    Message,
+    Note,
+    Route,
+    Say,
+    SessionView,
+    Steer,
+    Thread,
+    control_word,
+    read_message,
+    route,
+)
+from prompt_state.routing import Answer as TextAnswer
+
+log = logging.getLogger("sayso.conversation")
+
+PATIENCE_SECONDS = 30.0
+"""How long a press waits for facts about its author before that person is asked to press again."""
+
+
+class Conversation:
+    """Handlers for the inbox rows that Slack's payloads became."""
+
+    def __init__(
+        self, engine: Engine, library: Library, people: People, gate: Gate, home: inbound.Home
+    ) -> None:
+        self._engine = engine
+        self._library = library
+        self._people = people
+        self._gate = gate
+        self._home = home
+        self._hinted: set[str] = set()
+
+    def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
+        """By kind of inbox row."""
+        return {
+            inbound.MESSAGE: self.message,
+            inbound.CLICK: self.click,
+            inbound.SLASH: self.slash,
+            inbound.ROOTED: self.rooted,
+        }
+
+    # --- messages ------------------------------------------------------------------------------------------
+
+    async def message(self, row: InboxRow) -> bool:
+        """A message: starts a flow, or means something in its thread, or is people talking."""
+        data = decode(row.payload)
+        heads = await self._heads(row.thread_key)
+        try:
+            said = _read(data, self._home.bot_user_id)
+        except TooLong as error:
+            return await self._tell(row, data, str(error), "too_long")
+        if said.mentions_bot and not said.edited and self._starts(said, heads):
+            return await self._start_by_message(row, data, said)
+        try:
+            actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
+        except LookupFailed as error:
+            log.warning("reply %s is held: %s", row.key, error)
+            return False
+        return await self._routed(row, data, said, actor, heads)
+
+    def _starts(self, said: Message, heads: Sequence[Head]) -> bool:
+        """Whether an addressed message is about starting something."""
+        if not heads:
+            return True
+        first = said.text.split(maxsplit=1)[0].lower() if said.text else ""
+        return first == "run" or first in self._library.refresh()
+
+    async def _start_by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
+        word = control_word(said.text)
+        if not said.text or word == "help":
+            return await self._tell(row, data, words.help_text(self._library.refresh()), "help")
+        if word == "status" or said.text.lower() in ("list", "flows"):
+            text = words.flows_text(self._library.refresh()) if word is None else await self._running(data["channel"])
+            return await self._tell(row, data, text, "told")
+        try:
+            actor = await self._people.actor(data, in_channel=True)
+        except LookupFailed as error:
+            log.warning("start %s is held: %s", row.key, error)
+            return False
+        thread_ts = data["threadTs"] or data["ts"]
+        return await self._start(row, data, actor, said.text, thread_ts)
+
+    async def _start(self, row: InboxRow, data: dict[str, Json], actor: Actor, text: str, thread_ts: str) -> bool:
+        line = parse(text, self._library.refresh())
+        if isinstance(line, BadLine):
+            return await self._tell(row, data, line.message, "refused", thread_ts=thread_ts)
+        thread: dict[str, Json] = {
+            "team": data["team"],
+            "channel": data["channel"],
+            "threadTs": thread_ts,
+            "key": thread_key(data["team"], data["channel"], thread_ts),
+        }
+        try:
+            flow = self._library.get(line.flow)
+            consumed = [Consumed(row.id, "started")]
+            await self._engine.start(flow, line.inputs, actor=actor, thread=thread, consumed=consumed)
+        except StorageError:
+            raise
+        except (SaysoError, UnknownFlow) as error:
+            return await self._tell(row, data, words.escape(str(error)), "refused", thread_ts=thread_ts)
+        return True
+
+    # --- replies in a thread -------------------------------------------------------------------------------
+
+    async def _routed(
+        self, row: InboxRow, data: dict[str, Json], said: Message, actor: Actor, heads: Sequence[Head]
+    ) -> bool:
+        asked = await self._prompts(row.thread_key)
+        thread = Thread(
+            sessions=tuple(SessionView(head.session_id, head.status, head.phase) for head in heads),
+            prompts=tuple(asked),
+            may_answer=self._may_answer(actor, asked),
+            hinted=frozenset(self._hinted),
+        )
+        found = route(said, thread)
+        match found:
+            case Hold():
+                return False
+            case TextAnswer(prompt_id, text):
+                return await self._answer(row, data, actor, _by_id(asked, prompt_id), text=text)
+            case Control(word, sessions, _):
+                return await self._control(row, data, actor, word, sessions)
+            case Chatter() | Ignore() | Note() | Steer():
+                await self._consume(row, "ignored")
+                return True
+            case Menu() | Hint() | Say():
+                return await self._explain(row, data, found, asked)
+
+    def _may_answer(self, actor: Actor, asked: Sequence[PromptState]) -> frozenset[str]:
+        if not asked:
+            return frozenset()
+        requester = {"id": asked[0].requester_id, "name": asked[0].requester_name}
+        return may_act_on(actor, asked, self._gate.target(requester, True))
+
+    async def _explain(
+        self, row: InboxRow, data: dict[str, Json], found: Route, asked: Sequence[PromptState]
+    ) -> bool:
+        match found:
+            case Menu(prompt_ids, _):
+                text = words.menu_text([_by_id(asked, key) for key in prompt_ids])
+            case Hint(kind, prompt_ids):
+                self._hinted.update(prompt_ids)
+                text = words.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
+            case _:
+                text = await self._status_of(await self._heads(row.thread_key))
+        return await self._tell(row, data, text, "told")
+
+    async def _control(
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, word: str, sessions: Sequence[str]
+    ) -> bool:
+        if word == "help":
+            return await self._tell(row, data, words.thread_help(), "told")
+        if word == "cancel" and sessions:
+            return await self._confirm_cancel(row, data, actor, sessions)
+        text = await self._status_of(await self._heads(row.thread_key))
+        if word in ("stop", "pause", "resume") and sessions:
+            text = f"{text}\nTo end it, write `cancel`."
+        return await self._tell(row, data, text, "told")
+
+    async def _confirm_cancel(
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, sessions: Sequence[str]
+    ) -> bool:
+        """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
+        state = await self._engine.state(sessions[0])
+        verdict = authorize(actor, "cancel", self._gate.target(state.actor, True))
+        if not verdict.allowed:
+            return await self._whisper(row, data, verdict.reason or "You may not cancel this.", "refused")
+        text, blocks = words.confirm_cancel(state.flow_name, sessions[0])
+        return await self._tell(row, data, text, "told", blocks=blocks)
+
+    # --- presses -------------------------------------------------------------------------------------------
+
+    async def click(self, row: InboxRow) -> bool:
+        """A button: an option of a prompt, or the end of a session."""
+        data = decode(row.payload)
+        value = str(data["value"] or "")
+        if data["actionId"].startswith("sayso:cancel"):
+            return await self._click_cancel(row, data, value)
+        if data["actionId"].startswith("sayso:keep"):
+            await self._consume(row, "kept")
+            return True
+        prompt_id, nonce, index = [*value.split("|"), "", ""][:3]
+        prompt = await self._prompt(prompt_id)
+        if prompt is None or not index.isdigit() or int(index) >= len(prompt.options):
+            return await self._whisper(row, data, "This button is not known here any more.", "refused")
+        try:
+            entries = prompt.approvers or prompt.who or ()
+            actor = await self._people.actor(data, entries=entries)
+        except LookupFailed as error:
+            return await self._not_looked_up(row, data, error)
+        option = prompt.options[int(index)]
+        return await self._answer(row, data, actor, prompt, value=option.value, nonce=nonce)
+
+    async def _click_cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
+        head: Head | None = await self._engine.writer.call("head", session_id)
+        if head is None or head.thread_key != row.thread_key:
+            return await self._whisper(row, data, "This button is not known here any more.", "refused")
+        try:
+            actor = await self._people.actor(data)
+        except LookupFailed as error:
+            return await self._not_looked_up(row, data, error)
+        return await self._do(row, data, session_id, Abort(actor, "cancelled in the thread"))
+
+    async def _not_looked_up(self, row: InboxRow, data: dict[str, Json], error: LookupFailed) -> bool:
+        if clock.seconds_between(row.received_at, self._engine.now()) < PATIENCE_SECONDS:
+            return False
+        log.warning("press %s given up: %s", row.key, error)
+        return await self._whisper(row, data, "Slack could not say who you are just now. Please press again.", "refused")
+
+    async def _answer(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        actor: Actor,
+        prompt: PromptState,
+        *,
+        value: Json = None,
+        text: str | None = None,
+        nonce: str | None = None,
+    ) -> bool:
+        command = Answer(prompt.prompt_id, actor, row.key, value=value, text=text, nonce=nonce)
+        return await self._do(row, data, prompt.session_id, command)
+
+    async def _do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
+        """Carry a command out with this row; a refusal is told to its author only."""
+        try:
+            await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
+        except InvalidAnswer as error:
+            return await self._tell(row, data, words.escape(str(error)), "refused")
+        except (Refused, SessionError) as error:
+            return await self._whisper(row, data, str(error), "refused")
+        return True
+
+    # --- slash commands ------------------------------------------------------------------------------------
+
+    async def slash(self, row: InboxRow) -> bool:
+        """`/sayso run NAME ...`: a message that the bot posts becomes the thread; the session starts there."""
+        data = decode(row.payload)
+        line = parse(data["text"], self._library.refresh())
+        if isinstance(line, BadLine):
+            return await self._answer_slash(row, data, line.message)
+        then: dict[str, Json] = {"kind": inbound.ROOTED, "key": f"rooted:{row.key}", "payload": data}
+        text = words.root_text(data["user"], line.flow)
+        await self._consume(row, "rooting", root_row(f"root:{row.key}", data["channel"], text, then))
+        return True
+
+    async def rooted(self, row: InboxRow) -> bool:
+        """The message of a slash command stands: start its session in that thread."""
+        data = decode(row.payload)
+        try:
+            actor = await self._people.actor(data)
+        except LookupFailed as error:
+            log.warning("start %s is held: %s", row.key, error)
+            return False
+        return await self._start(row, data, actor, data["text"], data["posted"]["ts"])
+
+    async def _answer_slash(self, row: InboxRow, data: dict[str, Json], text: str) -> bool:
+        await self._consume(row, "refused", respond_row(f"respond:{row.key}", data["responseUrl"], text))
+        return True
+
+    async def ask(self, decision: inbound.Ask) -> str:
+        """The answer to a slash command that changes nothing, as mrkdwn."""
+        flows = self._library.refresh()
+        if decision.word in ("list", "flows"):
+            return words.flows_text(flows)
+        if decision.word == "status":
+            return await self._running(decision.data["channel"])
+        return words.slash_help(flows, decision.word)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    async def _heads(self, key: str | None) -> list[Head]:
+        if key is None:
+            return []
+        heads: list[Head] = await self._engine.writer.call("heads", thread_key=key)
+        return heads
+
+    async def _prompts(self, key: str | None) -> list[PromptState]:
+        return await self._engine.writer.run(prompts.of_thread, key) if key else []
+
+    async def _prompt(self, prompt_id: str) -> PromptState | None:
+        return await self._engine.writer.run(prompts.find, prompt_id)
+
+    async def _entries(self, row: InboxRow) -> list[str]:
+        asked = await self._prompts(row.thread_key)
+        return [entry for prompt in asked if prompt.open for entry in (prompt.who or ())]
+
+    async def _status_of(self, heads: Sequence[Head]) -> str:
+        states = [await self._engine.state(head.session_id) for head in heads if head.quarantined is None]
+        return words.status_text(states, self._engine.now())
+
+    async def _running(self, channel: str) -> str:
+        heads: list[Head] = await self._engine.writer.call("heads", statuses=("running", "paused"), limit=30)
+        here = [head for head in heads if head.thread_key and head.thread_key.split(":")[1] == channel]
+        return words.running_text([await self._engine.state(head.session_id) for head in here])
+
+    # --- telling -------------------------------------------------------------------------------------------
+
+    async def _consume(self, row: InboxRow, outcome: str, *rows: Row) -> None:
+        await self._engine.writer.call("consume", [Consumed(row.id, outcome)], self._engine.now(), list(rows))
+
+    async def _tell(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        text: str,
+        outcome: str,
+        *,
+        thread_ts: str | None = None,
+        blocks: list[Json] | None = None,
+    ) -> bool:
+        """Say something in the thread, where everybody sees it."""
+        thread_ts = thread_ts or data.get("threadTs") or data.get("ts")
+        lane = thread_key(data["team"], data["channel"], thread_ts)
+        said = note_row(f"note:{row.key}", lane, data["channel"], thread_ts, text, blocks=blocks)
+        await self._consume(row, outcome, said)
+        return True
+
+    async def _whisper(self, row: InboxRow, data: dict[str, Json], text: str, outcome: str) -> bool:
+        """Tell only the author."""
+        said = ephemeral_row(
+            f"ephemeral:{row.key}", data["channel"], data["user"], data.get("threadTs"), words.escape(text)
+        )
+        await self._consume(row, outcome, said)
+        return True
+
+
+def _read(data: dict[str, Json], bot_user_id: str) -> Message:
+    return read_message(
+        data["text"],
+        bot_user_id=bot_user_id,
+        user=data["user"],
+        ts=data["ts"],
+        thread_ts=data["threadTs"],
+        edited=data["edited"],
+        subtype=data["subtype"],
+        bot=data["app"],
+        direct=data["direct"],
+        has_files=data["hasFiles"],
+    )
+
+
+def _by_id(asked: Sequence[PromptState], prompt_id: str) -> PromptState:
+    return next(prompt for prompt in asked if prompt.prompt_id == prompt_id)

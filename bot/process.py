@@ -1,0 +1,258 @@
+"""The bot as a process: check what can be checked, put the parts together, serve, and drain when told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bot import inbound
+from bot.app import SlackApp
+from bot.catchup import INSTALLED, CatchUp
+from bot.conversation import Conversation
+from bot.flows import Library
+from bot.intents import note_row, slack_intents
+from bot.outbound import Outbound
+from bot.people import People
+from bot.scopes import Report, scope_report
+from bot.settings import Settings, SettingsError, slack_tokens
+from bot.slack_api import app_client, bot_client, describe
+from bot.words import quarantine_text
+from engine import clock
+from engine.engine import DRAIN_SECONDS, Engine, utc_now
+from engine.errors import SaysoError, StorageError
+from engine.events import Event
+from engine.nodes.port import runners
+from engine.nodes.secrets import SecretSource
+from engine.service import Service
+from engine.state import State
+from engine.storage import open_store
+from engine.storage.port import Head, InboxRow, Row, Store
+from prompt_state.model import Owner, project
+from prompt_state.policy import Gate
+
+log = logging.getLogger("sayso")
+
+START_SECONDS = 12.0
+"""How long a start may take to find out that Slack cannot be reached or does not accept the tokens."""
+
+
+class StartFailed(SaysoError):
+    """The bot cannot start; says why and what to do."""
+
+    code = "start_failed"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this app is, as Slack says."""
+
+    team_id: str
+    team: str
+    bot_user_id: str
+    bot_user: str
+    app_id: str | None
+    report: Report
+
+
+async def identify(bot: Any, app: Any, api_url: str) -> Identity:
+    """Check both tokens and the scopes. Raises `StartFailed` within `START_SECONDS`."""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            who = await _ask(bot.auth_test(), "SLACK_BOT_TOKEN", api_url)
+            await _ask(app.apps_connections_open(app_token=app.token), "SLACK_APP_TOKEN", api_url)
+            app_id = await _app_id(bot, who.get("bot_id"))
+    except TimeoutError:
+        raise StartFailed(
+            f"Slack at {api_url} did not answer within {START_SECONDS:g} s. Check the network, a proxy, and SLACK_API_URL."
+        ) from None
+    headers = {name.lower(): value for name, value in (who.headers or {}).items()}
+    report = scope_report(headers.get("x-oauth-scopes"))
+    return Identity(who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or "", app_id, report)
+
+
+async def _ask(call: Any, token: str, api_url: str) -> Any:
+    try:
+        return await call
+    except Exception as error:
+        raise StartFailed(describe(error, token=token, api_url=api_url)) from error
+
+
+async def _app_id(bot: Any, bot_id: str | None) -> str | None:
+    try:
+        return str((await bot.bots_info(bot=bot_id))["bot"]["app_id"])
+    except Exception as error:
+        log.info("the app's id could not be looked up: %s", error)
+        return None
+
+
+def projection(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """PromptState rows, written with the events that they follow from."""
+    return project(Owner(after.session_id, after.thread, after.actor), after.prompts, events, after.seq)
+
+
+def make_engine(settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool) -> Engine:
+    """An engine over a store, with what every process needs."""
+    source = SecretSource(settings.env, settings.secrets_dir)
+    return Engine(
+        store,
+        policy=gate,
+        runners=runners(),
+        home=settings.home,
+        secret=source.get,
+        extensions=[projection, slack_intents] if slack else [projection],
+        label=label,
+        snapshot_dir=settings.snapshot_dir,
+    )
+
+
+class Bot:
+    """All parts of the running bot."""
+
+    def __init__(self, settings: Settings, *, flows: Sequence[Path] = ()) -> None:
+        self.settings = settings
+        self.library = Library(*(flows or [settings.flows]))
+        self.stopping = asyncio.Event()
+        self.ready = asyncio.Event()
+        self._caught_up = asyncio.Event()
+
+    async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
+        """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
+        bot_token, app_token = slack_tokens(self.settings)
+        bot = bot_client(bot_token, self.settings.api_url)
+        app = app_client(app_token, self.settings.api_url)
+        identity = await identify(bot, app, self.settings.api_url)
+        if identity.report.fatal:
+            raise StartFailed(identity.report.text())
+        if identity.report.missing:
+            log.warning("%s", identity.report.text())
+        store = open_store(self.settings.database_url, self.settings.secret_key)
+        try:
+            store.bind(identity.team_id, identity.app_id or "")
+            if store.mark(INSTALLED) is None:
+                store.set_mark(INSTALLED, f"{time.time():.6f}")
+            self._assemble(store, identity, bot, app, app_token)
+            await self._serve(identity, on_ready)
+        finally:
+            store.close()
+
+    def stop(self) -> None:
+        """Begin to drain: nothing new is taken; what runs finishes or is cut."""
+        self.stopping.set()
+
+    def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
+        settings = self.settings
+        gate = Gate(identity.team_id, settings.admins, settings.allow_guests, allow_local=True)
+        home = inbound.Home(identity.team_id, identity.app_id, identity.bot_user_id)
+        self.engine = make_engine(settings, store, gate, label="bot", slack=True)
+        self.engine.on_quarantine = quarantine_rows
+        people = People(bot, identity.team_id)
+        talk = Conversation(self.engine, self.library, people, gate, home)
+        handlers = {kind: self._after_catch_up(handler) for kind, handler in talk.handlers().items()}
+        self.service = Service(self.engine, handlers=handlers, wants=in_slack, order=said_at)
+        self.outbound = Outbound(
+            self.engine.writer, bot, self.engine.state, self.engine.flow_of, identity.bot_user_id
+        )
+        self.engine.subscribe(lambda state, events: self.outbound.notify())
+        self.slack = SlackApp(
+            bot,
+            app,
+            app_token=app_token,
+            home=home,
+            writer=self.engine.writer,
+            now=utc_now,
+            answer=talk.ask,
+            taken=self.service.notify,
+            connections=settings.connections,
+        )
+        self.catchup = CatchUp(bot, self.engine.writer, home, now=utc_now, taken=self.service.notify)
+
+    def _after_catch_up(self, handler: Any) -> Any:
+        """What was missed is older than what arrives now, so nothing is handled before it was looked for."""
+
+        async def handle(row: InboxRow) -> bool:
+            return bool(await handler(row)) if self._caught_up.is_set() else False
+
+        return handle
+
+    async def _serve(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
+        self.library.refresh()
+        await self.engine.open()
+        tasks = [
+            asyncio.create_task(self.service.run(), name="service"),
+            asyncio.create_task(self.outbound.run(), name="outbound"),
+            asyncio.create_task(self._listen(identity, on_ready), name="listen"),
+        ]
+        stop = asyncio.create_task(self.stopping.wait())
+        done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
+        await self._drain(tasks)
+        stop.cancel()
+        for task in done - {stop}:
+            task.result()
+
+    async def _listen(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
+        """Connect, read what was missed, and again after every gap."""
+        await self.slack.connect()
+        self.slack.reconnected()
+        while True:
+            await self.catchup.run()
+            self._caught_up.set()
+            self.service.notify()
+            if not self.ready.is_set():
+                self.ready.set()
+                if on_ready is not None:
+                    on_ready(identity)
+            while not self.slack.reconnected():
+                await asyncio.sleep(1.0)
+
+    async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)
+        tasks[2].cancel()
+        await self.slack.close()
+        self.service.stop()
+        await self.engine.drain(DRAIN_SECONDS)
+        self.outbound.stop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(tasks, timeout=5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.engine.close()
+
+
+def in_slack(head: Head) -> bool:
+    """Whether a session lives in a Slack thread; sessions of the terminal are left to the terminal."""
+    return head.thread_key is not None
+
+
+def said_at(row: InboxRow) -> float:
+    """When a row was said or pressed, in seconds since 1970: the order in which a thread is read."""
+    if row.kind == inbound.MESSAGE:
+        return float(row.key.rsplit(":", 1)[1])
+    return clock.from_text(row.received_at).timestamp()
+
+
+def quarantine_rows(head: Head, reason: str) -> Sequence[Row]:
+    """What the thread is told when its session's records do not verify."""
+    if head.thread_key is None:
+        return ()
+    _, channel, thread_ts = head.thread_key.split(":", 2)
+    text = quarantine_text(head.flow_name, head.session_id)
+    return [note_row(f"quarantine:{head.session_id}", head.thread_key, channel, thread_ts, text)]
+
+
+async def run_bot(settings: Settings, *, flows: Sequence[Path] = (), on_ready: Any = None) -> None:
+    """Run the bot until SIGTERM or SIGINT."""
+    bot = Bot(settings, flows=flows)
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, bot.stop)
+    await bot.run(on_ready)
+
+

@@ -1,0 +1,65 @@
+"""What people write to start a flow: `NAME key=value ...`, `run NAME ...`. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
+
+
+@dataclass(frozen=True, slots=True)
+class StartLine:
+    """A flow to start, with the inputs as they were typed."""
+
+    flow: str
+    inputs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """The line starts nothing; `message` tells its author why and what would."""
+
+    message: str
+
+
+def parse(text: str, flows: Iterable[str]) -> StartLine | BadLine:
+    """The flow that a line starts. Values may be quoted; phones' curly quotes count as quotes."""
+    names = sorted(flows)
+    try:
+        words = shlex.split(text.translate(_QUOTES), posix=True)
+    except ValueError:
+        return BadLine("A quote is opened and not closed. Write values with spaces as `key=\"two words\"`.")
+    if words and words[0].lower() == "run":
+        words = words[1:]
+    if not words:
+        return BadLine(f"Say which flow to run: {_listed(names)}.")
+    name = words[0] if words[0] in names else words[0].lower()
+    if name not in names:
+        return BadLine(f"There is no flow `{_shown(words[0])}`. {_nearest(name, names)}")
+    inputs: dict[str, str] = {}
+    for word in words[1:]:
+        found = _PAIR.fullmatch(word)
+        if found is None:
+            return BadLine(f"I do not understand `{_shown(word)}`: inputs are written `key=value`.")
+        if found[1] in inputs:
+            return BadLine(f"`{found[1]}` is given twice.")
+        inputs[found[1]] = found[2]
+    return StartLine(name, inputs)
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"Did you mean `{close[0]}`?" if close else f"There are: {_listed(names)}."
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none is served here"
+
+
+def _shown(word: str) -> str:
+    return word[:60].replace("`", "'")
