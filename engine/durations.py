@@ -7,8 +7,10 @@ milliseconds, which sorts as it compares. Every refusal is a `ValueError` whose 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
+
+from engine import clock
 
 DURATION_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 """Milliseconds of each unit, in the order in which they are written."""
@@ -92,18 +94,6 @@ def parse_moment(text: str) -> str:
         raise ValueError(f"{text[:40]!r} is not a moment: write 2026-11-21T22:40:00Z") from None
     if moment.tzinfo is None:
         raise ValueError(f"{text} has no offset: write {text}Z for UTC, or +01:00 behind it")
-    try:
-        return format_moment(moment)
-    except OverflowError:
-        raise ValueError(f"{text} is outside the calendar") from None
-
-
-def format_moment(moment: datetime) -> str:
-    """A moment as it is stored: UTC with milliseconds, cut and not rounded."""
-    utc = moment.astimezone(UTC)
-    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z".rjust(24, "0")
-
-
-def add_seconds(moment: str, seconds: float) -> str:
-    """The moment that is so many seconds after the given one, both as stored."""
-    return format_moment(datetime.fromisoformat(moment) + timedelta(seconds=seconds))
+    if not 1970 < moment.year < 9999:
+        raise ValueError(f"{text} is not a year that a flow waits for")
+    return clock.to_text(moment)

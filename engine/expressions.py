@@ -254,7 +254,7 @@ def _check_secret(expression: _Expression, allowed: bool) -> None:
     if expression.secret is None:
         raise BadExpression(
             "a secret stands alone in its {{ }}: nothing can be computed with it",
-            "write {{ secrets.NAME }}, the name in capital letters",
+            "write {{ secrets.NAME }} and nothing else in the braces",
         )
 
 
@@ -381,7 +381,7 @@ def _expression(source: str) -> _Expression:
 
 
 def _is_secret_name(name: str) -> bool:
-    return name.isascii() and name.replace("_", "A").isalnum() and name == name.upper() and name[0].isalpha()
+    return name.isascii() and name.replace("_", "a").isalnum() and name[0].isalpha()
 
 
 def _parse(source: str) -> nodes.Expr:

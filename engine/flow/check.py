@@ -159,7 +159,7 @@ def _node(node: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
     if spec is None:
         yield Fault(("type",), f"unknown node type `{kind[:80]}`", suggest(kind, node_types()))
         return
-    if node.get("timeout") is not None and not spec.runs:
+    if node.get("timeout") is not None and spec.mode != "run":
         hint = "write it under `with`" if "timeout" in spec.field_names() else None
         yield Fault(("timeout",), f"a node of type `{kind}` takes no `timeout` here", hint, on_key=True)
     yield from _with(node, spec, scope)

@@ -166,7 +166,7 @@ def _node(document: NodeDoc, index: int, located: Located) -> Node:
         compiled=compiled,
         condition=_condition(document),
         timeout=document.timeout if document.timeout is not None else spec.timeout,
-        on_crash=_on_crash(document, spec.on_crash(config)),
+        on_crash=_on_crash(document),
         on_error=document.on_error,
         secrets=compiled.secrets,
         line=located.spans[("nodes", index)][0].line,
@@ -177,7 +177,7 @@ def _condition(document: NodeDoc) -> Compiled | None:
     return None if document.if_ is None else compile_condition(document.if_)
 
 
-def _on_crash(document: NodeDoc, default: OnCrash) -> OnCrash:
+def _on_crash(document: NodeDoc) -> OnCrash | None:
     if document.retry is not None:
         return "again" if document.retry == "safe" else "ask"
-    return document.on_crash or default
+    return document.on_crash

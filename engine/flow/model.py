@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from engine.codec import Json, canonical
 from engine.expressions import Compiled
@@ -45,8 +46,8 @@ class Trigger:
 class Node:
     """One node. `config` is its `with` as written, `compiled` the same ready to evaluate, `condition` its `if`.
 
-    `timeout` is in seconds, `secrets` are the names of the secrets that it refers to, `line` is where it
-    stands in the file.
+    `timeout` is in seconds, `on_crash` is None where the file leaves it to the type, `secrets` are the names of
+    the secrets that it refers to, `line` is where it stands in the file.
     """
 
     id: str
@@ -57,8 +58,8 @@ class Node:
     compiled: Compiled
     condition: Compiled | None = None
     timeout: float | None = None
-    on_crash: OnCrash = "again"
-    on_error: str = "fail"
+    on_crash: OnCrash | None = None
+    on_error: Literal["fail", "continue"] = "fail"
     secrets: frozenset[str] = frozenset()
     line: int = 1
 
@@ -66,6 +67,12 @@ class Node:
     def spec(self) -> NodeSpec:
         """What the engine knows about the node's type."""
         return node_types()[self.type]
+
+    def crash_policy(self, evaluated: Json) -> OnCrash:
+        """What an interruption of this node means, given its evaluated `with`: run it again, or ask a person."""
+        if self.on_crash is not None:
+            return self.on_crash
+        return self.spec.on_crash(evaluated if isinstance(evaluated, dict) else {})
 
     @property
     def if_(self) -> Json:

@@ -83,7 +83,9 @@ def _scalar(value: Any) -> str | dict[str, Json]:
     raise ValueError(f"expected text, not {kind_of(value)}")
 
 
-def _query(value: Any) -> str | list[str]:
+def _query(value: Any) -> str | list[str] | None:
+    if value is None:
+        return None
     if isinstance(value, list):
         return [_plain_scalar(item) for item in value]
     return _plain_scalar(value)
@@ -349,7 +351,7 @@ class HttpConfig(Config):
     )
     query: dict[str, Query] = Field(
         default_factory=dict,
-        description="What is added to the URL behind `?`, quoted; a list gives a name repeatedly.",
+        description="What is added to the URL behind `?`, quoted; a list gives a name repeatedly, null leaves it out.",
     )
     body: str | None = Field(None, description="The body as text. Either this or `json`.")
     json_: Json = Field(None, alias="json", description="The body as JSON.")

@@ -41,6 +41,9 @@ from engine.nodes.configs import (
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 
+Mode: TypeAlias = Literal["pure", "prompt", "timer", "delivery", "run"]
+"""Who does a node's work: the core itself, people, a timer, the outbox, or a runner outside the engine."""
+
 READ_ONLY_METHODS = ("GET", "HEAD", "OPTIONS")
 """HTTP methods that change nothing, so that a request may be sent again after a crash."""
 
@@ -68,17 +71,16 @@ class NodeSpec:
     """One node type.
 
     `outputs` has the fields of `nodes.<id>` with a sentence each; None when they are the keys of `with`.
-    `on_crash` gives the default for a `with`. `pure` types are computed without any effect. `runs` types have
-    work that a runner does outside the engine: only they take `timeout` (`timeout` here is its default, in
-    seconds). `unknown_output` is the output when a person says that an interrupted node is done.
+    `mode` says who does the work. `on_crash` gives the default policy for a `with`. Only types of mode `run` take
+    `timeout`; here it is the default, in seconds. `unknown_output` is the output when a person says that an
+    interrupted node is done.
     """
 
     name: str
     config: type[Config] | type[SetConfig]
     outputs: Mapping[str, str] | None
+    mode: Mode
     on_crash: Callable[[Mapping[str, Json]], OnCrash] = _again
-    pure: bool = False
-    runs: bool = False
     timeout: float | None = None
     secret_fields: frozenset[str] = frozenset()
     verbatim_fields: frozenset[str] = frozenset()
@@ -152,7 +154,6 @@ def _spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
             yield from _spelled_out((*path, index), item)
 
 
-_PROMPT = "Who answered: `{id, name}`; null when the timeout did."
 _AT = "When, in UTC."
 
 _SPECS = (
@@ -164,25 +165,28 @@ _SPECS = (
             "value": "The value of the choice; null for free text.",
             "values": "The fields of a form; an empty mapping otherwise.",
             "files": "Files that came with the reply.",
-            "by": _PROMPT,
+            "by": "Who answered, a user id; null when the timeout did.",
             "at": _AT,
         },
+        mode="prompt",
     ),
     NodeSpec(
         "approval",
         ApprovalConfig,
         {
             "decision": "`approve` or `reject`.",
-            "by": "Who decided, as a list of `{id, name}`; empty when the timeout did.",
-            "reason": "What they wrote with it; null without.",
+            "by": "Who decided, a list of user ids; empty when the timeout did.",
+            "reason": "What they wrote with it, `timeout` when the timeout decided, else null.",
             "values": "The fields of a form; an empty mapping otherwise.",
             "at": _AT,
         },
+        mode="prompt",
     ),
     NodeSpec(
         "message",
         MessageConfig,
         {"channel": "The channel it was posted in.", "ts": "Slack's timestamp of the message."},
+        mode="delivery",
         unknown_output={"channel": None, "ts": None},
     ),
     NodeSpec(
@@ -194,8 +198,8 @@ _SPECS = (
             "exit_code": "Its exit code; null when a person said that the interrupted node is done.",
             "seconds": "How long it ran.",
         },
+        mode="run",
         on_crash=_ask,
-        runs=True,
         secret_fields=frozenset({"env"}),
         verbatim_fields=frozenset({"script"}),
         unknown_output={"stdout": "", "stderr": "", "exit_code": None, "seconds": None},
@@ -209,16 +213,16 @@ _SPECS = (
             "body": "The answer as text.",
             "json": "The answer as JSON when it is JSON, else null.",
         },
+        mode="run",
         on_crash=_by_method,
-        runs=True,
         timeout=30.0,
         secret_fields=frozenset({"headers"}),
         unknown_output={"status": None, "headers": {}, "body": "", "json": None},
     ),
-    NodeSpec("set", SetConfig, None, pure=True),
-    NodeSpec("wait", WaitConfig, {"until": "The moment until which it waited, in UTC."}),
-    NodeSpec("fail", FailConfig, {}, pure=True),
-    NodeSpec("noop", NoopConfig, {}, pure=True),
+    NodeSpec("set", SetConfig, None, mode="pure"),
+    NodeSpec("wait", WaitConfig, {"until": "The moment until which it waited, in UTC."}, mode="timer"),
+    NodeSpec("fail", FailConfig, {}, mode="pure"),
+    NodeSpec("noop", NoopConfig, {}, mode="pure"),
 )
 
 _REGISTRY: Mapping[str, NodeSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
