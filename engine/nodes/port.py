@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from engine.codec import Json, encode
+from engine.errors import NotJson
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,15 @@ def as_text(value: Json, where: str) -> str:
         return value
     if value is None:
         raise Refusal("invalid", f"{where} is null; give it a value, or a default in the expression")
-    return encode(value).decode()
+    try:
+        return encode(value).decode()
+    except NotJson as error:
+        raise Refusal("invalid", f"{where}: {error}") from error
 
 
 def runners() -> Mapping[str, Runner]:
     """The runners of the built-in node types that have effects, by type."""
     from engine.nodes.http import http
-
     from engine.nodes.shell import shell
 
     return {"shell": shell, "http": http}

@@ -129,10 +129,13 @@ def _read(directory: Path, name: str) -> str | None:
         return None
     except OSError as error:
         raise SecretUnavailable(f"secret {name}: cannot read {directory / name}: {error.strerror}") from error
-    with os.fdopen(file, "rb") as stream:
+    try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise SecretUnavailable(f"secret {name}: {directory / name} is not a file")
-        data = stream.read(_LARGEST + 1)
+        with os.fdopen(file, "rb", closefd=False) as stream:
+            data = stream.read(_LARGEST + 1)
+    finally:
+        os.close(file)
     if len(data) > _LARGEST:
         raise SecretUnavailable(f"secret {name}: {directory / name} is larger than {_LARGEST} bytes")
     try:

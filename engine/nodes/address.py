@@ -1,0 +1,91 @@
+"""Which addresses a flow may reach over HTTP.
+
+Private hosts are what operations are about, so they are allowed. Link-local and cloud metadata addresses give
+away the credentials of the machine to whoever can choose a URL, so a flow has to name them. The rule looks at
+the address that is about to be connected to, never at the name: a name resolves to whatever its owner likes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_METADATA = {
+    ipaddress.ip_address(text): owner
+    for text, owner in {
+        "100.100.100.200": "Alibaba Cloud",
+        "168.63.129.16": "Azure",
+        "192.0.0.192": "Oracle Cloud",
+        "fd00:ec2::254": "AWS",
+        "fd00:ec2::23": "AWS",
+        "fd20:ce::254": "Google Cloud",
+        "fd00:42::42": "Scaleway",
+    }.items()
+}
+_LINK_LOCAL = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.ip_network("::/96")
+_NUMERIC = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
+
+
+def why_refused(address: str, host: str, allowed: Iterable[str]) -> str | None:
+    """Why a request for `host` may not connect to `address`, or None when it may.
+
+    `allowed` names hosts or addresses that are reached in spite of the rule.
+    """
+    try:
+        target = _real(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return f"{address} is not written as an address"
+    kind = _kind(target)
+    if kind is None or {_comparable(host), str(target)} & {_comparable(name) for name in allowed}:
+        return None
+    return f"{target} is {kind}, which a flow reaches only when its `allow_hosts` names {_comparable(host)}"
+
+
+def is_disguised(host: str) -> bool:
+    """Whether this host is an IPv4 address in another notation (`2852039166`, `0xa9.254.1`)."""
+    if not _NUMERIC.fullmatch(host):
+        return False
+    try:
+        ipaddress.ip_address(host)
+        return False
+    except ValueError:
+        pass
+    try:
+        socket.inet_aton(host)
+    except OSError:
+        return False
+    return True
+
+
+def _kind(address: Address) -> str | None:
+    if any(address in network for network in _LINK_LOCAL):
+        return "a link-local address"
+    owner = _METADATA.get(address)
+    return f"the metadata address of {owner}" if owner else None
+
+
+def _real(address: Address) -> Address:
+    """The IPv4 address inside an IPv6 one that stands for it; any other address as it is."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+    if inner is not None:
+        return inner
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 0xFFFF):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def _comparable(host: str) -> str:
+    """A host as it is compared: without case, brackets, zone and final dot; addresses in one notation."""
+    text = host.strip().strip("[]").rstrip(".").lower()
+    try:
+        return str(_real(ipaddress.ip_address(text.partition("%")[0])))
+    except ValueError:
+        return text

@@ -1,0 +1,274 @@
+"""Taking secrets out of texts, JSON values and streams."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import logging
+import random
+import string
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from engine.nodes.capture import Capture
+from engine.nodes.redact import Redactor
+
+
+def canaries() -> list[str]:
+    """50 values as secrets look: tokens, keys, passwords with odd characters, several lines."""
+    pick = random.Random(7)
+    alphabets = [
+        string.ascii_letters + string.digits,
+        string.hexdigits,
+        string.printable.strip(),
+        "äöüßéñ€日本語" + string.ascii_letters,
+        string.ascii_letters + "/+=&?%\"'\\<> ",
+    ]
+    values = [
+        "canary" + "".join(pick.choices(alphabets[n % 5], k=pick.randint(6, 60))) + "end" for n in range(48)
+    ]
+    pem = "\n".join("".join(pick.choices(alphabets[0] + "+/", k=64)) for _ in range(5))
+    return [*values, f"-----BEGIN KEY-----\n{pem}\n-----END KEY-----", "canary\nin\nlines"]
+
+
+def small_quote(value: str) -> str:
+    """Percent-quoted with small digits."""
+    quoted = quote(value, safe="")
+    head, *rest = quoted.split("%")
+    return head + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
+
+
+def b64(before: int, urlsafe: bool, pad: bool) -> Callable[[str], str]:
+    """Base64 of the value behind so many other bytes, and with others after it."""
+    encode = base64.urlsafe_b64encode if urlsafe else base64.b64encode
+
+    def form(value: str) -> str:
+        text = encode(b"\xfe\x01\x9a"[:before] + value.encode()).decode()
+        return text if pad else text.rstrip("=")
+
+    return form
+
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "plain": lambda value: value,
+    "json": lambda value: json.dumps({"x": value}),
+    "json, characters as they are": lambda value: json.dumps({"x": value}, ensure_ascii=False),
+    "json, slashes escaped": lambda value: json.dumps({"x": value}).replace("/", "\\/"),
+    "quoted": lambda value: quote(value, safe=""),
+    "quoted, slashes kept": lambda value: quote(value),
+    "quoted for a form": quote_plus,
+    "quoted with small digits": small_quote,
+    "hex": lambda value: value.encode().hex(),
+    "hex, capitals": lambda value: value.encode().hex().upper(),
+    "html": html.escape,
+    "python": lambda value: repr({"x": value}),
+    "wrapped base64": lambda value: base64.encodebytes(value.encode()).decode(),
+    "wrapped with returns": lambda value: base64.encodebytes(value.encode()).decode().replace("\n", "\r\n"),
+    **{
+        f"base64 at {before}{' url' * urlsafe}{' padded' * pad}": b64(before, urlsafe, pad)
+        for before in range(3)
+        for urlsafe in (False, True)
+        for pad in (False, True)
+    },
+}
+
+
+def squeezed(text: str) -> str:
+    """Without what wrapping adds."""
+    return text.replace("\n", "").replace("\r", "")
+
+
+def rest_of(form: str, clean: str) -> str:
+    """The longest piece of an encoded secret that is still in a text, of those with 8 characters."""
+    form, clean = squeezed(form), squeezed(clean)
+    pieces = (form[start : start + 8] for start in range(max(1, len(form) - 7)))
+    return next((piece for piece in pieces if piece in clean), "")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_no_canary_survives_in_any_encoding(encoding: str) -> None:
+    """50 values in each encoding leave not even eight characters in a row, and what stands around stays."""
+    for value in canaries():
+        redactor = Redactor({"KEY_1": value})
+        form = ENCODINGS[encoding](value)
+        clean = redactor.text(f"before {form} after")
+        assert "[secret KEY_1]" in clean
+        assert clean.startswith("before ")
+        assert clean.endswith(" after")
+        # The shell that json and python put around a value is no part of it.
+        core = form.removeprefix('{"x": ').removeprefix("{'x': ")
+        assert rest_of(core, clean.replace("[secret KEY_1]", "\0")) == "", (value, clean)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_no_canary_survives_in_pieces(encoding: str) -> None:
+    """The same holds when the text arrives in pieces of any size."""
+    pick = random.Random(encoding)
+    for value in canaries():
+        redactor = Redactor({"KEY_1": value})
+        text = f"before {ENCODINGS[encoding](value)} after"
+        stream = redactor.stream()
+        shown, at = "", 0
+        while at < len(text):
+            size = pick.randint(1, 9)
+            shown += stream.feed(text[at : at + size])
+            at += size
+        shown += stream.close()
+        assert shown == redactor.text(text)
+
+
+def test_all_secrets_at_once() -> None:
+    """Fifty secrets are taken out of one text under their own names."""
+    values = {f"S{n}": value for n, value in enumerate(canaries())}
+    text = " | ".join(values.values())
+    assert Redactor(values).text(text) == " | ".join(f"[secret {name}]" for name in values)
+
+
+def test_text_without_secrets_is_untouched() -> None:
+    """Nothing is changed where there is nothing to take out, line ends included."""
+    redactor = Redactor({"A": "canary-1"})
+    for text in ("", "a\r\nb\n", "canary-2 canary", "x" * 1000):
+        assert redactor.text(text) == text
+    assert Redactor({}).text("canary-1") == "canary-1"
+
+
+def test_overlapping_secrets_go_whole() -> None:
+    """Where values overlap, no rest of the later one stays."""
+    redactor = Redactor({"A": "abcdef", "B": "defghi", "C": "cde4"})
+    assert redactor.text("-abcdefghi-") == "-[secret A]-"
+    assert redactor.text("-abcdef-defghi-") == "-[secret A]-[secret B]-"
+    assert Redactor({"A": "aaaa"}).text("aaaaaa") == "[secret A]"
+
+
+def test_the_longer_of_two_secrets_names_the_mark() -> None:
+    """A value that contains another one is taken out as itself."""
+    redactor = Redactor({"SHORT": "word", "LONG": "password"})
+    assert redactor.text("my password") == "my [secret LONG]"
+
+
+def test_long_lines_of_a_secret_are_secrets() -> None:
+    """A key that is printed line by line, with something before each line, is taken out too."""
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n"
+    clean = Redactor({"PEM": key}).text("".join(f"> {line}\n" for line in key.splitlines()))
+    assert clean == "> -----BEGIN KEY-----\n> [secret PEM]\n> [secret PEM]\n"
+
+
+def test_short_values_are_kept_and_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """Values of fewer than four characters stay in outputs, and somebody is told; four are enough."""
+    with caplog.at_level(logging.WARNING):
+        redactor = Redactor({"PIN": "123", "EMPTY": "", "FOUR": "1234"})
+    assert redactor.unprotected == ("PIN", "EMPTY")
+    assert "PIN" in caplog.text
+    assert "123" not in caplog.text.replace("1234", "")
+    assert redactor.text("123 1234") == "123 [secret FOUR]"
+
+
+def test_json_loses_secrets_everywhere() -> None:
+    """Texts, keys and numbers of a JSON value are cleaned; the rest keeps its type."""
+    redactor = Redactor({"A": "canary", "N": "12345678"})
+    value = {"a canary": ["canary", 1, None, True, 1.5, {"x": "ok"}], "n": 12345678}
+    assert redactor.json(value) == {
+        "a [secret A]": ["[secret A]", 1, None, True, 1.5, {"x": "ok"}],
+        "n": "[secret N]",
+    }
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    values=st.lists(st.text("abc\n", min_size=4, max_size=9), min_size=1, max_size=3),
+    pieces=st.lists(st.text("abcd\r\n", max_size=12), max_size=12),
+)
+@example(values=["abab"], pieces=["aba", "b", "ab", "ab"])
+@example(values=["aaaa"], pieces=["aaaaaa", "a", "\n", "a"])
+@example(values=["abcabc", "bcabcc"], pieces=["abcabc", "c"])
+def test_pieces_give_what_the_whole_gives(values: list[str], pieces: list[str]) -> None:
+    """However a text is cut into pieces, the stream shows what the whole text would have shown."""
+    redactor = Redactor({f"S{n}": value for n, value in enumerate(values)})
+    stream = redactor.stream()
+    shown = "".join([*(stream.feed(piece) for piece in pieces), stream.close()])
+    assert shown == redactor.text("".join(pieces))
+
+
+def test_a_stream_shows_at_once_what_is_surely_no_secret() -> None:
+    """Only the possible beginning of a secret is held back."""
+    stream = Redactor({"A": "Xcanary"}).stream()
+    assert stream.feed("hello X") == "hello "
+    assert stream.feed("can") == ""
+    assert stream.feed("berra") == "Xcanberra"
+    assert stream.close() == ""
+
+
+def test_an_endless_stream_needs_no_memory() -> None:
+    """What is held back stays bounded, even for line breaks and for secrets without an end."""
+    for piece in ("\n" * 1000, "ab" * 500, "x" * 1000):
+        stream = Redactor({"A": "abababab"}).stream()
+        for _ in range(200):
+            stream.feed(piece)
+        assert len(stream._buffer) < 10_000
+
+
+def captured(data: bytes, limit: int, sizes: list[int]) -> str:
+    """What a capture without secrets keeps of these bytes when they arrive in pieces of these sizes."""
+    capture = Capture(limit, Redactor({}))
+    at = 0
+    for size in [*sizes, len(data)]:
+        capture.add(data[at : at + size])
+        at += size
+    return capture.text()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.text("abcdefgh\n", max_size=80),
+    limit=st.integers(0, 60),
+    sizes=st.lists(st.integers(1, 30), max_size=10),
+)
+def test_capture_keeps_both_ends(text: str, limit: int, sizes: list[int]) -> None:
+    """Head and tail are those of the whole, however the bytes arrive, and the count is right."""
+    kept = captured(text.encode(), limit, sizes)
+    if len(text) <= limit:
+        assert kept == text
+    else:
+        head, tail = text[: limit - limit // 2], text[len(text) - limit // 2 :]
+        assert kept == f"{head}\n[… {len(text) - limit} bytes left out …]\n{tail}"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.text("aé日😀", max_size=60),
+    limit=st.integers(0, 90),
+    sizes=st.lists(st.integers(1, 30), max_size=10),
+)
+def test_capture_cuts_between_characters(text: str, limit: int, sizes: list[int]) -> None:
+    """No cut leaves half a character."""
+    kept = captured(text.encode(), limit, sizes)
+    head, mark, tail = kept.partition("\n[…")
+    assert "\ufffd" not in kept
+    assert text.startswith(head)
+    assert text.endswith(tail.rpartition("]\n")[2])
+    assert bool(mark) == (len(text.encode()) > limit)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    before=st.integers(0, 40),
+    count=st.integers(1, 6),
+    between=st.integers(0, 3),
+    limit=st.integers(0, 90),
+    size=st.integers(1, 50),
+)
+def test_capture_never_keeps_part_of_a_secret(
+    before: int, count: int, between: int, limit: int, size: int
+) -> None:
+    """Wherever the cuts fall, no character of a secret stays."""
+    data = (b"." * before + (b"ABCDEFGH" + b"." * between) * count) * 3
+    capture = Capture(limit, Redactor({"s": "ABCDEFGH"}))
+    for at in range(0, len(data), size):
+        capture.add(data[at : at + size])
+    assert not set(capture.text()) & set("ABCDEFGH")
+    assert not set(capture.last_line()) & set("ABCDEFGH")
