@@ -29,6 +29,8 @@ from engine.storage.port import (
 
 ENDED = ("complete", "failed", "aborted")
 """Statuses after which a session takes no more commands."""
+UNVERIFIED = "its head does not verify: it was changed outside this program"
+"""What lists say of a session that nobody has set aside yet, but should."""
 OutboxState = Literal["pending", "sent", "failed"]
 
 

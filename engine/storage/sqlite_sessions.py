@@ -19,6 +19,7 @@ from engine.storage.connection import Connection
 from engine.storage.macs import Sealer
 from engine.storage.port import Commit, Head, Loaded, NewSession
 from engine.storage.records import (
+    UNVERIFIED,
     JournalRecord,
     QuarantineRecord,
     SessionRecord,
@@ -35,7 +36,6 @@ from engine.storage.records import (
 )
 
 _log = logging.getLogger("sayso.storage")
-UNVERIFIED = "its head does not verify: it was changed outside this program"
 _REMEMBERED = 4_096
 
 _HEAD = """SELECT session_id, flow_name, flow_digest, parent_session_id, thread_key, status, phase, epoch, seq,
