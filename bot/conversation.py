@@ -311,10 +311,10 @@ class Conversation:
         return heads
 
     async def _prompts(self, key: str | None) -> list[PromptState]:
-        return await self._engine.writer.run(prompts.of_thread, key) if key else []
+        return await self._engine.writer.call(prompts.of_thread, self._engine.store, key) if key else []
 
     async def _prompt(self, prompt_id: str) -> PromptState | None:
-        return await self._engine.writer.run(prompts.find, prompt_id)
+        return await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
 
     async def _entries(self, row: InboxRow) -> list[str]:
         asked = await self._prompts(row.thread_key)

@@ -27,14 +27,12 @@ from bot.words import quarantine_text
 from engine import clock
 from engine.engine import DRAIN_SECONDS, Engine, utc_now
 from engine.errors import SaysoError, StorageError
-from engine.events import Event
 from engine.nodes.port import runners
 from engine.nodes.secrets import SecretSource
 from engine.service import Service
-from engine.state import State
-from engine.storage import open_store
+from engine.storage.opening import open_store
 from engine.storage.port import Head, InboxRow, Row, Store
-from prompt_state.model import Owner, project
+from prompt_state.extension import projection
 from prompt_state.policy import Gate
 
 log = logging.getLogger("sayso")
@@ -90,11 +88,6 @@ async def _app_id(bot: Any, bot_id: str | None) -> str | None:
     except Exception as error:
         log.info("the app's id could not be looked up: %s", error)
         return None
-
-
-def projection(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
-    """PromptState rows, written with the events that they follow from."""
-    return project(Owner(after.session_id, after.thread, after.actor), after.prompts, events, after.seq)
 
 
 def make_engine(settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool) -> Engine:

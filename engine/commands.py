@@ -17,7 +17,9 @@ interrupted node, `cancel` a session, `steer` it with a message."""
 class Policy(Protocol):
     """Says whether an actor may do something. Returns None, or the sentence that tells that person why not."""
 
-    def __call__(self, actor: Actor, action: Action, state: State, prompt: PromptRun | None) -> str | None: ...
+    def __call__(
+        self, actor: Actor, action: Action, state: State, prompt: PromptRun | None
+    ) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,6 @@ from engine.errors import (
 from engine.evaluation import evaluate_condition, evaluate_config
 from engine.events import Event
 from engine.flow import Flow, Node, coerce_inputs
-from engine.modes import mode
 from engine.nodes.specs import node_types
 from engine.state import ROOT, Frame, NodeRun, PromptRun, State, evolve
 
@@ -158,7 +157,7 @@ def launched(state: State) -> list[str]:
     return [
         path
         for path in state.active
-        if state.nodes[path].status == "started" and mode(state.nodes[path].type) == "run"
+        if state.nodes[path].status == "started" and node_types()[state.nodes[path].type].mode == "run"
     ]
 
 
@@ -187,7 +186,7 @@ def _only_waits(flow: Flow, state: State) -> bool:
     for path in state.active:
         run = state.nodes[path]
         if _open_prompt_at(state, path) is None and not (
-            run.status == "started" and mode(run.type) == "timer"
+            run.status == "started" and node_types()[run.type].mode == "timer"
         ):
             return False
     return bool(state.active or state.open_prompts)
@@ -277,7 +276,7 @@ def _start_node(turn: Turn, node: Node) -> None:
         _fail_node(turn, node.id, {"type": error.code, "message": str(error)})
         return
     _node_started(turn, node, config)
-    _PERFORM[mode(node.type)](turn, node, config)
+    _PERFORM[node.spec.mode](turn, node, config)
 
 
 def _node_started(turn: Turn, node: Node, config: Json) -> None:

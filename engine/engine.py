@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import Protocol
 
 from engine import clock
 from engine.actors import Actor
-from engine.codec import Json, encode
+from engine.codec import Json, canonical, encode
 from engine.commands import (
     Abort,
     Answer,
@@ -45,6 +46,7 @@ from engine.errors import (
     SessionEnded,
     SessionQuarantined,
     SessionRunning,
+    SnapshotRefused,
     StorageFull,
     UnknownSession,
 )
@@ -53,7 +55,8 @@ from engine.flow import Flow, flow_from_body
 from engine.inspection import inspection
 from engine.intents import deliveries, timer_rows
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Runner
-from engine.snapshot import document, load_state
+from engine.snapshot import document, export, load_state, read_export, signed_part
+from engine.snapshot_files import SnapshotFiles
 from engine.state import NodeRun, State, derive_state
 from engine.storage.port import Commit, Consumed, Head, NewSession, Row, Store
 from engine.storage.writer import Writer
@@ -117,7 +120,7 @@ class Engine:
         label: str = "engine",
         now: Callable[[], str] = utc_now,
         entropy: Callable[[], str] = random_text,
-        on_snapshot: Callable[[str, bytes], None] | None = None,
+        snapshot_dir: Path | None = None,
     ) -> None:
         self.store = store
         self.writer = Writer(store)
@@ -135,6 +138,9 @@ class Engine:
         self._parked = asyncio.Condition()
         self._draining = False
         self._owner = ""
+        self._files = SnapshotFiles(snapshot_dir) if snapshot_dir else None
+        self.on_quarantine: Callable[[Head, str], Sequence[Row]] = lambda head, reason: ()
+        """What to show when a session is set aside."""
         self._broken: BaseException | None = None
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -144,17 +150,21 @@ class Engine:
         self.writer.start()
         self._owner = await self.writer.call("register", self._label)
 
-    async def close(self, drain: float = DRAIN_SECONDS) -> None:
-        """Stop: nothing new starts; running nodes finish or are cut after `drain` seconds; all of it is durable."""
+    async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Start nothing new; running nodes finish, or are cut after so many seconds; all of it is durable."""
         self._draining = True
         tasks = self._tasks()
-        if tasks and drain > 0:
-            await asyncio.wait(tasks, timeout=drain)
+        if tasks and seconds > 0:
+            await asyncio.wait(tasks, timeout=seconds)
         for live in list(self._live.values()):
             live.aborted.set()
         while tasks := self._tasks():
             await asyncio.wait(tasks)
-        self.writer.close()
+
+    async def close(self) -> None:
+        """Drain without patience, carry out what is queued, and end the writer thread."""
+        await self.drain(0)
+        await asyncio.to_thread(self.writer.close)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [task for live in self._live.values() for task in live.tasks.values()]
@@ -253,12 +263,88 @@ class Engine:
 
     async def journal(self, session_id: str) -> list[Event]:
         """All events of a session, verified."""
-        rows = await self.writer.call("journal_list", session_id)
+        rows = await self.writer.call(lambda: list(self.store.journal(session_id)))
         return [event_from_bytes(row) for row in rows]
 
     async def flow_of(self, session_id: str) -> Flow:
         """The flow that the session pinned."""
         return await self._flow((await self.head(session_id)).flow_digest)
+
+    # --- portable snapshots --------------------------------------------------------------------------------
+
+    async def export(self, session_id: str) -> bytes:
+        """The session as one portable file: snapshot, journal, pinned flow, signed with this store's key."""
+        journal = await self.journal(session_id)
+        head = await self.head(session_id)
+        body = await self.writer.call("flow", head.flow_digest)
+        file = export(derive_state(journal), journal, body)
+        mac: bytes = await self.writer.call("sign", "snapshot-file", signed_part(file))
+        return encode({**file, "mac": mac.hex()})
+
+    async def resume_from_snapshot(
+        self,
+        data: bytes,
+        *,
+        message: str | None = None,
+        prompt_id: str | None = None,
+        answer: Json = None,
+        actor: Actor | None = None,
+    ) -> State:
+        """Continue from an exported file: in this store if the session stands here as the file has it, else the
+        session is brought here first, with its whole journal. With a message or answer it is resumed.
+
+        Raises `SnapshotRefused` when the file does not verify, or the journal here is further than the file.
+        """
+        file = read_export(data)
+        mac: bytes = await self.writer.call("sign", "snapshot-file", signed_part(file))
+        if not hmac.compare_digest(mac.hex(), str(file["mac"])):
+            raise SnapshotRefused(
+                "This snapshot was changed, or was signed with another key (SAYSO_SECRET_KEY)."
+            )
+        session_id = await self._bring(file)
+        if actor is None or (message is None and prompt_id is None):
+            return await self.state(session_id)
+        return await self.resume(session_id, message or "", actor=actor, prompt_id=prompt_id, answer=answer)
+
+    async def _bring(self, file: dict[str, Json]) -> str:
+        """The session of a verified file, in this store at the file's seq."""
+        events = [event_from_bytes(encode(event)) for event in file["journal"]]
+        state = derive_state(events)
+        known: Head | None = await self.writer.call("head", state.session_id)
+        if known is not None:
+            here = await self.state(state.session_id)
+            if here.seq != state.seq:
+                raise SnapshotRefused(
+                    f"Session {state.session_id} is at event {here.seq} here and the snapshot is at {state.seq}; "
+                    "resume the session itself."
+                )
+            return state.session_id
+        flow = flow_from_body(canonical(file["flow"]))
+        live = Live(state.session_id, users=1, claimed=True, epoch=1, flow=flow)
+        self._live[state.session_id] = live
+        try:
+            async with live.lock:
+                key = (state.thread or {}).get("key")
+                await self._commit(
+                    live, events, (), NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
+                )
+        finally:
+            live.users -= 1
+            self._forget(live)
+        return state.session_id
+
+    async def _write_file(self, state: State) -> None:
+        """Keep the snapshot directory in step; a file is a copy, so failing to write one fails nothing else."""
+        assert self._files is not None
+        try:
+            if state.ended:
+                await asyncio.to_thread(self._files.remove, state.session_id)
+            else:
+                await asyncio.to_thread(
+                    self._files.write, state.session_id, await self.export(state.session_id)
+                )
+        except OSError as error:
+            log.error("the snapshot file of %s could not be written: %s", state.session_id, error)
 
     async def parked(self, session_id: str) -> State:
         """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""
@@ -312,16 +398,12 @@ class Engine:
             live.state = load_state(loaded)
         except (Corrupt, MalformedJournal) as error:
             reason = f"its records do not verify ({error})"
-            rows = self.quarantine_rows(live.session_id, reason)
+            rows = self.on_quarantine(await self.head(live.session_id), reason)
             await self.writer.call("quarantine", live.session_id, reason, self.now(), rows)
             raise SessionQuarantined(f"Session {live.session_id} was set aside: {reason}.") from error
         live.claimed = True
         live.fresh = True
         live.aborted = asyncio.Event()
-
-    def quarantine_rows(self, session_id: str, reason: str) -> Sequence[Row]:
-        """What to show when a session is set aside; the bot overrides this."""
-        return ()
 
     async def _flow(self, digest: str) -> Flow:
         if digest not in self._flows:
@@ -395,6 +477,8 @@ class Engine:
             raise
         live.state, live.fresh = after, False
         live.claimed = not idle
+        if self._files is not None and (snapshot is not None or after.ended):
+            await self._write_file(after)
         self._after_commit(live, after, events)
 
     def _lose(self, live: Live) -> None:
@@ -461,6 +545,7 @@ class Engine:
             secret=self._secret,
             timeout=timeout,
             aborted=live.aborted,
+            progress=lambda line: log.debug("%s %s: %s", live.session_id, path, line),
         )
 
     async def _record(self, live: Live, command: Command) -> None:

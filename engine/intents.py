@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.codec import Json, encode
 from engine.events import Event, NodeStarted
-from engine.modes import mode
+from engine.nodes.specs import node_types
 from engine.state import State
 from engine.storage.port import DropTimer, PutOutbox, PutTimer, Row
 
@@ -34,7 +34,7 @@ def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence
     """An outbox row for each `message` node that began; whoever delivers it reports the node's outcome."""
     rows: list[Row] = []
     for event in events:
-        if isinstance(event, NodeStarted) and mode(event.node_type) == "delivery":
+        if isinstance(event, NodeStarted) and node_types()[event.node_type].mode == "delivery":
             payload: dict[str, Json] = {
                 "sessionId": after.session_id,
                 "path": event.path,

@@ -14,7 +14,14 @@ Status: TypeAlias = Literal["idle", "running", "paused", "complete", "failed", "
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
-_ANY_OPEN = ("prompt:shown", "prompt:answered", "prompt:expired", "timer:set", "timer:fired", "session:message")
+_ANY_OPEN = (
+    "prompt:shown",
+    "prompt:answered",
+    "prompt:expired",
+    "timer:set",
+    "timer:fired",
+    "session:message",
+)
 _WORK = (
     "node:started",
     "node:completed",

@@ -68,5 +68,3 @@ async def perform(engine: Engine, row: InboxRow) -> None:
     except SaysoError as error:
         result = encode({"error": error.code, "message": str(error)})
         await engine.writer.call("consume", [Consumed(row.id, "refused", result)], engine.now())
-
-

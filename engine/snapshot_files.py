@@ -1,0 +1,52 @@
+"""The snapshot directory (`SAYSO_SNAPSHOT_DIR`): one file for each paused session, whole or not there."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+
+class SnapshotFiles:
+    """Writes and removes snapshot files. Names come from ids that we made, percent-encoded: no way out of the folder."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def path(self, session_id: str) -> Path:
+        """Where the file of a session stands."""
+        return self._directory / f"{quote(session_id, safe='')}.json"
+
+    def write(self, session_id: str, data: bytes) -> None:
+        """Put the file in place: temporary, fsync, rename, fsync of the folder. Raises `OSError`."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        target = self.path(session_id)
+        temporary = target.with_suffix(f".{os.getpid()}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        self._sync()
+
+    def remove(self, session_id: str) -> None:
+        """Remove the file of a session that has ended; no error when there is none."""
+        self.path(session_id).unlink(missing_ok=True)
+
+    def reap(self, older_than_seconds: float) -> int:
+        """Remove files that nobody wrote for so long: orphans of sessions that ended elsewhere. How many went."""
+        gone = 0
+        for file in self._directory.glob("*.json"):
+            if time.time() - file.stat().st_mtime > older_than_seconds:
+                file.unlink(missing_ok=True)
+                gone += 1
+        return gone
+
+    def _sync(self) -> None:
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
