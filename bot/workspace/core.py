@@ -116,7 +116,7 @@ class Core:
 
     def react(self, user: User, channel: Channel, message: Json, name: str, *, add: bool) -> None:
         """Add or remove a reaction; SlackError `already_reacted` or `no_reaction`."""
-        reactions: list[Json] = message.setdefault("reactions", [])
+        reactions: list[Json] = message.get("reactions", [])
         entry = next((r for r in reactions if r["name"] == name), None)
         has_reacted = entry is not None and user.id in entry["users"]
         if add and has_reacted:
@@ -125,7 +125,7 @@ class Core:
             raise SlackError("no_reaction")
         if entry is None:
             entry = {"name": name, "users": [], "count": 0}
-            reactions.append(entry)
+            reactions = [*reactions, entry]
         (entry["users"].append if add else entry["users"].remove)(user.id)
         entry["count"] = len(entry["users"])
         message["reactions"] = [r for r in reactions if r["count"]]

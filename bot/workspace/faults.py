@@ -146,6 +146,8 @@ class Faults:
 
     def apply(self, request: Json) -> None:
         """Do what another process asks: `{"do": NAME, ...arguments}`, or `{"set": {field: value}}`."""
+        if not isinstance(request, dict):
+            raise WorkspaceError("invalid_fault", f"an object is expected, not {request!r}")
         if "set" in request:
             return self._set(request["set"])
         name, arguments = request.get("do", ""), {k: v for k, v in request.items() if k != "do"}

@@ -270,8 +270,9 @@ def wire(message: Json, *, metadata: bool = False) -> Json:
 
 def state_from_json(document: Json) -> State:
     """The state that `State.to_json` wrote; WorkspaceError `bad_file` for any other document."""
-    if document.get("schema") != SCHEMA_VERSION:
-        raise WorkspaceError("bad_file", f"schema {document.get('schema')!r}, expected {SCHEMA_VERSION}")
+    found = document.get("schema") if isinstance(document, dict) else None
+    if found != SCHEMA_VERSION:
+        raise WorkspaceError("bad_file", f"schema {found!r}, expected {SCHEMA_VERSION}")
     rest = {key: value for key, value in document.items() if key != "schema"}
     try:
         rest["users"] = {key: User(**value) for key, value in rest["users"].items()}

@@ -65,9 +65,9 @@ def complete_upload(call: Call) -> Json:
     asked = call.json("files", "invalid_arguments") or []
     files = []
     for item in asked:
-        found = call.core.state.files.get(item.get("id", ""))
+        found = call.core.state.files.get(item.get("id", "")) if isinstance(item, dict) else None
         if found is None or "_content" not in found:
-            raise SlackError("file_not_found", f"nothing was uploaded for {item.get('id')!r}")
+            raise SlackError("file_not_found", f"nothing was uploaded for {item!r}")
         found["title"] = item.get("title") or found["title"]
         files.append(shown(found))
     if not files:
