@@ -23,6 +23,7 @@ class App {
     this.people = new Directory();
     this.route = { channel: null, thread: null, as: null };
     this.seen = new Map(); // thread -> its newest reply that this person has had on the screen
+    this.wanted = this.route; // where the reader last asked to be; `route` follows once that is known to exist
     this.held = null; // pushes that arrive while a conversation is being read
     this.reading = 0;
     this.surfaces = new Surfaces(this.people, (path, body) => this.send(path, body));
@@ -59,6 +60,7 @@ class App {
     document.addEventListener("keydown", (event) => this.#key(event));
     window.addEventListener("popstate", () => this.#arrive(readRoute()));
     window.addEventListener("hashchange", () => this.#arrive(readRoute()));
+    window.matchMedia("(max-width: 700px)").addEventListener("change", () => this.#arrive(this.route, true));
   }
 
   #key(event) {
@@ -161,10 +163,12 @@ class App {
   }
 
   async #arrive(route, force = false) {
-    const before = this.route;
     const target = { ...route, as: route.as ?? this.people.me() };
-    if (!force && ["channel", "thread", "as"].every((key) => before[key] === target[key])) return;
+    if (!force && samePlace(this.wanted, target)) return;
+    this.wanted = target;
     if (target.as !== this.people.me() && !(await this.#become(target.as))) return;
+    if (this.wanted !== target) return;
+    const before = this.route;
     target.as = this.people.me();
     if (!this.people.channels.has(target.channel)) Object.assign(target, { channel: this.#firstChannel(), thread: null });
     this.route = target;
@@ -194,6 +198,7 @@ class App {
       ]);
       if (!current()) return;
       showIn(this.channelPane, channel, root.messages, fresh);
+      if (thread && !replies.messages.length) throw new Error("This thread is not here any more.");
       if (replies) showIn(this.threadPane, channel, replies.messages, freshThread);
       this.#sawThread(replies?.messages);
       this.#sawChannel(channel);
@@ -287,7 +292,7 @@ class App {
 
   sockets(push) {
     this.people.state.connected_sockets = push.connected_sockets ?? push.n ?? 0;
-    drawStatus(find("status"), this.people);
+    drawStatus(find("status"), find("offline"), this.people);
   }
 
   channelsChanged() {
@@ -328,7 +333,7 @@ class App {
     find("team").textContent = this.people.state.team.name ?? "Local workspace";
     find("notice").textContent = this.people.state.not_slack || find("notice").textContent;
     drawActAs(this.actAs, this.people);
-    drawStatus(find("status"), this.people);
+    drawStatus(find("status"), find("offline"), this.people);
     this.#drawSidebar();
     this.#drawHead();
     this.#drawComposers();
@@ -395,6 +400,10 @@ class App {
     );
     return { mark: JSON.stringify([channel.id, hears, messages.length > 0, name]), make };
   }
+}
+
+function samePlace(one, other) {
+  return ["channel", "thread", "as"].every((key) => one[key] === other[key]);
 }
 
 function showIn(pane, channel, messages, fresh) {

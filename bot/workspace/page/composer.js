@@ -11,8 +11,8 @@ const SHOWN = 8;
 
 export class Composer {
   /** `onSend(text)` resolves to true when the text was taken. */
-  constructor({ testid, people, onSend, onTyping }) {
-    Object.assign(this, { people, onSend, onTyping });
+  constructor({ testid, people, onSend, onEditLast }) {
+    Object.assign(this, { people, onSend, onEditLast });
     this.drafts = new Map();
     this.place = "";
     this.sending = false;
@@ -57,7 +57,7 @@ export class Composer {
       event.preventDefault();
       this.#send();
     } else if (event.key === "ArrowUp" && this.field.value === "") {
-      this.onTyping?.("edit-last", event);
+      this.onEditLast(event);
     }
   }
 
@@ -151,14 +151,15 @@ export class Composer {
   }
 
   #mentions() {
+    const { bot } = this.people.state;
     const rows = this.people.state.users.filter((user) => !user.deleted).map((user) => ({
-      id: user.id, insert: `@${user.name}`, label: user.real_name || user.name, detail: `@${user.name}${user.title ? `  ${user.title}` : ""}`,
+      id: user.id, insert: `@${user.name}`, label: user.real_name || user.name, detail: `@${user.name}`, trailing: h("span", { class: "option-side" }, user.title),
       leading: avatar(user, 24), testid: `suggest-${user.name}`,
     }));
     const groups = (this.people.state.groups ?? []).map((group) => ({
-      id: group.id, insert: `@${group.handle}`, label: `@${group.handle}`, detail: group.name, leading: icon("hash"), testid: `suggest-${group.handle}`,
+      id: group.id, insert: `@${group.handle}`, label: `@${group.handle}`, detail: group.name, leading: icon("people"), testid: `suggest-${group.handle}`,
     }));
-    return [...rows.filter((row) => row.id === this.people.state.bot.user_id), ...rows.filter((row) => row.id !== this.people.state.bot.user_id), ...groups];
+    return [...rows.filter((row) => row.id === bot.user_id), ...rows.filter((row) => row.id !== bot.user_id), ...groups];
   }
 
   #channels() {

@@ -15,6 +15,7 @@ export class Feed {
     this.messages = new Map();
     this.drawn = new Map(); // key -> {node, mark}
     this.editing = null;
+    this.written = new WeakMap(); // message -> its JSON, so that a push costs one message, not all
     this.list = h("div", { class: "feed-list", role: "feed", "aria-label": this.inThread ? "Thread" : "Messages" });
     this.jump = h("button", { type: "button", class: "jump", hidden: true, on: { click: () => this.toEnd() } }, icon("down", 16), "New messages");
     this.scroller = h("div", { class: "feed-scroll" }, this.list);
@@ -109,9 +110,10 @@ export class Feed {
     const follows = continues(message, above);
     const editing = this.editing === message.ts;
     const unseen = Boolean(this.isUnseen?.(message));
-    const mark = JSON.stringify([message, follows, editing, unseen]);
+    if (!this.written.has(message)) this.written.set(message, JSON.stringify(message));
+    const mark = `${follows} ${editing} ${unseen} ${this.written.get(message)}`;
     const make = () => {
-      const place = { people, actions, inThread, follows, editing, unseen, surface: this.surfaceOf(message), shortcuts: people.state.shortcuts };
+      const place = { people, actions, inThread, follows, editing, unseen, surface: this.surfaceOf(message), shortcuts: messageShortcuts(people) };
       return renderSafely(message, place);
     };
     return { key: message.ts, mark, make };
@@ -139,6 +141,10 @@ export class Feed {
     next.focus();
     next.scrollIntoView({ block: "nearest" });
   }
+}
+
+function messageShortcuts(people) {
+  return (people.state.bot.shortcuts ?? []).filter((shortcut) => shortcut.type === "message");
 }
 
 function renderSafely(message, place) {

@@ -170,7 +170,9 @@ function formAt(text, at, people, depth) {
   for (const [pattern, make] of INLINE) {
     pattern.lastIndex = at;
     const match = pattern.exec(text);
-    if (match) return { node: make(match, people, depth), end: pattern.lastIndex };
+    // The end is taken before `make`, which uses the same patterns for what stands inside.
+    const end = pattern.lastIndex;
+    if (match) return { node: make(match, people, depth), end };
   }
   return null;
 }

@@ -43,7 +43,7 @@ export class Pane {
       surfaceOf: (message) => host.surfaces.of(this.channel, message),
       actions: this.#actions(),
     });
-    this.composer = new Composer({ testid, people: host.people, onSend, onTyping: (_, event) => this.#editLast(event) });
+    this.composer = new Composer({ testid, people: host.people, onSend, onEditLast: (event) => this.#editLast(event) });
     footElement.append(this.composer.element);
   }
 

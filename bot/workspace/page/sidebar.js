@@ -70,13 +70,16 @@ export function drawActAs(node, people) {
   );
 }
 
-/** Whether the app is here to hear what people say. */
-export function drawStatus(node, people) {
+/** Whether the app is here to hear what people say. `strip` says it where the bar on top has no room. */
+export function drawStatus(node, strip, people) {
   const count = people.state.connected_sockets ?? 0;
   const name = people.state.bot?.name ?? "The app";
+  const words = count ? `${name} is connected` : `${name} is offline: messages are kept`;
   node.className = count ? "status is-on" : "status is-off";
   node.title = count ? `${count} open ${count === 1 ? "connection" : "connections"} of the app` : "No app is connected. What people write is kept in the channels.";
-  fill(node, h("span", { class: "status-dot" }), h("span", { class: "status-text" }, count ? `${name} is connected` : `${name} is offline: messages are kept`));
+  if (node.textContent !== words) fill(node, h("span", { class: "status-dot" }), h("span", { class: "status-text" }, words));
+  strip.className = count ? "offline" : "offline is-off";
+  strip.textContent = count ? "" : words;
 }
 
 /** The dialog that jumps to a channel or acts as a person by name. */

@@ -1,0 +1,533 @@
+"""The page in the browser, driven as a person drives it, with a real Bolt app on the other side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
+from slack_bolt.async_app import AsyncApp
+
+from bot.workspace import Workspace
+from tests.support.browser import PHONE, opened_page, running_browser
+from tests.support.workspace import (
+    RunningApp,
+    actions,
+    button,
+    client_of,
+    modal,
+    running_app,
+    running_workspace,
+    section,
+    text_input,
+)
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+Json = dict[str, Any]
+
+GATE = [section("Roll *checkout* back?"), actions(button("Approve", "approve", "p1", style="primary"))]
+FORM = modal(
+    text_input("version", hint={"type": "plain_text", "text": "Such as v2.14.1"}),
+    {
+        "type": "input",
+        "block_id": "regions",
+        "optional": True,
+        "label": {"type": "plain_text", "text": "Regions"},
+        "element": {
+            "type": "checkboxes",
+            "action_id": "value",
+            "options": [
+                {"text": {"type": "plain_text", "text": name}, "value": name} for name in ("eu", "us")
+            ],
+        },
+    },
+)
+
+
+def configure(app: AsyncApp) -> None:
+    """A tiny app: it asks a question in a thread, opens a form, and answers a command."""
+
+    @app.event("app_mention")
+    async def ask(event: Json, client: Any) -> None:
+        thread = event.get("thread_ts") or event["ts"]
+        await client.chat_postMessage(
+            channel=event["channel"], thread_ts=thread, text="Roll back?", blocks=GATE
+        )
+
+    @app.action("approve")
+    async def approve(ack: Any, body: Json, client: Any) -> None:
+        await ack()
+        who = body["user"]["id"]
+        await client.chat_update(
+            channel=body["channel"]["id"],
+            ts=body["message"]["ts"],
+            text="Approved",
+            blocks=[section(f"Approved by <@{who}>")],
+        )
+
+    @app.action("open")
+    async def open_form(ack: Any, body: Json, client: Any) -> None:
+        await ack()
+        await client.views_open(trigger_id=body["trigger_id"], view=FORM)
+
+    @app.view("form")
+    async def check(ack: Any, view: Json) -> None:
+        version = view["state"]["values"]["version"]["value"]["value"]
+        if version.startswith("v"):
+            await ack()
+        else:
+            await ack(response_action="errors", errors={"version": "There is no such version."})
+
+    @app.action("silent")
+    async def say_nothing(body: Json) -> None:
+        """A listener that never acknowledges."""
+
+    @app.command("/sayso")
+    async def command(ack: Any, command: Json) -> None:
+        await ack(f"You said {command['text']}")
+
+
+class Desk:
+    """A workspace with its app, and pages on it."""
+
+    def __init__(self, workspace: Workspace, app: RunningApp, browser: Browser) -> None:
+        self.workspace, self.app, self.browser = workspace, app, browser
+
+    def page(self, route: str = "", **options: Any) -> AbstractAsyncContextManager[Page]:
+        """A page at this place, such as `#/C0LOCALOPS`."""
+        return opened_page(self.browser, f"{self.workspace.url}/{route}", **options)
+
+    def in_ops(self, person: str = "ana", **options: Any) -> AbstractAsyncContextManager[Page]:
+        """A page in #ops, as this person."""
+        workspace = self.workspace
+        return self.page(f"#/{workspace.channel('ops').id}?as={workspace.user(person).id}", **options)
+
+    async def say(self, text: str, blocks: list[Json] | None = None, **fields: Any) -> str:
+        """Post as the app in #ops; returns the ts."""
+        channel = self.workspace.channel("ops").id
+        answer = await self.app.client.chat_postMessage(channel=channel, text=text, blocks=blocks, **fields)
+        return str(answer["ts"])
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """One browser for all tests here; every page has its own session."""
+    async with running_browser() as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def desk(browser: Browser) -> AsyncIterator[Desk]:
+    """A new workspace with the tiny app connected."""
+    async with running_workspace() as workspace, running_app(workspace, configure) as app:
+        yield Desk(workspace, app, browser)
+
+
+def messages(page: Page, where: str = "#feed") -> Locator:
+    """The messages of a pane."""
+    return page.locator(where).get_by_test_id("message")
+
+
+def by_action(page: Page, action_id: str, where: str = "#feed") -> Locator:
+    """The control with this action id."""
+    return page.locator(f'{where} [data-action-id="{action_id}"]')
+
+
+async def write(page: Page, text: str, testid: str = "composer") -> None:
+    """Write into a composer and press Enter."""
+    await page.get_by_test_id(testid).fill(text)
+    await page.get_by_test_id(testid).press("Enter")
+
+
+async def act_as(page: Page, name: str) -> None:
+    """Choose another person."""
+    await page.get_by_test_id("act-as").click()
+    await page.get_by_test_id(f"act-as-{name}").click()
+    await expect(page.get_by_test_id("act-as")).to_contain_text(name.title())
+
+
+async def test_a_posted_message_shows_and_reaches_the_app(desk: Desk) -> None:
+    """What is written in the composer appears as this person's message, and the app gets it as an event."""
+    async with desk.page() as page:
+        await write(page, "two < three & @cleo")
+        await expect(messages(page)).to_contain_text("two < three & @Cleo Martin")
+        await expect(messages(page)).to_contain_text("Ana Ruiz")
+        await expect(page.get_by_test_id("composer")).to_have_value("")
+        await desk.workspace.wait_for(lambda: desk.app.events("message"))
+        cleo = desk.workspace.user("cleo").id
+        assert desk.app.events("message")[0]["event"]["text"] == f"two &lt; three &amp; <@{cleo}>"
+
+
+async def test_a_thread_opens_beside_the_channel_and_takes_replies(desk: Desk) -> None:
+    """The link under a message opens its thread; a reply written there lands in the thread, and the link counts."""
+    async with desk.page() as page:
+        await write(page, "@sayso rollback checkout")
+        await expect(page.get_by_test_id("open-thread")).to_contain_text("1 reply")
+        await page.get_by_test_id("open-thread").click()
+        await expect(messages(page, "#thread").nth(1)).to_contain_text("Roll checkout back?")
+        await write(page, "not yet", "thread-composer")
+        await expect(messages(page, "#thread").nth(2)).to_contain_text("not yet")
+        await expect(page.get_by_test_id("open-thread")).to_contain_text("2 replies")
+        root = desk.workspace.messages("ops")[0]["ts"]
+        assert [m["text"] for m in desk.workspace.messages("ops", root)][2] == "not yet"
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_test_id("thread-pane")).to_be_hidden()
+
+
+async def test_a_press_waits_for_the_app_and_then_shows_the_message_it_left(desk: Desk) -> None:
+    """A button pressed twice in a row is one click for the app, whose update takes the button away."""
+    await desk.say("Roll back?", GATE)
+    async with desk.in_ops("ben") as page:
+        await by_action(page, "approve").dblclick()
+        await expect(messages(page)).to_contain_text("Approved by @Ben Okafor")
+        await expect(by_action(page, "approve")).to_have_count(0)
+        presses = desk.app.of("block_actions")
+        assert [(p["user"]["id"], p["actions"][0]["value"]) for p in presses] == [
+            (desk.workspace.user("ben").id, "p1")
+        ]
+
+
+async def test_a_button_that_nobody_acknowledges_says_so_and_can_be_pressed_again(desk: Desk) -> None:
+    """Until the time is up the button shows that it waits; then a note says that the app did not answer."""
+    await desk.say("Press", [actions(button("Press me", "silent"))])
+    async with desk.in_ops() as page:
+        await by_action(page, "silent").click()
+        await expect(by_action(page, "silent")).to_have_attribute("aria-busy", "true")
+        await expect(page.get_by_test_id("toast")).to_be_visible()
+        await expect(by_action(page, "silent")).to_have_attribute("aria-busy", "false")
+
+
+async def test_a_confirm_dialog_stands_before_the_press(desk: Desk) -> None:
+    """A button with a `confirm` object sends nothing until the person agreed."""
+    plain = {kind: {"type": "plain_text", "text": kind} for kind in ("title", "text", "confirm", "deny")}
+    await desk.say("Sure?", [actions(button("Approve", "approve", "p1", confirm=plain))])
+    async with desk.in_ops() as page:
+        await by_action(page, "approve").click()
+        await page.get_by_test_id("confirm-no").click()
+        await by_action(page, "approve").click()
+        assert desk.app.of("block_actions") == []
+        await page.get_by_test_id("confirm-yes").click()
+        await expect(messages(page)).to_contain_text("Approved by @Ana Ruiz")
+
+
+async def test_a_modal_shows_errors_in_place_and_closes_when_accepted(desk: Desk) -> None:
+    """Errors of the app stand under their field with what was typed kept; a good answer closes the modal."""
+    await desk.say("Form", [actions(button("Open", "open"))])
+    async with desk.in_ops() as page:
+        await by_action(page, "open").click()
+        form = page.get_by_test_id("modal")
+        await form.get_by_label("Version").fill("2.14")
+        await form.get_by_label("us").check()
+        await page.get_by_test_id("modal-submit").click()
+        await expect(form).to_contain_text("There is no such version.")
+        await expect(form.get_by_label("Version")).to_have_value("2.14")
+        await expect(form.get_by_label("Version")).to_have_attribute("aria-invalid", "true")
+        await form.get_by_label("Version").fill("v2.14.1")
+        await expect(form).not_to_contain_text("There is no such version.")
+        await page.get_by_test_id("modal-submit").click()
+        await expect(form).to_be_hidden()
+        values = desk.app.of("view_submission")[-1]["view"]["state"]["values"]
+        assert values["version"]["value"]["value"] == "v2.14.1"
+        assert [option["value"] for option in values["regions"]["value"]["selected_options"]] == ["us"]
+
+
+async def test_a_modal_with_an_empty_required_field_is_not_sent(desk: Desk) -> None:
+    """The page itself asks for a required field, as Slack's client does, and the app hears nothing."""
+    await desk.say("Form", [actions(button("Open", "open"))])
+    async with desk.in_ops() as page:
+        await by_action(page, "open").click()
+        await page.get_by_test_id("modal-submit").click()
+        await expect(page.get_by_test_id("modal")).to_contain_text("Please complete this required field.")
+        assert desk.app.of("view_submission") == []
+
+
+async def test_a_modal_holds_the_focus_and_closes_on_escape(desk: Desk) -> None:
+    """Tab never leaves an open modal, its first field has the focus, and Esc closes it."""
+    await desk.say("Form", [actions(button("Open", "open"))])
+    async with desk.in_ops() as page:
+        await by_action(page, "open").click()
+        form = page.get_by_test_id("modal")
+        await expect(form.get_by_label("Version")).to_be_focused()
+        for _ in range(9):
+            await page.keyboard.press("Tab")
+            inside = "['BODY'].includes(document.activeElement.tagName) || !!document.activeElement.closest('dialog')"
+            assert await page.evaluate(inside)
+        await page.keyboard.press("Escape")
+        await expect(form).to_be_hidden()
+        await desk.workspace.wait_for(lambda: not desk.workspace.views("ana"))
+
+
+async def test_acting_as_another_person_changes_who_speaks_and_what_is_seen(desk: Desk) -> None:
+    """After the switch messages are the other person's, and what only the first may see is gone."""
+    channel, ana = desk.workspace.channel("ops").id, desk.workspace.user("ana").id
+    async with desk.in_ops("ana") as page:
+        await desk.app.client.chat_postEphemeral(channel=channel, user=ana, text="just for Ana")
+        await expect(messages(page)).to_contain_text("Only visible to you")
+        await expect(messages(page)).to_contain_text("just for Ana")
+        await act_as(page, "ben")
+        await expect(messages(page)).to_have_count(0)
+        await write(page, "Ben here")
+        await expect(messages(page)).to_contain_text("Ben Okafor")
+        assert f"as={desk.workspace.user('ben').id}" in page.url
+        assert desk.workspace.messages("ops")[0]["user"] == desk.workspace.user("ben").id
+
+
+async def test_a_reload_shows_the_same_channel_thread_and_person(desk: Desk) -> None:
+    """The address holds where one is and as whom."""
+    root = await desk.workspace.post("dev", "releases", "Release day")
+    await desk.workspace.post("ben", "releases", "I am in", thread_ts=root)
+    async with desk.page() as page:
+        await act_as(page, "dev")
+        await page.get_by_test_id("channel-releases").click()
+        await page.get_by_test_id("open-thread").click()
+        await expect(messages(page, "#thread")).to_have_count(2)
+        await page.reload()
+        await expect(messages(page, "#thread").nth(1)).to_contain_text("I am in")
+        await expect(page.get_by_test_id("act-as")).to_contain_text("Dev Rao")
+        await expect(page.get_by_test_id("channel-releases")).to_have_attribute("aria-current", "page")
+        await page.go_back()
+        await expect(page.get_by_test_id("thread-pane")).to_be_hidden()
+
+
+async def test_changes_arrive_while_one_looks(desk: Desk) -> None:
+    """New, changed, reacted-to and deleted messages show without a reload; other channels get a mark."""
+    workspace = desk.workspace
+    async with desk.in_ops() as page:
+        await expect(page.locator("#feed .intro")).to_be_visible()
+        ts = await desk.say("Step 1 of 2")
+        await expect(messages(page)).to_contain_text("Step 1 of 2")
+        await desk.app.client.chat_update(channel=workspace.channel("ops").id, ts=ts, text="Step 2 of 2")
+        await expect(messages(page)).to_contain_text("Step 2 of 2")
+        await workspace.react("ben", "ops", ts, "eyes")
+        await expect(page.get_by_test_id("reaction")).to_have_text(re.compile("1"))
+        await workspace.post("cleo", "incidents", "Customers call")
+        await expect(page.get_by_test_id("channel-incidents")).to_have_class(re.compile("is-unread"))
+        await desk.app.client.chat_delete(channel=workspace.channel("ops").id, ts=ts)
+        await expect(messages(page)).to_have_count(0)
+
+
+async def test_a_redrawn_message_keeps_the_focus_and_what_was_chosen(desk: Desk) -> None:
+    """When the app edits a message, the control that had the focus has it again, and typed text stays."""
+    note = {**text_input("note", "note", optional=True)}
+    ts = await desk.say("One", [section("One"), note])
+    async with desk.in_ops() as page:
+        await by_action(page, "note").fill("half a sent")
+        channel = desk.workspace.channel("ops").id
+        await desk.app.client.chat_update(channel=channel, ts=ts, text="Two", blocks=[section("Two"), note])
+        await expect(messages(page)).to_contain_text("Two")
+        await expect(by_action(page, "note")).to_be_focused()
+        await expect(by_action(page, "note")).to_have_value("half a sent")
+
+
+async def test_a_slash_command_is_suggested_and_answered_privately(desk: Desk) -> None:
+    """`/` offers the app's command; its answer is visible to this person only. In a thread there are none."""
+    async with desk.page() as page:
+        composer = page.get_by_test_id("composer")
+        await composer.press_sequentially("/s")
+        await page.get_by_test_id("suggest-sayso").click()
+        await composer.press_sequentially("hello")
+        await composer.press("Enter")
+        await expect(messages(page)).to_contain_text("You said hello")
+        await expect(messages(page)).to_contain_text("Only visible to you")
+        await write(page, "/nonsense")
+        await expect(page.get_by_test_id("toast")).to_contain_text("/nonsense is not a command here")
+        await expect(composer).to_have_value("/nonsense")
+
+
+async def test_mentions_are_completed_with_the_keyboard(desk: Desk) -> None:
+    """`@` offers people and the app; arrows choose, Enter takes, and Shift+Enter makes a line."""
+    async with desk.page() as page:
+        composer = page.get_by_test_id("composer")
+        await composer.press_sequentially("hi @d")
+        await expect(page.get_by_test_id("suggest-dev")).to_be_visible()
+        await composer.press("Enter")
+        await expect(composer).to_have_value("hi @dev ")
+        await composer.press("Shift+Enter")
+        await composer.press_sequentially("bye")
+        await composer.press("Enter")
+        await expect(messages(page)).to_contain_text("hi @Dev Rao")
+        assert desk.workspace.messages("ops")[0]["text"].endswith("\nbye")
+
+
+async def test_control_k_goes_to_a_channel_and_acts_as_a_person(desk: Desk) -> None:
+    """The switcher finds channels and people by a few letters."""
+    async with desk.page() as page:
+        await expect(page.get_by_test_id("channel-ops")).to_have_attribute("aria-current", "page")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("inc")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_test_id("channel-incidents")).to_have_attribute("aria-current", "page")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("cleo")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_test_id("act-as")).to_contain_text("Cleo Martin")
+
+
+async def test_one_edits_and_deletes_only_ones_own_messages(desk: Desk) -> None:
+    """The menu of one's own message edits and deletes it; on others' messages it does not offer that."""
+    await desk.workspace.post("ben", "ops", "from Ben")
+    async with desk.in_ops() as page:
+        await write(page, "tpyo")
+        await expect(messages(page)).to_have_count(2)
+        await page.get_by_test_id("composer").press("ArrowUp")
+        await page.get_by_test_id("edit-field").fill("typo")
+        await page.get_by_test_id("edit-field").press("Enter")
+        await expect(messages(page).nth(1)).to_contain_text("typo(edited)")
+        await messages(page).nth(0).hover()
+        await messages(page).nth(0).get_by_test_id("more-actions").click()
+        await expect(page.get_by_test_id("menu-link")).to_be_visible()
+        await expect(page.get_by_test_id("menu-edit")).to_have_count(0)
+        await page.keyboard.press("Escape")
+        await messages(page).nth(1).hover()
+        await messages(page).nth(1).get_by_test_id("more-actions").click()
+        await page.get_by_test_id("menu-remove").click()
+        await page.get_by_test_id("confirm-yes").click()
+        await expect(messages(page)).to_have_count(1)
+
+
+async def test_reactions_are_given_and_taken_back(desk: Desk) -> None:
+    """A reaction from the menu shows as pressed; pressing it takes it back."""
+    ts = await desk.say("React to me")
+    async with desk.in_ops() as page:
+        await messages(page).hover()
+        await page.get_by_test_id("add-reaction").click()
+        await page.get_by_test_id("react-eyes").click()
+        await expect(page.get_by_test_id("reaction")).to_have_attribute("aria-pressed", "true")
+        assert desk.workspace.messages("ops")[0]["reactions"][0]["name"] == "eyes"
+        await page.get_by_test_id("reaction").click()
+        await expect(page.get_by_test_id("reaction")).to_have_count(0)
+        assert desk.workspace.messages("ops")[0]["ts"] == ts
+
+
+async def test_a_select_in_a_message_tells_the_app_what_was_chosen(desk: Desk) -> None:
+    """Choosing with the keyboard in a select sends the option and shows it."""
+    options = [{"text": {"type": "plain_text", "text": name}, "value": name} for name in ("eu", "us")]
+    element = {"type": "static_select", "action_id": "region", "options": options}
+    element["placeholder"] = {"type": "plain_text", "text": "Which region"}
+    await desk.say("Where?", [section("Where?", accessory=element)])
+    async with desk.in_ops() as page:
+        await by_action(page, "region").press("Enter")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(by_action(page, "region")).to_contain_text("us")
+        await desk.workspace.wait_for(lambda: desk.app.of("block_actions"))
+        assert desk.app.of("block_actions")[0]["actions"][0]["selected_option"]["value"] == "us"
+
+
+async def test_the_page_says_when_the_app_is_offline_and_back(desk: Desk) -> None:
+    """The state of the app's connection is always on the page."""
+    async with desk.page() as page:
+        status = page.get_by_test_id("socket-status")
+        await expect(status).to_contain_text("sayso is connected")
+        await desk.app.handlers[0].close_async()
+        await expect(status).to_contain_text("offline: messages are kept")
+
+
+async def test_the_page_reads_again_after_its_own_connection_was_lost(desk: Desk) -> None:
+    """While the server is away the page says so; afterwards it shows what it missed, without a reload."""
+    async with desk.in_ops() as page:
+        await expect(page.locator("#feed .intro")).to_be_visible()
+        await desk.workspace.stop()
+        await expect(page.get_by_text("connection to the local workspace is lost")).to_be_visible()
+        await write(page, "anybody there?")
+        await expect(page.get_by_test_id("toast").first).to_contain_text("does not answer")
+        await expect(page.get_by_test_id("composer")).to_have_value("anybody there?")
+        await desk.workspace.post("ben", "ops", "posted meanwhile")
+        await desk.workspace.start()
+        await expect(messages(page)).to_contain_text("posted meanwhile")
+        await expect(page.get_by_text("connection to the local workspace is lost")).to_be_hidden()
+
+
+async def test_the_apps_home_is_a_tab_of_its_conversation(desk: Desk) -> None:
+    """Looking at the Home tells the app, and what it publishes shows at once."""
+    async with desk.page() as page:
+        await page.get_by_test_id("channel-sayso").click()
+        await page.get_by_test_id("tab-home").click()
+        await desk.workspace.wait_for(lambda: desk.app.events("app_home_opened"))
+        home = {"type": "home", "blocks": [section("Nothing waits for you")]}
+        await desk.app.client.views_publish(user_id=desk.workspace.user("ana").id, view=home)
+        await expect(page.locator("#home")).to_contain_text("Nothing waits for you")
+        await page.get_by_test_id("tab-messages").click()
+        await expect(page.get_by_test_id("composer")).to_be_visible()
+
+
+async def test_a_phone_shows_one_pane_at_a_time(desk: Desk) -> None:
+    """On a narrow screen: the list, then the channel, then the thread, each with a way back; buttons are big."""
+    root = await desk.workspace.post("ana", "ops", "@sayso rollback " + "verylongword" * 12)
+    await desk.workspace.wait_for(lambda: len(desk.workspace.messages("ops", root)) == 2)
+    async with desk.page(viewport=PHONE, has_touch=True) as page:
+        sidebar = page.locator("#sidebar")
+        await page.get_by_test_id("channel-ops").tap()
+        await expect(sidebar).to_be_hidden()
+        await page.get_by_test_id("open-thread").tap()
+        await expect(page.get_by_test_id("composer")).to_be_hidden()
+        press = await by_action(page, "approve", "#thread").bounding_box()
+        assert press is not None
+        assert press["height"] >= 44
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        await expect(page.get_by_test_id("act-as")).to_be_visible()
+        await page.get_by_test_id("thread-back").tap()
+        await expect(page.get_by_test_id("composer")).to_be_visible()
+        await page.get_by_test_id("back").tap()
+        await expect(sidebar).to_be_visible()
+
+
+async def test_the_page_says_that_it_is_not_slack_and_loads_nothing_from_outside(desk: Desk) -> None:
+    """The footer says what this is, and every request goes to the workspace itself."""
+    async with desk.page() as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        image = {"type": "image", "image_url": "https://example.com/a.png", "alt_text": "A chart"}
+        await desk.say("See", [image, section("<https://example.com/b|a link>")])
+        await page.reload()
+        await expect(page.get_by_role("link", name="A chart")).to_have_attribute(
+            "rel", re.compile("noopener")
+        )
+        await expect(page.locator("#notice")).to_contain_text("It is not Slack")
+        assert asked
+        assert [url for url in asked if not url.startswith((desk.workspace.url, "data:"))] == []
+
+
+HOSTILE = [
+    "<img src=x onerror='window.hacked=1'>",
+    "<script>window.hacked=1</script>",
+    "<javascript:window.hacked=1|press me>",
+    "[press me](javascript:window.hacked=1)",
+    '"><svg onload=window.hacked=1>',
+    "`<b onmouseover=window.hacked=1>`",
+    '<https://example.com/"onmouseover=window.hacked=1|x>',
+    "<data:text/html,<script>window.hacked=1</script>|x>",
+    "![x](javascript:window.hacked=1)",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_text_never_becomes_code(desk: Desk, text: str) -> None:
+    """Markup in any text of a person or of the app stays text: nothing runs, no address but the web's is a link."""
+    plain = {"type": "plain_text", "text": text[:70]}
+    blocks = [
+        section(text),
+        {"type": "header", "text": plain},
+        {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]},
+        {"type": "markdown", "text": text},
+        actions({**button("x", "x"), "text": plain}),
+    ]
+    await desk.workspace.post("ana", "ops", text)
+    root = await desk.say(text, blocks)
+    await client_of(desk.workspace).chat_postMessage(
+        channel=desk.workspace.channel("ops").id, thread_ts=root, text=text
+    )
+    async with desk.in_ops() as page:
+        await expect(messages(page)).to_have_count(2)
+        await page.get_by_test_id("open-thread").click()
+        await expect(messages(page, "#thread")).to_have_count(2)
+        for link in await page.locator("article a").all():
+            await link.hover()
+        found = "[window.hacked, document.querySelectorAll('article :is(script, img, iframe, b)').length]"
+        assert await page.evaluate(found) == [None, 0]
+        schemes = await page.evaluate("[...document.querySelectorAll('article a')].map((a) => a.protocol)")
+        assert set(schemes) <= {"http:", "https:", "mailto:"}
