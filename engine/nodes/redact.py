@@ -2,7 +2,7 @@
 
 A value is looked for as itself and as the encodings in which programs print it: base64 at its three
 alignments, percent-quoted, JSON-escaped, hex, and so on. Line breaks are ignored on both sides, since
-`base64` wraps at 76 characters. Taking out too much is a blemish, too little a leak: occurrences may overlap
+`base64` wraps at 76 characters; in encodings without backslashes also the escaped ones of a JSON text. Taking out too much is a blemish, too little a leak: occurrences may overlap
 and all of them go.
 """
 
@@ -28,6 +28,7 @@ SHORTEST = 4
 
 _SHORTEST_LINE = 16
 _BREAKS = re.compile(r"[\r\n]+")
+_ESCAPED_BREAKS = re.compile(r"(?:[\r\n]|\\+[rn]|\\+\Z)+")
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -46,17 +47,20 @@ class Redactor:
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        self._needles: dict[str, str] = {}
+        plain: dict[str, str] = {}
+        packed: dict[str, str] = {}
         unprotected: list[str] = []
         for name, value in values.items():
             if len(_BREAKS.sub("", value)) < SHORTEST:
                 unprotected.append(name)
                 continue
             for form in forms(value):
-                self._needles.setdefault(_BREAKS.sub("", form), name)
-        self._sorted = sorted(self._needles)
+                plain.setdefault(_BREAKS.sub("", form), name)
+            for form in packed_forms(value):
+                packed.setdefault(form, name)
+        self._views = (_View(_BREAKS, plain), _View(_ESCAPED_BREAKS, packed)) if plain else ()
         self.unprotected = tuple(unprotected)
-        self.longest = max(map(len, self._needles), default=0)
+        self.longest = max((len(needle) for view in self._views for needle in view.needles), default=0)
         if unprotected:
             log.warning(
                 "secrets shorter than %d characters are not redacted from outputs: %s",
@@ -71,7 +75,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """This text without secrets."""
-        return self.window(text, 0, len(text)) if self._needles else text
+        return self.window(text, 0, len(text)) if self._views else text
 
     def window(self, text: str, start: int, end: int) -> str:
         """The part [start, end) of a text without secrets; what stands around it is only context.
@@ -94,17 +98,17 @@ class Redactor:
 
     def json(self, value: Json) -> Json:
         """This JSON value without secrets: in texts, in keys, and where a number is one."""
-        if not self._needles:
-            return value
+        # One look at all texts together: nearly always there is nothing to do.
+        return self._json(value) if self.spans("\0".join(_texts(value))) else value
+
+    def _json(self, value: Json) -> Json:
+        if isinstance(value, dict):
+            return {self.text(key): self._json(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._json(item) for item in value]
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, dict):
-            return {self.text(key): self.json(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.json(item) for item in value]
-        if isinstance(value, int | float) and not isinstance(value, bool) and self.spans(str(value)):
-            return self.text(str(value))
-        return value
+        return self.text(str(value)) if self.spans(_number(value)) else value
 
     def stream(self) -> RedactedStream:
         """For text that arrives in pieces."""
@@ -112,10 +116,7 @@ class Redactor:
 
     def spans(self, text: str) -> list[Span]:
         """Where secrets stand in this text, in order; overlapping ones are one span under the first's name."""
-        if not self._needles:
-            return []
-        squeezed = _Squeezed.of(text)
-        found = [span for needle, name in self._needles.items() for span in _find(squeezed, needle, name)]
+        found = [span for view in self._views for span in view.spans(text)]
         return _merge(sorted(found, key=lambda span: (span.start, -span.end)))
 
     def undecided(self, text: str, least: int = 1) -> int:
@@ -123,14 +124,7 @@ class Redactor:
 
         Beginnings with fewer than `least` characters count for nothing.
         """
-        squeezed = _Squeezed.of(text)
-        size = len(squeezed.text)
-        for start in range(max(0, size - self.longest + 1), size - least + 1):
-            suffix = squeezed.text[start:]
-            at = bisect_right(self._sorted, suffix)
-            if at < len(self._sorted) and self._sorted[at].startswith(suffix):
-                return squeezed.place(start)
-        return len(text)
+        return min((view.undecided(text, least) for view in self._views), default=len(text))
 
 
 class RedactedStream:
@@ -158,9 +152,25 @@ class RedactedStream:
         return shown
 
 
+def _texts(value: Json) -> Iterator[str]:
+    """Every text in a JSON value, keys and numbers included."""
+    if isinstance(value, dict):
+        yield from value
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    else:
+        yield value if isinstance(value, str) else _number(value)
+
+
+def _number(value: Json) -> str:
+    return "" if value is None or isinstance(value, bool) else str(value)
+
+
 def forms(value: str) -> set[str]:
     """The texts under which this value may turn up in an output."""
-    data = value.encode("utf-8", "surrogatepass")
     escaped = json.dumps(value)[1:-1]
     found = {
         value,
@@ -172,13 +182,19 @@ def forms(value: str) -> set[str]:
         html.escape(value),
         value.replace("'", "'\\''"),
         value.replace("'", "'\"'\"'"),
-        data.hex(),
-        data.hex().upper(),
         *_quoted(value),
-        *_base64(data),
+        *packed_forms(value),
         *(line for line in value.splitlines() if len(line) >= _SHORTEST_LINE and not line.startswith("---")),
     }
+    # An API often answers with a JSON text that holds such an output: escaped once more.
+    found |= {json.dumps(form)[1:-1] for form in found}
     return {form for form in found if len(_BREAKS.sub("", form)) >= SHORTEST}
+
+
+def packed_forms(value: str) -> set[str]:
+    """Those of its forms that consist of letters, digits and little else, so that they are often wrapped."""
+    data = value.encode("utf-8", "surrogatepass")
+    return {form for form in (data.hex(), data.hex().upper(), *_base64(data)) if len(form) >= SHORTEST}
 
 
 def _quoted(value: str) -> Iterator[str]:
@@ -204,21 +220,51 @@ def _base64(data: bytes) -> Iterator[str]:
             yield whole[first : (before + len(data)) * 8 // 6]
 
 
+class _View:
+    """What is looked for in a text from which certain line breaks were taken out."""
+
+    def __init__(self, breaks: re.Pattern[str], needles: dict[str, str]) -> None:
+        self._breaks = breaks
+        self.needles = needles
+        self._sorted = sorted(needles)
+        self._longest = max(map(len, needles), default=0)
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Every place where one stands, overlapping ones too, in no order."""
+        squeezed = _Squeezed.of(text, self._breaks)
+        for needle, name in self.needles.items():
+            start = squeezed.text.find(needle)
+            while start >= 0:
+                yield Span(squeezed.place(start), squeezed.place(start + len(needle) - 1) + 1, name)
+                start = squeezed.text.find(needle, start + 1)
+
+    def undecided(self, text: str, least: int) -> int:
+        """Where the end of the text begins that at least one begins with."""
+        squeezed = _Squeezed.of(text, self._breaks)
+        size = len(squeezed.text)
+        for start in range(max(0, size - self._longest + 1), size - least + 1):
+            suffix = squeezed.text[start:]
+            at = bisect_right(self._sorted, suffix)
+            if at < len(self._sorted) and self._sorted[at].startswith(suffix):
+                return squeezed.place(start)
+        return len(text)
+
+
 @dataclass(frozen=True)
 class _Squeezed:
-    """A text without its line breaks, and the way back to where each character stood."""
+    """A text without line breaks, and the way back to where each character stood."""
 
     text: str
     breaks: list[int]
     removed: list[int]
 
     @classmethod
-    def of(cls, text: str) -> _Squeezed:
+    def of(cls, text: str, pattern: re.Pattern[str]) -> _Squeezed:
         parts: list[str] = []
         breaks: list[int] = []
         removed = [0]
         at = 0
-        for match in _BREAKS.finditer(text):
+        for match in pattern.finditer(text):
             parts.append(text[at : match.start()])
             at = match.end()
             breaks.append(match.start() - removed[-1])
@@ -228,13 +274,6 @@ class _Squeezed:
     def place(self, index: int) -> int:
         """Where the character at this index stood."""
         return index + self.removed[bisect_right(self.breaks, index)]
-
-
-def _find(squeezed: _Squeezed, needle: str, name: str) -> Iterator[Span]:
-    start = squeezed.text.find(needle)
-    while start >= 0:
-        yield Span(squeezed.place(start), squeezed.place(start + len(needle) - 1) + 1, name)
-        start = squeezed.text.find(needle, start + 1)
 
 
 def _merge(spans: list[Span]) -> list[Span]:

@@ -1,13 +1,19 @@
-"""What the tests of nodes share: a context, a condition to wait for, and what is left of a process group."""
+"""What the tests of nodes share: a context, conditions to wait for, and secrets that must not come back."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import html
+import json
 import os
+import random
+import string
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from engine.errors import SaysoError
 from engine.nodes.port import NodeContext
@@ -73,3 +79,83 @@ def runs(pid: int) -> bool:
             return False
         return True
     return state not in "ZX"
+
+
+# --- canaries -----------------------------------------------------------------------------------------
+
+
+def canaries() -> list[str]:
+    """50 values as secrets look: tokens, keys, passwords with odd characters, several lines."""
+    pick = random.Random(7)
+    alphabets = [
+        string.ascii_letters + string.digits,
+        string.hexdigits,
+        string.printable.strip(),
+        "äöüßéñ€日本語" + string.ascii_letters,
+        string.ascii_letters + "/+=&?%\"'\\<> ",
+    ]
+    values = [
+        "canary" + "".join(pick.choices(alphabets[n % 5], k=pick.randint(6, 60))) + "end" for n in range(48)
+    ]
+    pem = "\n".join("".join(pick.choices(alphabets[0] + "+/", k=64)) for _ in range(5))
+    return [*values, f"-----BEGIN KEY-----\n{pem}\n-----END KEY-----", "canary\nin\nlines"]
+
+
+def small_quote(value: str) -> str:
+    """Percent-quoted with small digits."""
+    quoted = quote(value, safe="")
+    head, *rest = quoted.split("%")
+    return head + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
+
+
+def b64(before: int, urlsafe: bool, pad: bool) -> Callable[[str], str]:
+    """Base64 of the value behind so many other bytes, and with others after it."""
+    encode = base64.urlsafe_b64encode if urlsafe else base64.b64encode
+
+    def form(value: str) -> str:
+        text = encode(b"\xfe\x01\x9a"[:before] + value.encode()).decode()
+        return text if pad else text.rstrip("=")
+
+    return form
+
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "plain": lambda value: value,
+    "json": lambda value: json.dumps({"x": value}),
+    "json, characters as they are": lambda value: json.dumps({"x": value}, ensure_ascii=False),
+    "json, slashes escaped": lambda value: json.dumps({"x": value}).replace("/", "\\/"),
+    "quoted": lambda value: quote(value, safe=""),
+    "quoted, slashes kept": lambda value: quote(value),
+    "quoted for a form": quote_plus,
+    "quoted with small digits": small_quote,
+    "hex": lambda value: value.encode().hex(),
+    "hex, capitals": lambda value: value.encode().hex().upper(),
+    "html": html.escape,
+    "python": lambda value: repr({"x": value}),
+    "wrapped base64": lambda value: base64.encodebytes(value.encode()).decode(),
+    "wrapped base64 in json": lambda value: json.dumps(base64.encodebytes(value.encode() * 3).decode()),
+    "wrapped with returns": lambda value: base64.encodebytes(value.encode()).decode().replace("\n", "\r\n"),
+    **{
+        f"base64 at {before}{' url' * urlsafe}{' padded' * pad}": b64(before, urlsafe, pad)
+        for before in range(3)
+        for urlsafe in (False, True)
+        for pad in (False, True)
+    },
+}
+
+
+def squeezed(text: str) -> str:
+    """Without what wrapping adds."""
+    return text.replace("\n", "").replace("\r", "")
+
+
+def rest_of(form: str, clean: str) -> str:
+    """The longest piece of an encoded secret that is still in a text, of those with 8 characters."""
+    form, clean = squeezed(form), squeezed(clean)
+    pieces = (form[start : start + 8] for start in range(max(1, len(form) - 7)))
+    return next((piece for piece in pieces if piece in clean), "")
+
+
+def bare(form: str) -> str:
+    """A form without the braces that JSON and Python put around it in these tests: they are no secret."""
+    return form.removeprefix('{"x": ').removeprefix("{'x': ")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from nodekit import Context
+from nodekit import ENCODINGS, Context, bare, canaries, rest_of
 
 from engine.nodes.http import http
 from engine.nodes.port import Completed, Failed, Interrupted, Outcome
@@ -683,6 +683,30 @@ async def test_secrets_in_headers_come_back_as_marks(context: Context) -> None:
         "[secret TOKEN]": ["[secret TOKEN]", 1],
     }
     assert failed.details["headers"]["x-echo"] == "[secret TOKEN]"
+
+
+async def test_fifty_canaries_in_every_encoding_never_come_back(context: Context) -> None:
+    """A server that answers with 50 secrets in each encoding, in body, JSON and headers, gives none away."""
+    # A header holds one line of Latin letters, so only such values can be sent at all.
+    values = [value.strip() for value in canaries() if value.isascii() and value.isprintable()]
+    context.secrets.update({f"S{n}": value for n, value in enumerate(values)})
+    lines = [form(value) for value in values for form in ENCODINGS.values()]
+    plain = [line for line in lines if line.isascii() and line.isprintable()]
+
+    async def echo(_: web.Request) -> web.StreamResponse:
+        headers = {f"X-{n}": line for n, line in enumerate(plain[:60])}
+        return web.json_response({"all": lines}, status=500, headers=headers)
+
+    async with serve(echo) as seen:
+        headers = {f"X-{name}": {"$secret": name} for name in context.secrets}
+        config = {"url": seen.url, "headers": headers, "max_body": 1_000_000}
+        failed = failure(await http(config, context.build()))
+    assert len(values) > 25
+    assert len(failed.details["json"]["all"]) == len(lines)
+    shown = [failed.details["body"], *failed.details["json"]["all"], *failed.details["headers"].values()]
+    clean = "\n".join(shown).replace("[secret ", "\0")
+    for value in values:
+        assert [name for name, form in ENCODINGS.items() if rest_of(bare(form(value)), clean)] == []
 
 
 async def test_a_cut_through_a_secret_leaves_no_half_of_it(context: Context) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodekit import PYTHON, Context, runs, until
+from nodekit import ENCODINGS, PYTHON, Context, bare, canaries, rest_of, runs, until
 
 from engine.nodes.port import Completed, Failed, Interrupted, Outcome, runners
 from engine.nodes.shell import shell
@@ -483,6 +483,24 @@ async def test_secrets_reach_the_program_and_not_the_output(context: Context) ->
     assert "canary" not in repr(failed)
     assert "Y2FuYXJ5" not in repr(failed)
     assert "[secret TOKEN]" in failed.message
+
+
+async def test_fifty_canaries_in_every_encoding_never_come_back(context: Context) -> None:
+    """A program that prints 50 secrets in each encoding, to both outputs, gives none of them away."""
+    context.secrets.update({f"S{n}": value for n, value in enumerate(canaries())})
+    code = (
+        "import os, sys; sys.path.insert(0, os.environ['KIT']); from nodekit import ENCODINGS\n"
+        "text = '\\n'.join(form(os.environ[f'S{n}']) for n in range(50) for form in ENCODINGS.values())\n"
+        "print(text); print(text, file=sys.stderr); sys.exit(1)"
+    )
+    env: dict[str, Any] = {name: {"$secret": name} for name in context.secrets}
+    env |= {"KIT": str(Path(__file__).parent), "PYTHONPATH": str(Path(__file__).parents[2])}
+    failed = failure(await shell({**python(code), "env": env, "max_output": 1_000_000}, context.build()))
+    for text in (failed.details["stdout"], failed.details["stderr"], failed.message, *context.lines):
+        clean = text.replace("[secret ", "\0")
+        for value in context.secrets.values():
+            assert [name for name, form in ENCODINGS.items() if rest_of(bare(form(value)), clean)] == []
+    assert failed.details["stdout"].count("[secret S") >= 50 * len(ENCODINGS)
 
 
 async def test_a_secret_that_is_not_set_says_what_to_set(context: Context) -> None:
