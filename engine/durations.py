@@ -60,7 +60,7 @@ def format_duration(seconds: float) -> str:
     if left < 0:
         raise ValueError(f"a duration cannot be negative ({seconds} s)")
     parts: list[str] = []
-    for unit, size in DURATION_UNITS.items():
+    for unit, size in list(DURATION_UNITS.items())[1:]:  # 30d says more than 4w2d
         count, left = divmod(left, size)
         if count:
             parts.append(f"{count}{unit}")
@@ -93,7 +93,8 @@ def parse_moment(text: str) -> str:
     except ValueError:
         raise ValueError(f"{text[:40]!r} is not a moment: write 2026-11-21T22:40:00Z") from None
     if moment.tzinfo is None:
-        raise ValueError(f"{text} has no offset: write {text}Z for UTC, or +01:00 behind it")
+        exact = text if "T" in text else f"{text[:10]}T09:00:00"
+        raise ValueError(f"{text} has no offset: write {exact}Z for UTC, or +01:00 behind it")
     if not 1970 < moment.year < 9999:
         raise ValueError(f"{text} is not a year that a flow waits for")
     return clock.to_text(moment)

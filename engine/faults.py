@@ -7,6 +7,7 @@ A `Fault` carries the path inside the document (`("nodes", 2, "with", "run")`). 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -110,9 +111,19 @@ def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:
         hint = suggest(given, choices.replace(" or ", ", ").split(", "), "") if isinstance(given, str) else ""
         return Fault(path, f"expected {choices}, not {kind_of(given)}", hint or None)
     if kind in _EXPECTED:
-        hint = "quote it" if kind == "string_type" and isinstance(given, bool | int | float) else None
-        return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", hint)
+        return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", _type_hint(kind, given))
     return Fault(path, _size_message(kind, context, given) or _plain(detail["msg"]))
+
+
+_WORDS = re.compile(r"[\w./=-]+(?: +[\w./=-]+){0,7}")
+
+
+def _type_hint(kind: str, given: Any) -> str | None:
+    if kind == "string_type" and isinstance(given, bool | int | float):
+        return "quote it"
+    if kind == "list_type" and isinstance(given, str):
+        return f"write [{', '.join(given.split())}]" if _WORDS.fullmatch(given) else 'write a list: ["..."]'
+    return None
 
 
 def _size_message(kind: str, context: Mapping[str, Any], given: Any) -> str | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from engine.codec import Json
 from engine.errors import ExpressionError
 from engine.expression_text import BadExpression, has_expression
-from engine.expressions import compile_condition, compile_value
+from engine.expressions import compile_condition, inspect_text
 from engine.faults import Fault, Path, suggest
 from engine.flow.document import InputDoc
 from engine.flow.inputs import check_value
@@ -184,7 +185,11 @@ def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fau
         return
     with_: Mapping[str, Json] = raw or {}
     for fault in spec.check(with_):
-        yield fault.under(("with",)) if raw is not None else fault
+        yield (
+            fault.under(("with",))
+            if raw is not None
+            else replace(fault, message=f"{fault.message} under `with`")
+        )
     for field, value in with_.items():
         if field not in spec.verbatim_fields:
             yield from _expressions(value, ("with", field), scope, secrets=field in spec.secret_fields)
@@ -208,12 +213,10 @@ def _expressions(value: Json, path: Path, scope: Scope, *, secrets: bool) -> Ite
 
 
 def _text(text: str, path: Path, scope: Scope, *, secrets: bool) -> Iterator[Fault]:
-    try:
-        compile_value(text, secrets=secrets)
-    except BadExpression as error:
+    bad, references = inspect_text(text, secrets=secrets)
+    for error in bad:
         yield _bad(error, path)
-        return
-    yield from check_names(text, path, scope)
+    yield from check_names(references, path, scope)
 
 
 def _condition(value: Json, scope: Scope) -> Iterator[Fault]:
@@ -226,7 +229,7 @@ def _condition(value: Json, scope: Scope) -> Iterator[Fault]:
         yield Fault(("if",), str(error))
         return
     if isinstance(value, str):
-        yield from check_names(value, ("if",), scope)
+        yield from check_names(inspect_text(value)[1], ("if",), scope)
 
 
 def _bad(error: BadExpression, path: Path) -> Fault:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.expression_text import Segment
-from engine.expressions import Reference, references
+from engine.expressions import Reference
 from engine.faults import Fault, Path, suggest
 from engine.nodes.specs import node_types
 
@@ -45,9 +45,9 @@ class Scope:
         self.before.setdefault(name, spec.output_fields(settled) if spec is not None else None)
 
 
-def check_names(text: str, path: Path, scope: Scope) -> Iterator[Fault]:
-    """The names in a text's expressions that do not exist, or not yet."""
-    for segment, reference in references(text):
+def check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: Scope) -> Iterator[Fault]:
+    """The names that the text at this path uses although they do not exist, or not yet."""
+    for segment, reference in used:
         found = _check(reference, scope)
         if found is not None:
             message, hint, name = found

@@ -189,7 +189,9 @@ class _Builder:
         if event.anchor is not None:
             self._fail(event, "anchors (`&name`) are not allowed", "write the value out where it is used")
         if event.tag is not None:
-            self._fail(event, f"tags (`{event.tag[:30]}`) are not allowed", "quote a text that begins with !")
+            self._fail(
+                event, f"tags (`{_shown_tag(event.tag)}`) are not allowed", "quote a text that begins with !"
+            )
         if isinstance(event, yaml.ScalarEvent):
             self.located.spans[path] = (start, _mark(event.end_mark))
             return self._scalar(event)
@@ -228,9 +230,10 @@ class _Builder:
 
     def _key(self, event: Any) -> str:
         if not isinstance(event, yaml.ScalarEvent):
+            self._refuse_bare_expression(event)
             if isinstance(event, yaml.AliasEvent):
                 self._fail(event, "aliases (`*name`) are not allowed", "write the value out")
-            self._fail(event, "a key must be text", "quote what begins with {{, [ or {")
+            self._fail(event, "a key must be text", "quote what begins with [ or {")
         if event.anchor is not None or event.tag is not None:
             self._fail(event, "anchors and tags are not allowed")
         if event.value == "":
@@ -238,6 +241,18 @@ class _Builder:
         key: str = event.value
         self._check_scalar_text(event, key)
         return key
+
+    def _refuse_bare_expression(self, event: Any) -> None:
+        """`text: {{ x }}` is a mapping in a mapping to YAML, and what everybody writes once."""
+        text, offset = self.located.text, event.start_mark.index
+        if text[offset - 1 : offset + 1] != "{{":
+            return
+        mark = Mark(event.start_mark.line + 1, event.start_mark.column, offset - 1)
+        line = text[mark.offset : offset + 200].split("\n")[0].strip()
+        advice = f"write '{line}'" if '"' in line else f'write "{line}"'
+        hint = advice if line.endswith("}}") and len(line) <= 80 else "put the whole value in quotes"
+        self._note_at(mark, "a value that begins with {{ must be quoted", hint)
+        raise _Stop
 
     def _scalar(self, event: Any) -> Json:
         text: str = event.value
@@ -272,7 +287,9 @@ class _Builder:
                 self._fail(event, f"the text has the character U+{ord(character):04X}", "remove the escape")
 
     def _note(self, event: Any, message: str, hint: str | None = None) -> None:
-        mark = _mark(event.start_mark)
+        self._note_at(_mark(event.start_mark), message, hint)
+
+    def _note_at(self, mark: Mark, message: str, hint: str | None) -> None:
         problem = Problem(self.located.file, mark.line, mark.column, message, hint)
         self.located.problems.append(problem)
         if len(self.located.problems) >= MAX_YAML_PROBLEMS:
@@ -284,6 +301,10 @@ class _Builder:
         self._note(event, message, hint)
         self.located.data = None
         raise _Stop
+
+
+def _shown_tag(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!", 1)[:60]
 
 
 def _mark(mark: Any) -> Mark:

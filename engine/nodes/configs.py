@@ -99,7 +99,11 @@ def _plain_scalar(value: Any) -> str:
 
 
 def _choice(value: Any) -> Any:
-    return {"value": value, "label": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"value": value, "label": value}
+    if not isinstance(value, dict | Choice):
+        raise ValueError(f"expected text, or a mapping with `value`, not {kind_of(value)}")
+    return value
 
 
 def _schema(kind: str, **more: Any) -> WithJsonSchema:
@@ -230,7 +234,7 @@ def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
         values.append(value)
         labels.append(label)
     if isinstance(default, str) and not has_expression(default) and default not in values:
-        yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
+        yield Fault(("default",), f"`default` is not one of the choices: {', '.join(dict.fromkeys(values))}")
 
 
 class ApprovalConfig(Config):
@@ -292,7 +296,10 @@ class ShellConfig(Config):
     env: dict[str, Scalar] = Field(
         default_factory=dict, description="Environment variables; `{{ secrets.NAME }}` may stand in them."
     )
-    cwd: Text | None = Field(None, description="Where to run. Left out: the session's own folder.")
+    cwd: Text | None = Field(
+        None,
+        description="Where to run; a relative path begins at the folder of the flow file. Left out: the session's own folder.",
+    )
     ok_codes: Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1)] = Field(
         [0], description="Exit codes that are no failure."
     )
@@ -330,7 +337,7 @@ def _name_conflicts(
     field: str, names: Mapping[str, Json], allowed: re.Pattern[str], what: str
 ) -> Iterator[Fault]:
     for name in names:
-        if not allowed.fullmatch(name):
+        if not allowed.fullmatch(name) and not has_expression(name):
             yield Fault((field, name), f"{name!r} is no name for {what}", on_key=True)
 
 
@@ -397,7 +404,7 @@ class SetConfig(RootModel[dict[str, Any]]):
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
         """Names must be such that expressions can use them."""
         for name in raw:
-            if not NAME.fullmatch(name):
+            if not NAME.fullmatch(name) and not has_expression(name):
                 hint = "use small letters, digits and _, a letter first"
                 yield Fault((name,), f"{name!r} is no name for a value", hint, on_key=True)
 

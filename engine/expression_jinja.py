@@ -1,0 +1,359 @@
+"""One `{{ expression }}`: parsed by Jinja2, checked against a closed list, compiled once, evaluated often.
+
+What it may do stands in `engine.expressions`; this is how. A plain path (`nodes.gate.decision`) is followed
+directly, which costs a microsecond; everything else is code that Jinja's sandbox generates.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from jinja2 import StrictUndefined, Undefined, UndefinedError, nodes
+from jinja2.exceptions import TemplateSyntaxError
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from engine.codec import Json
+from engine.errors import ExpressionError
+from engine.expression_text import BadExpression
+from engine.faults import kind_of, nearest, suggest
+from engine.filters import (
+    FILTERS,
+    TESTS,
+    bounded_range,
+    check_size,
+    fail_undefined,
+    plain,
+    power,
+    remainder,
+    times,
+)
+
+MAX_SOURCE = 8192
+"""The most characters of one expression."""
+
+MAX_DEPTH = 60
+"""How deep an expression may nest."""
+
+Names: TypeAlias = tuple[str, ...]
+Run: TypeAlias = Callable[[Mapping[str, Any]], Json]
+
+
+class Reference(NamedTuple):
+    """A name that an expression uses, with the fields behind it: `nodes.gate.decision`.
+
+    `computed` says that a subscript which is no constant follows, `optional` that it stands under `default` or
+    `is defined` and may be missing.
+    """
+
+    path: Names
+    computed: bool = False
+    optional: bool = False
+
+
+class Expression(NamedTuple):
+    """A compiled expression. `run` evaluates it, `secret` is the name when it is a reference to a secret."""
+
+    source: str
+    run: Run
+    references: tuple[Reference, ...]
+    secret: str | None
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox with values that have items and no attributes."""
+
+    intercepted_binops = frozenset({"*", "**", "%"})
+
+    def __init__(self) -> None:
+        # Not optimized: folding constants would evaluate parts of a flow while it is only being checked.
+        super().__init__(undefined=StrictUndefined, optimized=False, cache_size=0)
+        self.filters = {name: function for name, (function, _) in FILTERS.items()}
+        self.tests = {name: function for name, (function, _) in TESTS.items()}
+        self.globals = {"range": bounded_range, "null": None}
+        self.binop_table.update({"*": times, "**": power, "%": remainder})
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        return self.getitem(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        kind = type(argument)
+        if kind is str:
+            if isinstance(obj, dict | Mapping) and argument in obj:
+                return obj[argument]
+        elif kind is int and isinstance(obj, list | tuple | str) and -len(obj) <= argument < len(obj):
+            return obj[argument]
+        if isinstance(obj, Undefined):
+            fail_undefined(obj)
+        return self.undefined(obj=obj, name=argument)
+
+
+_ENVIRONMENT = _Environment()
+_RESULT = "the_result"
+_CONSTANTS = frozenset({"null"})
+_ALLOWED: tuple[type[nodes.Node], ...] = (
+    nodes.Const, nodes.Name, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Keyword, nodes.CondExpr,
+    nodes.Filter, nodes.Test, nodes.Call, nodes.Getitem, nodes.Getattr, nodes.Slice, nodes.Concat, nodes.Compare,
+    nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Neg, nodes.Pos, nodes.Add, nodes.Sub, nodes.Mul,
+    nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow,
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_expression(source: str) -> Expression:
+    """Parses and checks one expression. Raises `BadExpression`."""
+    tree = _parse(source)
+    _check_tree(tree)
+    found = tuple(_collect(tree, optional=False))
+    path = _static_path(tree)
+    if path is not None and len(path) == 2 and path[0] == "secrets" and _is_secret_name(path[1]):
+        name = path[1]
+        return Expression(source, lambda context: {"$secret": name}, found, name)
+    if path is not None and path[0] not in _CONSTANTS:
+        return Expression(source, _lookup(path, source), found, None)
+    return Expression(source, _computed(tree, source, found), found, None)
+
+
+def _is_secret_name(name: str) -> bool:
+    return name.isascii() and name.replace("_", "a").isalnum() and name[0].isalpha()
+
+
+def _parse(source: str) -> nodes.Expr:
+    if not source.strip():
+        raise BadExpression("the {{ }} is empty")
+    if len(source) > MAX_SOURCE:
+        raise BadExpression(f"the expression is longer than {MAX_SOURCE} characters")
+    if source.startswith(("-", "+")) or source.endswith(("-", "+")):
+        raise BadExpression("`{{-` and `-}}` are not known here", "write `{{ ` and ` }}` with a space")
+    try:
+        parser = Parser(_ENVIRONMENT, source, state="variable")
+        tree = parser.parse_expression()
+        if not parser.stream.eos:
+            raise BadExpression(f"unexpected {_token(parser.stream.current)} after the expression")
+    except TemplateSyntaxError as error:
+        raise BadExpression(f"cannot read the expression: {error.message}", _syntax_hint(source)) from None
+    except RecursionError:
+        raise BadExpression(f"the expression nests deeper than {MAX_DEPTH}") from None
+    except (ValueError, MemoryError, OverflowError) as error:
+        raise BadExpression(f"cannot read the expression: {error}") from None
+    if not isinstance(tree, nodes.Expr):
+        raise BadExpression("cannot read the expression")
+    tree.set_environment(_ENVIRONMENT)
+    return tree
+
+
+def _token(token: Any) -> str:
+    return f"`{token.value}`" if token.value not in (None, "") else f"`{token.type}`"
+
+
+def _syntax_hint(source: str) -> str | None:
+    if source.lstrip().startswith((".", "$", "#", "/")):
+        return "for braces that are plain text write {{ '{{' }} and {{ '}}' }}"
+    for wrong, right in (("&&", "and"), ("||", "or"), ("===", "==")):
+        if wrong in source:
+            return f"write `{right}` for `{wrong}`"
+    return "write `not x` for `!x`" if "!" in source.replace("!=", "") else None
+
+
+def _check_tree(tree: nodes.Node) -> None:
+    """Refuses what is deep, and what is not in the list of things that an expression may do."""
+    level: list[nodes.Node] = [tree]
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        for node in level:
+            _check_node(node)
+        level = [child for node in level for child in node.iter_child_nodes()]
+    raise BadExpression(f"the expression nests deeper than {MAX_DEPTH}")
+
+
+def _check_node(node: nodes.Node) -> None:
+    if not isinstance(node, _ALLOWED):
+        raise BadExpression(f"an expression cannot have a {type(node).__name__.lower()}")
+    if isinstance(node, nodes.Filter | nodes.Test):
+        kind, known = ("filter", FILTERS) if isinstance(node, nodes.Filter) else ("test", TESTS)
+        if node.name not in known:
+            hint = suggest(node.name, known, "")
+            raise BadExpression(f"unknown {kind} `{node.name}`", hint or "the flow reference lists them")
+    if isinstance(node, nodes.Call):
+        _check_call(node)
+    if getattr(node, "dyn_args", None) is not None or getattr(node, "dyn_kwargs", None) is not None:
+        raise BadExpression("`*` and `**` before an argument are not known here")
+    if isinstance(node, nodes.Const) and isinstance(node.value, str):
+        _check_constant(node.value)
+    if isinstance(node, nodes.Name) and (
+        node.name.startswith("_") or node.name in ("self", "super", "caller")
+    ):
+        raise BadExpression(f"unknown name `{node.name}`")
+
+
+def _check_constant(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadExpression("a text in the expression is not Unicode") from None
+
+
+def _check_call(node: nodes.Call) -> None:
+    called = node.node
+    if isinstance(called, nodes.Getattr):
+        close = nearest(called.attr, FILTERS)
+        hint = f"use the filter: `... | {close}`" if close else "use a filter; the flow reference lists them"
+        raise BadExpression(f"values have no methods, so `.{called.attr}()` cannot be called", hint)
+    if not isinstance(called, nodes.Name) or called.name != "range":
+        name = f"`{called.name}`" if isinstance(called, nodes.Name) else "this"
+        raise BadExpression(f"{name} cannot be called", "the only function is range(...)")
+
+
+def _static_path(node: nodes.Node) -> Names | None:
+    """`("nodes", "gate", "by")` for a name with constant text subscripts, else None."""
+    if isinstance(node, nodes.Name):
+        return (node.name,)
+    if isinstance(node, nodes.Getattr):
+        outer = _static_path(node.node)
+        return None if outer is None else (*outer, node.attr)
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
+        outer = _static_path(node.node)
+        return None if outer is None else (*outer, node.arg.value)
+    return None
+
+
+def _collect(node: nodes.Node, *, optional: bool) -> Iterator[Reference]:
+    """The names that an expression uses, each with as many constant fields as stand behind it."""
+    path = _static_path(node)
+    if path is not None:
+        if path[0] not in _CONSTANTS:
+            yield Reference(path, optional=optional)
+        return
+    if isinstance(node, nodes.Getitem):
+        inner = _static_path(node.node)
+        if inner is not None:
+            fixed = isinstance(node.arg, nodes.Const | nodes.Slice)
+            yield Reference(inner, computed=not fixed, optional=optional)
+            yield from _collect(node.arg, optional=False)
+            return
+    if isinstance(node, nodes.Call):
+        arguments: list[nodes.Node] = [*node.args, *node.kwargs]
+        for argument in arguments:
+            yield from _collect(argument, optional=False)
+        return
+    excused = isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "defined", "undefined")
+    subject = node.node if isinstance(node, nodes.Filter | nodes.Test) else None
+    for child in node.iter_child_nodes():
+        yield from _collect(child, optional=excused and child is subject)
+
+
+# --- evaluating ------------------------------------------------------------------------------------------
+
+
+def _lookup(path: Names, source: str) -> Run:
+    """Follows a plain path: what most expressions are, without the cost of a Jinja context."""
+    reference = (Reference(path),)
+
+    def run(context: Mapping[str, Any]) -> Json:
+        value: Any = context
+        for key in path:
+            if isinstance(value, dict | Mapping) and key in value:
+                value = value[key]
+            else:
+                raise failed(source, _undefined(reference, context) or f"`{key}` is undefined")
+        return _finish(value, source)
+
+    return run
+
+
+def _finish(value: Any, source: str) -> Json:
+    """A value from the context, checked for its size; it is JSON already unless its mapping is the caller's own."""
+    try:
+        if type(value) in (str, dict, list):
+            try:
+                return check_size(value)
+            except TypeError:
+                return plain(value)
+        return plain(value)
+    except (ValueError, RecursionError) as error:
+        raise failed(source, str(error)) from error
+
+
+def _computed(tree: nodes.Expr, source: str, found: tuple[Reference, ...]) -> Run:
+    """Compiles what is more than a path with Jinja."""
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), _without_concat(tree), lineno=1)]
+    try:
+        template = _ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
+    except (TemplateSyntaxError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        raise BadExpression(f"cannot read the expression: {error}") from None
+
+    def run(context: Mapping[str, Any]) -> Json:
+        try:
+            scope = template.new_context(dict(context))
+            for _ in template.root_render_func(scope):
+                pass
+            return check_size(plain(scope.vars[_RESULT]))
+        except UndefinedError as error:
+            raise failed(source, _undefined(found, context) or str(error)) from error
+        except Exception as error:
+            # Whatever an operator or filter raises (TypeError, ZeroDivisionError, ...) is the expression's error.
+            raise failed(source, str(error) or type(error).__name__) from error
+
+    return run
+
+
+def _without_concat(node: nodes.Expr) -> nodes.Expr:
+    """`a ~ b` as a join, so that what is no text appears as JSON there too."""
+    for child in node.iter_child_nodes():
+        if isinstance(child, nodes.Expr | nodes.Helper):
+            replaced = _without_concat(child)  # type: ignore[arg-type]  # helpers hold expressions only
+            if replaced is not child:
+                _replace_child(node, child, replaced)
+    if not isinstance(node, nodes.Concat):
+        return node
+    joined = nodes.Filter(
+        nodes.List(node.nodes), "join", [nodes.Const("")], [], None, None, lineno=node.lineno
+    )
+    joined.set_environment(_ENVIRONMENT)
+    return joined
+
+
+def _replace_child(parent: nodes.Node, old: nodes.Node, new: nodes.Node) -> None:
+    for name, value in parent.iter_fields():
+        if value is old:
+            setattr(parent, name, new)
+        elif isinstance(value, list):
+            setattr(parent, name, [new if item is old else item for item in value])
+
+
+def failed(source: str, why: str) -> ExpressionError:
+    """The error of an expression."""
+    return ExpressionError(f"`{{{{ {trimmed(source)} }}}}`: {why}")
+
+
+def _undefined(found: Sequence[Reference], context: Mapping[str, Any]) -> str | None:
+    """Says which of the names is missing and what was probably meant."""
+    for reference in found:
+        if reference.optional:
+            continue
+        value: Any = context
+        for index, key in enumerate(reference.path):
+            if not isinstance(value, Mapping) or key not in value:
+                return _missing(reference.path[:index], key, value)
+            value = value[key]
+    return None
+
+
+def _missing(parent: Names, key: str, value: Any) -> str:
+    name = ".".join(parent)
+    if value is None:
+        reason = " (the node was skipped or failed)" if parent[:1] == ("nodes",) and len(parent) == 2 else ""
+        return f"`{name}` is null{reason} and has no `{key}`; guard it with `if` or `default`"
+    if not isinstance(value, Mapping):
+        return f"`{name}` is {kind_of(value)} and has no `{key}`"
+    hint = suggest(key, value)
+    return f"`{'.'.join((*parent, key))}` is undefined" + (f"; {hint}" if hint else "")
+
+
+def trimmed(text: str) -> str:
+    """A text for an error: without white space around it, cut at 80 characters."""
+    text = str(text).strip()
+    return text if len(text) <= 80 else text[:77] + "..."

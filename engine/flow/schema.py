@@ -1,0 +1,114 @@
+"""The JSON Schema of flow files, for editors: what `sayso schema` prints. Made from the models of the loader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.codec import Json
+from engine.durations import format_duration
+from engine.flow.check import FLOW_NAME, MAX_NAME
+from engine.flow.document import FlowDoc
+from engine.nodes.configs import NAME
+from engine.nodes.specs import NodeSpec, node_types
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_EXPRESSION = {"type": "string", "pattern": r"\{\{[\s\S]*\}\}", "title": "expression"}
+
+
+def flow_schema() -> dict[str, Json]:
+    """A JSON Schema (draft 2020-12) that every sound flow file fits, with the config of each node type."""
+    schema = FlowDoc.model_json_schema(by_alias=True)
+    definitions: dict[str, Json] = schema.pop("$defs")
+    node = definitions["NodeDoc"]
+    _refine(schema, node)
+    for spec in node_types().values():
+        definitions[_name(spec)] = _config(spec, definitions)
+    node["allOf"] = [_case(spec) for spec in node_types().values()]
+    return {"$schema": DIALECT, "title": "sayso flow", **_tidy(schema), "$defs": _tidy(definitions)}
+
+
+def _refine(flow: dict[str, Json], node: dict[str, Json]) -> None:
+    """What the loader checks by hand and a schema can say too."""
+    flow["properties"]["flow"] |= {"pattern": f"^{FLOW_NAME.pattern}$", "maxLength": MAX_NAME}
+    flow["properties"]["limits"].pop("default")
+    flow["properties"]["inputs"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
+    properties = node["properties"]
+    properties["id"] |= {"pattern": f"^{NAME.pattern}$", "maxLength": MAX_NAME}
+    properties["type"]["enum"] = list(node_types())
+    properties["with"] = {"type": ["object", "null"], "description": properties["with"]["description"]}
+    properties["if"] = {
+        "anyOf": [_EXPRESSION, {"type": "boolean"}],
+        "description": properties["if"]["description"],
+    }
+
+
+def _name(spec: NodeSpec) -> str:
+    return f"with_{spec.name}"
+
+
+def _case(spec: NodeSpec) -> Json:
+    """What `with` must be for one type; it must be there when one of its fields must."""
+    then: dict[str, Json] = {"properties": {"with": {"$ref": f"#/$defs/{_name(spec)}"}}}
+    if any(field.is_required() for field in spec.config.model_fields.values()) and spec.outputs is not None:
+        then["required"] = ["with"]
+    return {"if": {"properties": {"type": {"const": spec.name}}, "required": ["type"]}, "then": then}
+
+
+def _config(spec: NodeSpec, definitions: dict[str, Json]) -> dict[str, Json]:
+    config = spec.config.model_json_schema(by_alias=True)
+    for name, definition in config.pop("$defs", {}).items():
+        _open_fields(definition)
+        definitions[name] = definition
+    _open_fields(config)
+    config["description"] = spec.doc
+    if not spec.config.model_json_schema().get("required"):
+        config["type"] = ["object", "null"]
+    return config
+
+
+def _open_fields(schema: dict[str, Json]) -> None:
+    """Lets an expression stand wherever a value is expected."""
+    for name, field in schema.get("properties", {}).items():
+        schema["properties"][name] = _open(field)
+
+
+def _open(field: dict[str, Json]) -> dict[str, Json]:
+    inner = dict(field)
+    for part in ("items", "additionalProperties"):
+        if isinstance(inner.get(part), dict):
+            inner[part] = _open(inner[part])
+    if "$ref" in inner:
+        # The only models inside lists are choices, for which a text may stand.
+        return {"anyOf": [inner, {"type": "string"}]}
+    if "anyOf" in inner:
+        inner["anyOf"] = [_open_part(option) for option in inner["anyOf"]] + [_EXPRESSION]
+        return inner
+    if inner.get("type") == "string" and not {"pattern", "enum", "maxLength"} & inner.keys():
+        return inner
+    kept: dict[str, Json] = {
+        key: inner.pop(key) for key in ("description", "default", "title") if key in inner
+    }
+    return {**kept, "anyOf": [inner, _EXPRESSION]}
+
+
+def _open_part(option: dict[str, Json]) -> dict[str, Json]:
+    return {
+        key: _open(value) if key in ("items", "additionalProperties") and isinstance(value, dict) else value
+        for key, value in option.items()
+    }
+
+
+def _tidy(value: Any) -> Any:
+    """Drops the titles that pydantic makes of names (given ones have small letters); durations become text."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("title") == "duration" and isinstance(value.get("default"), float):
+        value = {**value, "default": format_duration(value["default"])}
+    return {
+        key: _tidy(item)
+        for key, item in value.items()
+        if not (key == "title" and isinstance(item, str) and item[:1].isupper())
+    }
