@@ -7,6 +7,7 @@ a local workspace, and the reason why it listens on loopback only and refuses re
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
@@ -170,7 +171,8 @@ class PageApi:
 
     async def _post(self, user: User, body: Json) -> Json:
         channel = self._channel(user, body["channel"])
-        message = self.people.post(user, channel, str(body["text"]), body.get("thread_ts") or None)
+        thread_ts = body.get("thread_ts") or None
+        message = self.people.post(user, channel, str(body["text"]), thread_ts, files=_files(body))
         if not body.get("thread_ts"):
             self._mark_read(user, channel)
         return {"ts": message["ts"]}
@@ -306,6 +308,15 @@ def _entry(element: Json, body: Json) -> Json:
         return {"type": "button"}
     given = body.get(field, body.get("value"))
     return elements.entry_for(element, given)
+
+
+def _files(body: Json) -> dict[str, bytes]:
+    """The files that come with a message: `[{"name", "data": base64}]` as contents by name."""
+    try:
+        given = body.get("files") or []
+        return {str(file["name"]): base64.b64decode(file["data"], validate=True) for file in given}
+    except ValueError as problem:
+        raise WorkspaceError("invalid_arguments", f"a file's data is not base64: {problem}") from problem
 
 
 async def _body(request: web.Request) -> Json:

@@ -323,6 +323,20 @@ async def test_a_redrawn_message_keeps_the_focus_and_what_was_chosen(desk: Desk)
         await expect(by_action(page, "note")).to_have_value("half a sent")
 
 
+async def test_a_file_is_attached_and_reaches_the_app(desk: Desk) -> None:
+    """A chosen file stands as a chip until it is sent; then it hangs on the message, and the app can read it."""
+    async with desk.page() as page:
+        file: Any = {"name": "plan.txt", "mimeType": "text/plain", "buffer": b"roll back"}
+        await page.get_by_test_id("composer-file").set_input_files(file)
+        await expect(page.locator("#composer .chip")).to_contain_text("plan.txt")
+        await page.get_by_test_id("composer-send").click()
+        await expect(messages(page).get_by_role("link")).to_contain_text("plan.txt")
+        await expect(page.locator("#composer .chip")).to_have_count(0)
+        sent = desk.workspace.messages("ops")[0]
+        assert sent["subtype"] == "file_share"
+        assert [(f["name"], f["size"]) for f in sent["files"]] == [("plan.txt", 9)]
+
+
 async def test_a_slash_command_is_suggested_and_answered_privately(desk: Desk) -> None:
     """`/` offers the app's command; its answer is visible to this person only. In a thread there are none."""
     async with desk.page() as page:
@@ -406,7 +420,7 @@ async def test_reactions_are_given_and_taken_back(desk: Desk) -> None:
 async def test_a_select_in_a_message_tells_the_app_what_was_chosen(desk: Desk) -> None:
     """Choosing with the keyboard in a select sends the option and shows it."""
     options = [{"text": {"type": "plain_text", "text": name}, "value": name} for name in ("eu", "us")]
-    element = {"type": "static_select", "action_id": "region", "options": options}
+    element: Json = {"type": "static_select", "action_id": "region", "options": options}
     element["placeholder"] = {"type": "plain_text", "text": "Which region"}
     await desk.say("Where?", [section("Where?", accessory=element)])
     async with desk.in_ops() as page:
@@ -423,7 +437,7 @@ async def test_the_page_says_when_the_app_is_offline_and_back(desk: Desk) -> Non
     async with desk.page() as page:
         status = page.get_by_test_id("socket-status")
         await expect(status).to_contain_text("sayso is connected")
-        await desk.app.handlers[0].close_async()
+        await desk.app.handlers[0].close_async()  # type: ignore[no-untyped-call]  # Bolt does not annotate it
         await expect(status).to_contain_text("offline: messages are kept")
 
 

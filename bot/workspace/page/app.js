@@ -31,11 +31,11 @@ class App {
     this.home = new HomeTab({ element: find("home"), people: this.people, send: (path, body) => this.send(path, body), onTab: () => this.#drawHead() });
     this.channelPane = new Pane({
       host: this, feedElement: find("feed"), footElement: find("composer"), testid: "composer", inThread: false,
-      onSend: (text) => this.#say(text, null), intro: (messages) => this.#intro(messages), isUnseen: (message) => this.#isUnseen(message),
+      onSend: (text, files) => this.#say(text, files, null), intro: (messages) => this.#intro(messages), isUnseen: (message) => this.#isUnseen(message),
     });
     this.threadPane = new Pane({
       host: this, feedElement: find("thread-feed"), footElement: find("thread-composer"), testid: "thread-composer", inThread: true,
-      onSend: (text) => this.#say(text, this.route.thread),
+      onSend: (text, files) => this.#say(text, files, this.route.thread),
     });
     this.actAs = actAsButton(this.people, (id) => this.go({ as: id }));
     find("act-as-slot").append(this.actAs);
@@ -302,11 +302,11 @@ class App {
   // -- what the person does
 
   /** Send what was written; true when the server took it. */
-  async #say(text, thread) {
+  async #say(text, files, thread) {
     const { channel } = this.route;
     try {
       if (text.startsWith("/")) return await this.#command(text, thread);
-      await this.send("post", { channel, thread_ts: thread ?? undefined, text });
+      await this.send("post", { channel, thread_ts: thread ?? undefined, text, files });
       (thread ? this.threadPane : this.channelPane).feed.toEnd();
       return true;
     } catch (problem) {

@@ -1,6 +1,7 @@
 // Where people write. Enter sends, Shift+Enter makes a line; `@` offers people, `#` channels and, at the
 // start, `/` the app's commands. What was begun in one place is still there when one comes back to it.
 
+import { Attachments } from "./attachments.js";
 import { avatar, h, icon, iconButton, isNarrow } from "./dom.js";
 import { Listbox, matching } from "./listbox.js";
 
@@ -10,7 +11,7 @@ const MOST_LINES = 240; // px
 const SHOWN = 8;
 
 export class Composer {
-  /** `onSend(text)` resolves to true when the text was taken. */
+  /** `onSend(text, files)` resolves to true when it was taken. */
   constructor({ testid, people, onSend, onEditLast }) {
     Object.assign(this, { people, onSend, onEditLast });
     this.drafts = new Map();
@@ -18,11 +19,12 @@ export class Composer {
     this.sending = false;
     this.field = h("textarea", { rows: "1", class: "composer-field", "aria-autocomplete": "list", dataset: { testid }, spellcheck: "true" });
     this.sendButton = iconButton("send", "Send", () => this.#send(), { class: "send", disabled: true, dataset: { testid: `${testid}-send` } });
+    this.attached = new Attachments({ onChange: () => this.#changed(), testid });
     const mention = iconButton("at", "Mention somebody", () => this.#insert("@"), { class: "icon-button composer-tool" });
     const hint = h("span", { class: "composer-hint" }, h("kbd", {}, "Enter"), " sends, ", h("kbd", {}, "Shift Enter"), " starts a new line");
     this.suggestions = new Listbox({ label: "Suggestions", onPick: (option) => this.#take(option) });
     this.offer = h("div", { class: "suggestions", hidden: true }, this.suggestions.element);
-    this.element = h("div", { class: "composer" }, this.offer, h("div", { class: "composer-box" }, this.field, h("div", { class: "composer-row" }, mention, hint, this.sendButton)));
+    this.element = h("div", { class: "composer" }, this.offer, h("div", { class: "composer-box" }, this.attached.chips, this.field, h("div", { class: "composer-row" }, this.attached.button, this.attached.input, mention, hint, this.sendButton)));
     this.#listen();
   }
 
@@ -32,6 +34,7 @@ export class Composer {
       this.drafts.set(this.place, this.field.value);
       this.place = place;
       this.field.value = this.drafts.get(place) ?? "";
+      this.attached.clear();
     }
     this.field.placeholder = placeholder;
     this.field.setAttribute("aria-label", placeholder);
@@ -48,6 +51,20 @@ export class Composer {
     this.field.addEventListener("blur", () => this.#hide());
     this.field.addEventListener("keydown", (event) => this.#key(event));
     this.suggestions.controlledBy(this.field);
+    this.#listenForFiles();
+  }
+
+  #listenForFiles() {
+    this.field.addEventListener("paste", (event) => {
+      if (!event.clipboardData.files.length) return;
+      event.preventDefault();
+      this.attached.add(event.clipboardData.files);
+    });
+    this.element.addEventListener("dragover", (event) => event.preventDefault());
+    this.element.addEventListener("drop", (event) => {
+      event.preventDefault();
+      this.attached.add(event.dataTransfer.files);
+    });
   }
 
   #key(event) {
@@ -78,24 +95,29 @@ export class Composer {
 
   async #send() {
     const text = this.field.value.trim();
-    if (!text || this.sending) return;
+    if (this.#isEmpty() || this.sending) return;
     const place = this.place;
     this.sending = true;
     this.element.classList.add("is-sending");
-    const taken = await this.onSend(text);
+    const taken = await this.onSend(text, await this.attached.read());
     this.sending = false;
     this.element.classList.remove("is-sending");
     if (!taken) return;
     this.drafts.delete(place);
-    if (this.place === place) this.field.value = "";
-    this.#changed();
+    if (this.place !== place) return;
+    this.field.value = "";
+    this.attached.clear();
   }
 
   #changed() {
-    this.sendButton.disabled = this.field.value.trim() === "";
+    this.sendButton.disabled = this.#isEmpty();
     this.field.style.height = "auto";
     this.field.style.height = `${Math.min(this.field.scrollHeight, MOST_LINES)}px`;
     this.#suggest();
+  }
+
+  #isEmpty() {
+    return this.field.value.trim() === "" && !this.attached.files.length;
   }
 
   #insert(text) {
