@@ -7,6 +7,7 @@ characters [json-pointer:/blocks/0/text/text]`. The tables at the end say which 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
@@ -140,6 +141,26 @@ def boolean(value: Any, pointer: str) -> Iterator[str]:
         yield _at("must be a boolean", pointer)
 
 
+def whole(least: int, most: int) -> Check:
+    """A whole number in this range."""
+
+    def check(value: Any, pointer: str) -> Iterator[str]:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            yield _at(f"must be a whole number from {least} to {most}", pointer)
+
+    return check
+
+
+def numeric(value: Any, pointer: str) -> Iterator[str]:
+    """A number written as a string."""
+    try:
+        is_number = isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        is_number = False
+    if not is_number:
+        yield _at("must be a number as a string", pointer)
+
+
 def fields(required: dict[str, Check], optional: dict[str, Check]) -> Check:
     """An object with these fields and no others."""
 
@@ -165,7 +186,7 @@ def typed(table: dict[str, Check], what: str) -> Check:
     def check(value: Any, pointer: str) -> Iterator[str]:
         if not isinstance(value, dict):
             yield _at("must be an object", pointer)
-        elif value.get("type") not in table:
+        elif not isinstance(value.get("type"), str) or value["type"] not in table:
             yield _at(f"unsupported type of {what}: {value.get('type')}", f"{pointer}/type")
         else:
             yield from table[value["type"]](value, pointer)
@@ -191,16 +212,18 @@ def _blocks(value: Any, pointer: str, most: int, table: dict[str, Check]) -> Ite
 
 def _twin_actions(block: Any, pointer: str) -> Iterator[str]:
     parts = block.get("elements") if isinstance(block, dict) else None
-    seen: set[Any] = set()
+    seen: set[str] = set()
     for number, element in enumerate(parts if isinstance(parts, list) else []):
         action_id = element.get("action_id") if isinstance(element, dict) else None
-        if action_id is not None and action_id in seen:
+        if not isinstance(action_id, str):
+            continue
+        if action_id in seen:
             yield _at(f"`action_id` {action_id} already exists", f"{pointer}/elements/{number}/action_id")
         seen.add(action_id)
 
 
 def _view(value: Any, pointer: str) -> Iterator[str]:
-    if not isinstance(value, dict) or value.get("type") not in VIEWS:
+    if not isinstance(value, dict) or value.get("type") not in list(VIEWS):
         yield _at("must be an object of type modal or home", pointer)
         return
     yield from VIEWS[value["type"]](value, pointer)
@@ -258,7 +281,7 @@ OPTIONS_OR_GROUPS = fields(
         "option_groups": items(100, OPTION_GROUP),
         "initial_option": OPTION,
         "initial_options": items(100, OPTION),
-        "max_selected_items": anything,
+        "max_selected_items": whole(1, 100),
     },
 )
 
@@ -305,21 +328,21 @@ BUTTONLIKE: dict[str, Check] = {
 }
 MULTI: dict[str, Check] = {
     "multi_static_select": _has_options,
-    "multi_users_select": _choice("initial_users", max_selected_items=anything),
-    "multi_channels_select": _choice("initial_channels", max_selected_items=anything),
+    "multi_users_select": _choice("initial_users", max_selected_items=whole(1, 100)),
+    "multi_channels_select": _choice("initial_channels", max_selected_items=whole(1, 100)),
     "multi_conversations_select": _choice(
         "initial_conversations",
-        max_selected_items=anything,
+        max_selected_items=whole(1, 100),
         default_to_current_conversation=boolean,
         filter=anything,
     ),
 }
 TYPED_IN: dict[str, Check] = {
-    "plain_text_input": _text_input(multiline=boolean, min_length=anything, max_length=anything),
+    "plain_text_input": _text_input(multiline=boolean, min_length=whole(0, 3000), max_length=whole(1, 3000)),
     "email_text_input": _text_input(),
     "url_text_input": _text_input(),
     "rich_text_input": fields({}, {**HINTED, "initial_value": anything, "dispatch_action_config": DISPATCH}),
-    "number_input": _text_input(is_decimal_allowed=boolean, min_value=anything, max_value=anything),
+    "number_input": _text_input(is_decimal_allowed=boolean, min_value=numeric, max_value=numeric),
 }
 IN_ACTIONS = typed({**BUTTONLIKE, **MULTI}, "element")
 IN_SECTION = typed({**BUTTONLIKE, **MULTI, "image": IMAGE_ELEMENT}, "accessory")

@@ -22,6 +22,7 @@ class Push:
 class _Waiter:
     predicate: Callable[[], Any]
     done: asyncio.Future[Any]
+    missing: LookupError | None = None
 
 
 class Changes:
@@ -54,6 +55,9 @@ class Changes:
                 continue
             try:
                 value = waiter.predicate()
+            except LookupError as problem:
+                # `messages[-1]` before there is one: not yet true, rather than a mistake.
+                waiter.missing = problem
             except Exception as problem:
                 waiter.done.set_exception(problem)
             else:
@@ -62,7 +66,8 @@ class Changes:
 
     async def wait_for(self, predicate: Callable[[], Any], timeout: float) -> Any:
         """The first true value of `predicate`, which is called after every change; TimeoutError after
-        `timeout` seconds. What the predicate raises is raised here."""
+        `timeout` seconds. A LookupError of the predicate means not yet; what else it raises is raised
+        here."""
         waiter = _Waiter(predicate, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         try:
@@ -72,5 +77,7 @@ class Changes:
                     await asyncio.wait({waiter.done}, timeout=self.OUTSIDE_INTERVAL)
                     self._look_again()
                 return await waiter.done
+        except TimeoutError as problem:
+            raise problem from waiter.missing
         finally:
             self._waiters.remove(waiter)

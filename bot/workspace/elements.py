@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -195,6 +196,8 @@ def _number_problem(element: Json, text: str) -> str:
     try:
         number = float(text)
     except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
         return "Please enter a number."
     if not element.get("is_decimal_allowed") and not number.is_integer():
         return "Please enter a whole number."

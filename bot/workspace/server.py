@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.workspace import elements
+from bot.workspace.admin import Admin
 from bot.workspace.core import Core
 from bot.workspace.errors import WorkspaceError
 from bot.workspace.faults import Faults
@@ -44,6 +45,7 @@ class Workspace:
         self.state = saved or seed()
         self.core = Core(self.state, clock)
         self._views = Views(self.core)
+        self._admin = Admin(self.core)
         self._interactions = Interactions(self.core, self._views)
         self._people = People(self.core, self._views)
         self._saver = Saver(self.state, persist_path, self.core.changes) if persist_path else None
@@ -179,6 +181,11 @@ class Workspace:
     def leave(self, user: str | User, channel: str | Channel) -> None:
         """End somebody's membership."""
         self.core.leave(self.user(user), self.channel(channel))
+
+    @property
+    def admin(self) -> Admin:
+        """Acts from outside: archive, share, change_id, revoke_tokens, emit."""
+        return self._admin
 
     # -- acts of people
 
@@ -316,16 +323,16 @@ class Workspace:
     # -- waiting
 
     async def wait_for(self, predicate: Callable[[], Any], timeout: float = 10) -> Any:
-        """The first true value of `predicate`, called after every change; TimeoutError (after `timeout`
-        seconds) with the last messages, calls and deliveries."""
+        """The first true value of `predicate`, called after every change; a LookupError of it means
+        not yet. TimeoutError (after `timeout` seconds) with the last messages, calls and deliveries."""
         try:
             return await self.core.changes.wait_for(predicate, timeout)
-        except TimeoutError:
-            raise TimeoutError(f"not within {timeout:g} s\n{self.dump()}") from None
+        except TimeoutError as problem:
+            raise TimeoutError(f"not within {timeout:g} s\n{self.dump()}") from problem.__cause__
 
     async def connected(self, n: int = 1, timeout: float = 10) -> None:
-        """Wait until the app has at least `n` sockets."""
-        await self.wait_for(lambda: len(self.core.sockets.connections) >= n, timeout)
+        """Wait until the app has at least `n` sockets that are neither silent nor asked to go."""
+        await self.wait_for(lambda: len(self.core.sockets.usable()) >= n, timeout)
 
     async def settled(self, timeout: float = 10) -> None:
         """Wait until nothing that was sent to the app is still waiting for its acknowledgement."""

@@ -23,6 +23,7 @@ from bot.workspace.faults import DisconnectMode, Faults
 from bot.workspace.state import Json, State
 
 MAX_CONNECTIONS = 10
+CLOSE_SECONDS = 0.5  # how long to wait for the app to say goodbye too
 PING_EVERY = 30.0  # seconds between pings to the app
 DISPATCH_FAILED = "The app is not connected, so nobody took this. Try again when it is."
 TIMED_OUT = "The app did not answer within {seconds:g} s. Try again."
@@ -142,7 +143,7 @@ class SocketMode:
         if ticket not in self.tickets:
             raise web.HTTPUnauthorized(text="This ticket is unknown or was used: call apps.connections.open")
         # Pongs are sent by hand, so that a silent connection can leave pings unanswered.
-        socket = web.WebSocketResponse(autoping=False, max_msg_size=0)
+        socket = web.WebSocketResponse(autoping=False, max_msg_size=0, timeout=CLOSE_SECONDS)
         await socket.prepare(request)
         self.tickets.discard(ticket)
         self._serial += 1
@@ -279,6 +280,10 @@ class SocketMode:
         with contextlib.suppress(TimeoutError):
             await self.changes.wait_for(lambda: bool(self.connections), self.faults.reconnect_window)
         return self._pick()
+
+    def usable(self) -> list[Connection]:
+        """The sockets that will take an envelope."""
+        return [c for c in self.connections if not (c.draining or c.silent)]
 
     def _pick(self) -> Connection | None:
         fresh = [c for c in self.connections if not c.draining] or self.connections

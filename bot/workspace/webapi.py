@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp import web
 
@@ -28,6 +28,7 @@ class ApiCall:
     method: str
     args: Json
     at: float
+    token_in: Literal["header", "argument", ""] = ""
     response: Json | None = None
     status: int = 200
 
@@ -51,8 +52,8 @@ class WebApi:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one call."""
         method = request.match_info["method"]
-        args, token = await _arguments(request)
-        record = ApiCall(method, args, self.core.clock())
+        args, token, token_in = await _arguments(request)
+        record = ApiCall(method, args, self.core.clock(), token_in)
         self.calls.append(record)
         slow = self.core.faults.take(method, ("slow",))
         if slow:
@@ -134,8 +135,8 @@ class WebApi:
         return web.Response(status=500, text="the local workspace was told to lose this answer")
 
 
-async def _arguments(request: web.Request) -> tuple[Json, str]:
-    """Arguments from query, form and JSON body together, and the token (header first)."""
+async def _arguments(request: web.Request) -> tuple[Json, str, Literal["header", "argument", ""]]:
+    """Arguments from query, form and JSON body together, the token (header first) and where it was."""
     args: Json = dict(request.query)
     if request.content_type == "application/json":
         args.update(await _json_body(request))
@@ -143,8 +144,10 @@ async def _arguments(request: web.Request) -> tuple[Json, str]:
         form = await request.post()
         args.update({key: value for key, value in form.items() if isinstance(value, str)})
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
-    token = args.pop("token", "")
-    return args, bearer.strip() if scheme.lower() == "bearer" else str(token or "")
+    token = str(args.pop("token", "") or "")
+    if scheme.lower() == "bearer":
+        return args, bearer.strip(), "header"
+    return args, token, "argument" if token else ""
 
 
 async def _json_body(request: web.Request) -> dict[str, Any]:

@@ -103,12 +103,12 @@ async def running_app(
                 running.app, workspace.app_token, web_client=app_client, ping_interval=ping_interval
             )
             running.handlers.append(handler)
-            await handler.connect_async()
+            await handler.connect_async()  # type: ignore[no-untyped-call]  # Bolt does not annotate it
         await workspace.connected(sockets)
         yield running
     finally:
         for handler in running.handlers:
-            await handler.close_async()
+            await handler.close_async()  # type: ignore[no-untyped-call]  # Bolt does not annotate it
 
 
 @dataclass

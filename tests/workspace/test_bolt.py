@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from slack_bolt.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
 
 from bot.workspace import NotAcknowledged, Workspace, WorkspaceError
 from tests.support.workspace import (
@@ -331,3 +332,33 @@ async def test_a_file_travels_both_ways(workspace: Workspace, bolt: RunningApp) 
     )
     assert found[0]["subtype"] == "file_share"
     assert found[0]["files"][0]["name"] == "mine.txt"
+
+
+async def test_what_administrators_do_reaches_the_app(workspace: Workspace, bolt: RunningApp) -> None:
+    """Archiving, sharing and a new id of a channel are events, and calls see the consequence."""
+    ops, secret = workspace.channel("ops"), workspace.add_channel("secret", is_private=True)
+    workspace.admin.archive(ops)
+    workspace.admin.share(secret)
+    ts = await workspace.post("ana", secret, "before")
+    old = workspace.admin.change_id(secret)
+    await workspace.settled()
+    assert bolt.events("channel_archive")[0]["event"]["channel"] == ops.id
+    shared = bolt.events("channel_shared")[0]
+    assert shared["is_ext_shared_channel"] is True
+    changed = bolt.events("channel_id_changed")[0]["event"]
+    assert (changed["old_channel_id"], changed["new_channel_id"]) == (old, secret.id)
+    info = await bolt.client.conversations_info(channel=secret.id)
+    assert info["channel"]["is_ext_shared"] is True
+    assert [m["ts"] for m in workspace.messages("secret")] == [ts]
+    with pytest.raises(SlackApiError, match="channel_not_found"):
+        await bolt.client.conversations_info(channel=old)
+    with pytest.raises(SlackApiError, match="is_archived"):
+        await bolt.client.chat_postMessage(channel=ops.id, text="x")
+
+
+async def test_revoked_tokens_are_told_and_refused(workspace: Workspace, bolt: RunningApp) -> None:
+    """The app hears `tokens_revoked`; every call fails."""
+    workspace.admin.revoke_tokens()
+    await workspace.wait_for(lambda: bolt.events("tokens_revoked"))
+    with pytest.raises(SlackApiError, match="token_revoked"):
+        await bolt.client.auth_test()

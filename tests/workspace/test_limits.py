@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from slack_sdk.errors import SlackApiError
 
 from bot.workspace import SlackError, Workspace
-from bot.workspace.blocks import check_message, check_metadata, check_view
-from bot.workspace.elements import missing_inputs
+from bot.workspace.blocks import MESSAGE_BLOCKS, check_message, check_metadata, check_view
+from bot.workspace.elements import initial_values, missing_inputs, with_ids
 from tests.support.workspace import Json, actions, button, client_of, modal, section, text_input
 
 
@@ -255,3 +257,52 @@ async def test_the_refusal_over_the_wire_names_the_place(workspace: Workspace) -
         "[ERROR] must be less than 3001 characters [json-pointer:/blocks/0/text/text]"
     ]
     assert workspace.messages("ops") == []
+
+
+FIELDS = [
+    "type",
+    "text",
+    "value",
+    "action_id",
+    "block_id",
+    "options",
+    "option_groups",
+    "label",
+    "elements",
+    "element",
+    "confirm",
+    "style",
+    "placeholder",
+    "initial_option",
+    "initial_value",
+    "title",
+    "blocks",
+]
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),
+    max_leaves=12,
+)
+_BLOCK = st.fixed_dictionaries(
+    {"type": st.sampled_from(sorted(MESSAGE_BLOCKS))},
+    optional=dict.fromkeys(("text", "elements", "element", "accessory", "fields", "block_id"), _JSON),
+)
+
+
+@given(st.lists(_BLOCK, max_size=3))
+def test_no_shape_of_blocks_is_more_than_a_refusal(blocks: list[Json]) -> None:
+    """Whatever JSON stands in blocks: it is taken, with ids for all, or refused with a SlackError."""
+    try:
+        check_message("x", blocks)
+    except SlackError:
+        return
+    filled = with_ids(blocks, "b")
+    assert all("block_id" in block for block in filled)
+    assert isinstance(initial_values(filled), dict)
+
+
+@given(_JSON)
+def test_no_shape_of_a_view_is_more_than_a_refusal(view: Any) -> None:
+    """Arbitrary JSON is never a view, and never more than a SlackError."""
+    with pytest.raises(SlackError):
+        check_view(view)

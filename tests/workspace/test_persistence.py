@@ -146,3 +146,22 @@ async def test_a_taken_port_is_an_error_in_words(workspace: Workspace) -> None:
     assert process.returncode == 1
     assert b"could not start" in stderr
     assert b"Traceback" not in stderr
+
+
+async def test_a_predicate_may_look_for_what_is_not_there_yet(workspace: Workspace) -> None:
+    """A LookupError means not yet; in vain, it is the cause of the TimeoutError."""
+    waiting = asyncio.create_task(workspace.wait_for(lambda: workspace.messages("ops")[-1]["text"]))
+    await workspace.post("ana", "ops", "here")
+    assert await waiting == "here"
+    with pytest.raises(TimeoutError) as late:
+        await workspace.wait_for(lambda: workspace.messages("releases")[-1], timeout=0.05)
+    assert isinstance(late.value.__cause__, IndexError)
+
+
+async def test_connected_counts_sockets_that_take_envelopes(workspace: Workspace) -> None:
+    """A silent socket is no connection, although it is still open."""
+    async with running_app(workspace, ping_interval=60):
+        await workspace.connected()
+        workspace.faults.disconnect_all("silent")
+        with pytest.raises(TimeoutError):
+            await workspace.connected(timeout=0.05)

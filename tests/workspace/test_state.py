@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bot.workspace
 from bot.workspace import State, User, WorkspaceError, default_state
 from bot.workspace.state import Json, state_from_json
 
@@ -70,3 +74,16 @@ def test_people_and_channels_are_found_by_id_and_name() -> None:
 def test_initials(name: str, initials: str) -> None:
     """One or two capitals stand for a person."""
     assert User("U1", "x", name).initials == initials
+
+
+def test_the_workspace_knows_nothing_of_the_app() -> None:
+    """It is a Slack: of this project it imports only itself."""
+    folder = Path(bot.workspace.__file__).parent
+    for file in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for name in names:
+                is_ours = name.partition(".")[0] in ("bot", "engine", "prompt_state")
+                assert not is_ours or name.startswith("bot.workspace"), f"{file.name} imports {name}"

@@ -73,6 +73,7 @@ async def test_the_token_may_be_an_argument(workspace: Workspace) -> None:
     ):
         assert (await answer.json())["ok"] is True
     assert workspace.calls[-1].args == {}
+    assert workspace.calls[-1].token_in == "argument"
 
 
 @pytest.mark.parametrize(
