@@ -1,0 +1,130 @@
+"""What a step makes the bot want to show: outbox rows, committed with the events that they follow from. Pure.
+
+A row says *what* to show and not how it looks: `bot.outbound` renders it from the state as it is when it is sent.
+Rows of a thread share its lane, so they appear in the order in which they came to be. A session's card has a lane
+of its own and is one row that is replaced: only the newest state matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.rendering import card_key, prompt_key
+from engine.codec import Json, encode
+from engine.events import (
+    Event,
+    PromptAnswered,
+    PromptCancelled,
+    PromptExpired,
+    PromptRequested,
+    SessionAborted,
+    SessionEnd,
+)
+from engine.state import State
+from engine.storage.port import PutOutbox
+
+
+def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """The rows of a step, for sessions that live in a Slack thread. The card comes first: it heads the thread."""
+    if not events or not (after.thread or {}).get("key"):
+        return []
+    rows = [_card(after)] if _card_changed(before, after) else []
+    for event in events:
+        rows += _of_event(after, event)
+    return rows
+
+
+def _card_changed(before: State, after: State) -> bool:
+    """Whether anything that a card shows is another than before. States share what did not change."""
+    return (
+        before.nodes is not after.nodes
+        or before.prompts is not after.prompts
+        or before.timers is not after.timers
+        or (before.phase, before.outcome, before.inputs) != (after.phase, after.outcome, after.inputs)
+    )
+
+
+def _card(state: State) -> PutOutbox:
+    key = card_key(state.session_id)
+    payload: dict[str, Json] = {"sessionId": state.session_id, "seq": state.seq}
+    return PutOutbox(key, key, "card", encode(payload), state.session_id, replace=True)
+
+
+def _of_event(state: State, event: Event) -> list[PutOutbox]:
+    match event:
+        case PromptRequested():
+            return [_about_prompt(state, "prompt", prompt_key(event.prompt_id), event.prompt_id)]
+        case PromptAnswered() | PromptExpired():
+            return [_about_prompt(state, "close", f"close:{event.prompt_id}", event.prompt_id)]
+        case PromptCancelled():
+            return [_about_prompt(state, "close", f"close:{event.prompt_id}", event.prompt_id, event.reason)]
+        case SessionAborted():
+            return [_end(state, event.actor, event.reason)]
+        case SessionEnd(status="failed"):
+            return [_end(state, None, None)]
+        case _:
+            return []
+
+
+def _about_prompt(state: State, kind: str, key: str, prompt_id: str, reason: str | None = None) -> PutOutbox:
+    payload: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id}
+    if reason is not None:
+        payload["reason"] = reason
+    return PutOutbox(key, _lane(state), kind, encode(payload), state.session_id)
+
+
+def _end(state: State, by: dict[str, Json] | None, reason: str | None) -> PutOutbox:
+    """What the thread is told of a bad end. A good one stands on the card, and what the flow itself says."""
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "seq": state.seq,
+        "by": by,
+        "reason": reason,
+    }
+    return PutOutbox(f"end:{state.session_id}", _lane(state), "note", encode(payload), state.session_id)
+
+
+def _lane(state: State) -> str:
+    return str((state.thread or {})["key"])
+
+
+# --- rows that the bot writes beside a session's steps -------------------------------------------------------
+
+
+def note_row(
+    key: str,
+    lane: str,
+    channel: str,
+    thread_ts: str | None,
+    text: str,
+    *,
+    blocks: list[Json] | None = None,
+    session_id: str | None = None,
+) -> PutOutbox:
+    """A message in a thread. `text` is mrkdwn that is safe already; `blocks` take its place where they are given.
+    `lane` is the thread's key."""
+    payload: dict[str, Json] = {"channel": channel, "threadTs": thread_ts, "text": text, "blocks": blocks}
+    return PutOutbox(key, lane, "note", encode(payload), session_id)
+
+
+def ephemeral_row(key: str, channel: str, user: str, thread_ts: str | None, text: str) -> PutOutbox:
+    """A message that one person sees, at most once. `text` is mrkdwn that is safe already."""
+    payload: dict[str, Json] = {"channel": channel, "user": user, "threadTs": thread_ts, "text": text}
+    return PutOutbox(key, key, "ephemeral", encode(payload))
+
+
+def reaction_row(key: str, channel: str, ts: str, name: str) -> PutOutbox:
+    """A reaction of the bot on a message."""
+    return PutOutbox(key, key, "reaction", encode({"channel": channel, "ts": ts, "name": name}))
+
+
+def respond_row(key: str, response_url: str, text: str) -> PutOutbox:
+    """The answer to a slash command, at most once. `text` is mrkdwn that is safe already."""
+    return PutOutbox(key, key, "respond", encode({"responseUrl": response_url, "text": text}))
+
+
+def root_row(key: str, channel: str, text: str, then: dict[str, Json]) -> PutOutbox:
+    """A message that begins a thread. Once it stands, an inbox item `{kind, key, payload}` is made of `then`, and its
+    payload has `posted: {channel, ts}` beside what `then` gave it."""
+    payload: dict[str, Json] = {"channel": channel, "text": text, "then": then}
+    return PutOutbox(key, key, "root", encode(payload))

@@ -1,0 +1,74 @@
+"""Plain messages: text of flows, notes of the bot, and how a session ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bot.rendering.blocks import Block, Rendered, block_key, context, fit_text, rendered, section
+from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of
+from bot.rendering.text import one_line, person, safe
+from engine.codec import Json
+from engine.state import State
+
+_NAMES_MOST = 8
+
+
+def message_blocks(text: str) -> list[Block]:
+    """mrkdwn as blocks: in several sections where it is long, cut with a notice where it is longer still."""
+    return fit_text([], text) or [section(" ")]
+
+
+def note(text: str, key: str | None = None) -> Rendered:
+    """A message of mrkdwn that is safe already; `key` lets it be found again in Slack."""
+    blocks = message_blocks(text)
+    if key is not None:
+        blocks[0] = {**blocks[0], "block_id": block_key(key)}
+    return rendered(text, blocks, key)
+
+
+def duplicate(key: str) -> Rendered:
+    """What a second copy of a message becomes: it can be neither pressed nor taken for the first one again."""
+    text = "_This was posted twice. The other copy counts; this one does nothing._"
+    blocks = [{**context(text), "block_id": block_key(f"duplicate:{key}")}]
+    return Rendered(text, blocks, {"event_type": "sayso_duplicate", "event_payload": {"key": key}})
+
+
+def end_note(
+    state: State,
+    flow: FlowLike,
+    key: str,
+    *,
+    by: Mapping[str, Json] | None = None,
+    reason: str | None = None,
+    bot_user_id: str | None = None,
+) -> Rendered:
+    """How a session ended badly: what failed or who ended it, what was not done, and what one can do."""
+    parts = [_why(state, flow, by, reason)]
+    unknown = [path for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT]
+    if unknown:
+        parts.append(f"*Not known whether it was done:* {_names(flow, unknown)}.")
+    missing = [node.id for node in flow.nodes if node.id not in state.nodes]
+    if missing:
+        parts.append(f"*Not done:* {_names(flow, missing)}.")
+    if state.outcome == "failed":
+        address = f"<@{bot_user_id}> " if bot_user_id else ""
+        parts.append(f"To try again, start it anew: {address}`{safe(state.flow_name)}`")
+    return note("\n".join(parts), key)
+
+
+def _why(state: State, flow: FlowLike, by: Mapping[str, Json] | None, reason: str | None) -> str:
+    if state.outcome == "aborted":
+        who = f" by {person(by)}" if by else ""
+        said = f": {safe(one_line(reason, 200))}" if reason else ""
+        return f"🛑 *{safe(one_line(flow.name, 80))}* was ended{who}{said}."
+    error = state.error or {}
+    message = safe(one_line(str(error.get("message") or error.get("type") or "no reason given"), 400))
+    failed = [path for path, run in state.nodes.items() if run.status == "failed" and run.error == error]
+    what = f" at *{label_of(flow, failed[-1])}*" if failed else ""
+    return f"❌ *{safe(one_line(flow.name, 80))}* failed{what}: {message}"
+
+
+def _names(flow: FlowLike, paths: list[str]) -> str:
+    named = [label_of(flow, path) for path in paths[:_NAMES_MOST]]
+    more = len(paths) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")

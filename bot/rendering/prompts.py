@@ -1,0 +1,210 @@
+"""A prompt as a Slack message: open, with its buttons, and closed, saying who, what and when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bot.rendering import blocks as kit
+from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
+from bot.rendering.flow import FlowLike, label_of
+from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, whom
+from engine import clock
+from engine.answers import summary
+from engine.codec import Json
+from engine.state import PromptRun, State
+
+_BUTTONS = 25
+_SELECT = 100
+_MESSAGE_ROOM = 1_200
+"""Units kept free for the words of the question, however many options there are."""
+
+_ASKS = {
+    "approval": "🔐 *Approval needed:* {whom}",
+    "ask": "💬 *Question for* {whom}",
+    "input": "💬 *Input needed:* {whom}",
+    "interrupted": "⚠️ *Please check:* {whom}",
+}
+_EXPIRED = {
+    "fail": "the step failed",
+    "reject": "it counts as rejected",
+    "approve": "it counts as approved",
+    "default": "the default was used",
+}
+_WILL = {
+    "fail": "after that the step fails",
+    "reject": "after that it counts as rejected",
+    "approve": "after that it counts as approved",
+    "default": "after that the default is used",
+}
+
+
+def prompt_key(prompt_id: str) -> str:
+    """The outbox key of a prompt's message."""
+    return f"prompt:{prompt_id}"
+
+
+def option_value(prompt: PromptRun, index: int) -> str:
+    """What a button carries: ids and a place in the list, never what the option means."""
+    return f"{prompt.prompt_id}|{prompt.spec['nonce']}|{index}"
+
+
+def prompt_message(
+    state: State,
+    prompt: PromptRun,
+    flow: FlowLike,
+    *,
+    names: Mapping[str, str] | None = None,
+    now: str | None = None,
+) -> Rendered:
+    """An open prompt. `names` are Slack's ids by e-mail address and `@group`. `now` is when it is shown, which is when
+    its clock starts; without it a deadline that is not set yet is not shown."""
+    key = prompt_key(prompt.prompt_id)
+    lead = _lead(state, prompt, names)
+    head = [section(lead, key, most=900)]
+    tail = [context(*_rules(state, prompt, names, now)), context(_place(state, prompt, flow))]
+    if prompt.spec.get("acceptsText"):
+        tail = [_reply_hint(prompt), *tail]
+    room = kit.MOST_UNITS - size(head) - size(tail) - _MESSAGE_ROOM
+    controls = _controls(prompt, room)
+    message = shown(str(prompt.spec["message"]))
+    return rendered(f"{lead}\n{message}", fit_text(head, message, [*controls, *tail]), key)
+
+
+def closed_prompt(
+    state: State,
+    prompt: PromptRun,
+    flow: FlowLike,
+    *,
+    names: Mapping[str, str] | None = None,
+    reason: str | None = None,
+) -> Rendered:
+    """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
+    key = prompt_key(prompt.prompt_id)
+    outcome = _outcome(prompt, reason)
+    head = [section(_lead(state, prompt, names), key, most=900)]
+    tail = [section(outcome, most=900), *_answer(prompt), context(_place(state, prompt, flow))]
+    message = shown(str(prompt.spec["message"]))
+    said = one_line(summary(prompt), 300) if _answer(prompt) else ""
+    text = f"{outcome} {safe(said)}".rstrip() + f"\n{message}"
+    return rendered(text, fit_text(head, message, tail), key)
+
+
+# --- parts -------------------------------------------------------------------------------------------------
+
+
+def _lead(state: State, prompt: PromptRun, names: Mapping[str, str] | None) -> str:
+    entries = asked(prompt.spec, state.actor)
+    form = _ASKS.get(prompt.kind, _ASKS["ask"])
+    return form.format(whom=whom(entries, state.actor, names))
+
+
+def _reply_hint(prompt: PromptRun) -> Block:
+    number = prompt.spec.get("number")
+    several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
+    return section(f"↩️ *Reply in this thread*{several}.", most=300)
+
+
+def _rules(state: State, prompt: PromptRun, names: Mapping[str, str] | None, now: str | None) -> list[str]:
+    """Who may answer, and until when."""
+    entries = asked(prompt.spec, state.actor)
+    who = whom(entries, state.actor, names, call=False)
+    verb = "decided" if prompt.kind == "approval" else "answered"
+    rule = f"Can be {verb} by {who}"
+    if prompt.spec.get("excludeRequester") and (state.actor or {}).get("id"):
+        rule += f", but not by {person(state.actor)}, who started this"
+    deadline = prompt.deadline
+    seconds = prompt.spec.get("timeoutSeconds")
+    if deadline is None and now is not None and seconds:
+        deadline = clock.after(now, seconds)
+    if deadline is None:
+        return [rule]
+    then = _WILL.get(str(prompt.spec.get("onTimeout") or "fail"), _WILL["fail"])
+    return [rule, f"⏳ Open until {date(deadline)}; {then}"]
+
+
+def _place(state: State, prompt: PromptRun, flow: FlowLike) -> str:
+    number = prompt.spec.get("number")
+    counted = f"#{int(number)} · " if number else ""
+    node = safe(one_line(str(prompt.spec.get("nodeName") or ""), 60)) or label_of(flow, prompt.path)
+    return f"{counted}{safe(one_line(flow.name, 80))} › {node} · `{safe(state.session_id)}`"
+
+
+def _controls(prompt: PromptRun, room: int) -> list[Block]:
+    options: list[Mapping[str, Json]] = list(prompt.spec.get("options") or ())
+    if not options:
+        return []
+    if len(options) <= _BUTTONS:
+        return [actions([_option_button(prompt, n, option) for n, option in enumerate(options)])]
+    return _select(prompt, options, room)
+
+
+def _option_button(prompt: PromptRun, index: int, option: Mapping[str, Json]) -> Block:
+    label, style = str(option.get("label")), option.get("style")
+    return button(label, f"sayso:option:{index}", option_value(prompt, index), style)
+
+
+def _select(prompt: PromptRun, options: list[Mapping[str, Json]], room: int) -> list[Block]:
+    """A menu of up to a hundred options. Where even that is too much for one message, the labels get shorter."""
+    most = 75
+    while True:
+        made = _menu(prompt, options[:_SELECT], most)
+        if size(made) + 200 <= room or most <= 8:
+            break
+        most -= 1
+    beyond = len(options) - _SELECT
+    if beyond > 0:
+        made.append(context(f"_{beyond:,} more options do not fit into one message and are not shown._"))
+    return made
+
+
+def _menu(prompt: PromptRun, options: list[Mapping[str, Json]], most: int) -> list[Block]:
+    listed = [
+        {
+            "text": {"type": "plain_text", "text": _short(index, str(option.get("label")), most)},
+            "value": option_value(prompt, index),
+        }
+        for index, option in enumerate(options)
+    ]
+    placeholder = {"type": "plain_text", "text": "Choose…"}
+    element = {
+        "type": "static_select",
+        "action_id": "sayso:option:select",
+        "placeholder": placeholder,
+        "options": listed,
+    }
+    return [actions([element])]
+
+
+def _short(index: int, label: str, most: int) -> str:
+    """A label in so many units. One that had to be cut gets its number: two that begin alike stay two."""
+    words = " ".join(shown(label).split())
+    if clip(words, most) == words:
+        return words or " "
+    return clip(f"{index + 1}. {words}", most)
+
+
+# --- closed ------------------------------------------------------------------------------------------------
+
+
+def _outcome(prompt: PromptRun, reason: str | None) -> str:
+    when = f" · {date(prompt.at)}" if prompt.at else ""
+    if prompt.status == "answered":
+        return _answered(prompt, person(prompt.actor), when)
+    if prompt.status == "expired":
+        what = _EXPIRED.get(str(prompt.spec.get("onTimeout") or "fail"), _EXPIRED["fail"])
+        return f"⌛ *Nobody answered in time:* {what}{when}"
+    return f"🚫 *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"
+
+
+def _answered(prompt: PromptRun, who: str, when: str) -> str:
+    if prompt.kind == "approval":
+        approved = (prompt.answer or {}).get("value") == "approve"
+        return f"✅ *Approved* by {who}{when}" if approved else f"❌ *Rejected* by {who}{when}"
+    return f"☑️ *Answered* by {who}{when}:"
+
+
+def _answer(prompt: PromptRun) -> list[Block]:
+    """What was answered, as a text in which no markup counts. Approvals say it in their outcome."""
+    if prompt.status != "answered" or prompt.kind == "approval":
+        return []
+    return [kit.quoted(summary(prompt), most=1_000)]

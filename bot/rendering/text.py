@@ -1,0 +1,213 @@
+"""Text as Slack takes it: escaped, visible, cut where nothing breaks, and sized as Slack sizes it.
+
+Two kinds of text meet here. *mrkdwn* may carry markup and is trusted: a flow's own words, whose interpolated values
+were escaped when they were evaluated. Everything else comes from people or programs and goes through `safe`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from engine import clock
+from engine.codec import Json, clean_text
+from prompt_state.text import unescape, visible
+
+_TOKEN = re.compile(r"<[^<>\n]{1,500}>|&(?:amp|lt|gt);|```|.", re.DOTALL)
+_FENCE = "```"
+_MARKUP = re.compile(r"<([^<>\n]+)>")
+_SLACK_USER = re.compile(r"[UW][A-Z0-9]{2,}")
+_SLACK_GROUP = re.compile(r"S[A-Z0-9]{2,}")
+_WHOM_MOST = 5
+
+
+# --- what people and programs wrote ------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """`& < >` as Slack wants them in mrkdwn, so that nothing in the text becomes a link or a mention."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def shown(text: str) -> str:
+    """Text as it can be shown: no lone surrogates, and what would hide or reorder other text spelled out."""
+    return visible(clean_text(text)[0].replace("\r\n", "\n"))
+
+
+def safe(text: str) -> str:
+    """Anybody's text, ready for mrkdwn."""
+    return escape(shown(text))
+
+
+def one_line(text: str, most: int) -> str:
+    """The words of a text on one line of at most `most` characters, for places where there is little room."""
+    return clip(" ".join(shown(text).split()), most)
+
+
+def plain(mrkdwn: str) -> str:
+    """mrkdwn as a terminal or a notification shows it: entities undone, links and mentions as words."""
+    return unescape(_MARKUP.sub(lambda found: _words(found[1]), mrkdwn))
+
+
+def _words(inner: str) -> str:
+    target, bar, label = inner.partition("|")
+    if target.startswith("!"):
+        return label or "@" + target[1:].split("^")[0]
+    if target.startswith("#"):
+        return "#" + (label or target[1:])
+    if target.startswith("@"):
+        return "@" + (label or target[1:])
+    address = target.removeprefix("mailto:")
+    return f"{label} ({address})" if bar and label not in ("", address) else address
+
+
+# --- sizes -------------------------------------------------------------------------------------------------
+
+
+def weight(text: str) -> int:
+    """How many characters a text takes in JSON, in UTF-16 units: never less than what Slack counts."""
+    return sum(map(_cost, text))
+
+
+def _cost(char: str) -> int:
+    return 2 if char in '"\\\n\t' or char > "\uffff" else 1
+
+
+def clip(text: str, most: int) -> str:
+    """Plain text of at most `most` units, with an ellipsis where it was cut. Not for mrkdwn."""
+    if len(text) * 2 <= most or weight(text) <= most:
+        return text
+    room, kept = most - 1, []
+    for char in text:
+        room -= _cost(char)
+        if room < 0:
+            break
+        kept.append(char)
+    return "".join(kept) + "…"
+
+
+def tokens(mrkdwn: str) -> Iterator[str]:
+    """The parts of mrkdwn that must not be torn: links, entities, code fences, single characters."""
+    for found in _TOKEN.finditer(mrkdwn):
+        yield found[0]
+
+
+def cut(mrkdwn: str, most: int) -> str:
+    """mrkdwn of at most `most` units: no link, entity or code block is left torn; an ellipsis says it was cut."""
+    if weight(mrkdwn) <= most:
+        return mrkdwn
+    first, _ = take(mrkdwn, most - 2)
+    return f"{first} …" if weight(first) <= most - 2 else first
+
+
+def take(mrkdwn: str, most: int) -> tuple[str, str]:
+    """The first `most` units at most, and the rest. An open code block is closed, and opened again in the rest.
+
+    The first part is empty where not even one token fits.
+    """
+    if weight(mrkdwn) <= most:
+        return mrkdwn, ""
+    end, fenced = _end(mrkdwn, most - 5)
+    first, rest = mrkdwn[:end].rstrip("\n"), mrkdwn[end:].lstrip("\n")
+    if fenced:
+        return f"{first}\n{_FENCE}", f"{_FENCE}\n{rest}" if rest else ""
+    return first, rest
+
+
+def _end(mrkdwn: str, most: int) -> tuple[int, bool]:
+    """Where to cut: behind a line if the last third has one, else behind a word, else between two tokens.
+
+    Returns the place and whether it lies within a code block.
+    """
+    used = position = 0
+    fenced = False
+    best: dict[str, tuple[int, bool]] = {}
+    for token in tokens(mrkdwn):
+        used += weight(token)
+        if used > most:
+            break
+        position += len(token)
+        fenced ^= token == _FENCE
+        if token in ("\n", " ") and used * 3 >= most * 2:
+            best[token] = (position, fenced)
+    return best.get("\n") or best.get(" ") or (position, fenced)
+
+
+# --- people and times --------------------------------------------------------------------------------------
+
+
+def person(actor: Mapping[str, Json] | None) -> str:
+    """An actor's record as mrkdwn: a mention of somebody in Slack, the name of anybody else."""
+    record = actor or {}
+    actor_id = str(record.get("id") or "")
+    if _SLACK_USER.fullmatch(actor_id):
+        return f"<@{actor_id}>"
+    return safe(one_line(str(record.get("name") or actor_id.removeprefix("local:") or "somebody"), 80))
+
+
+def whom(
+    entries: list[str] | tuple[str, ...],
+    requester: Mapping[str, Json] | None,
+    ids: Mapping[str, str] | None = None,
+    *,
+    call: bool = True,
+) -> str:
+    """Whom a prompt asks, as mrkdwn. `ids` are Slack's ids by e-mail address and `@group`, as far as they are known.
+
+    With `call` false groups are only named: a mention of one tells all of its members.
+    """
+    named = list(dict.fromkeys(_entry(str(entry), requester, ids or {}, call) for entry in entries))
+    more = len(named) - _WHOM_MOST
+    if more > 0:
+        named = [*named[:_WHOM_MOST], f"{more} more"]
+    if not named:
+        return "nobody"
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def _entry(entry: str, requester: Mapping[str, Json] | None, ids: Mapping[str, str], call: bool) -> str:
+    if entry == "channel":
+        return "anybody in this channel"
+    if entry == "requester":
+        return person(requester)
+    found = ids.get(entry, entry)
+    if _SLACK_USER.fullmatch(found):
+        return f"<@{found}>"
+    if call and _SLACK_GROUP.fullmatch(found) and entry != found:
+        return f"<!subteam^{found}>"
+    return safe(one_line(entry.removeprefix("local:"), 80))
+
+
+def asked(spec: Mapping[str, Json], requester: Mapping[str, Json] | None) -> list[str]:
+    """The entries of whoever a prompt asks: approvers, `who`, else the requester, else the channel."""
+    entries = spec.get("approvers") or spec.get("who")
+    if entries:
+        return [str(entry) for entry in entries]
+    return ["requester"] if (requester or {}).get("id") else ["channel"]
+
+
+def waiting_on(
+    spec: Mapping[str, Json],
+    requester: Mapping[str, Json] | None,
+    ids: Mapping[str, str] | None = None,
+) -> str:
+    """On whom an open prompt waits, as mrkdwn in which groups are named and not called."""
+    return whom(asked(spec, requester), requester, ids, call=False)
+
+
+def date(moment: str, form: str = "{date_short_pretty} at {time}") -> str:
+    """A stored time as Slack shows it: in each reader's own timezone, with UTC where that is not known."""
+    when = clock.from_text(moment)
+    return f"<!date^{int(when.timestamp())}^{form}|{when:%Y-%m-%d %H:%M} UTC>"
+
+
+def elapsed(seconds: float) -> str:
+    """A duration in two units at most: `<1s`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`."""
+    whole = max(0, int(seconds))
+    if whole < 1:
+        return "<1s"
+    for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size}{unit} {rest}{name}" if rest else f"{whole // size}{unit}"
+    return f"{whole}s"

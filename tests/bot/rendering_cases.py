@@ -1,0 +1,211 @@
+"""Sessions as rendering sees them, made by hand, and strategies that make any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+from immutables import Map
+
+from engine.state import NodeRun, PromptRun, State, TimerRun
+
+T0 = "2026-11-21T22:40:00.000Z"
+T1 = "2026-11-21T22:43:12.000Z"
+THREAD = {"team": "T1", "channel": "C1", "threadTs": "1.0", "key": "T1:C1:1.0"}
+ANA = {"id": "U0LOCALANA", "name": "Ana Ruiz"}
+BEN = {"id": "U0LOCALBEN", "name": "Ben Okafor"}
+
+HOSTILE = "<!channel> <@U0LOCALBEN> <https://evil.example|a bank> & *bold* `x` \u202eevil\u202c @here"
+"""What somebody types who wants the bot to ping everybody, to deceive with a link, or to reorder a line."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as rendering reads it."""
+
+    id: str
+    name: str = ""
+    type: str = "shell"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow as rendering reads it."""
+
+    name: str = "rollback"
+    nodes: tuple[Node, ...] = (Node("plan", "Plan"), Node("gate", "Gate", "approval"), Node("tell", "Tell"))
+
+
+def spec(kind: str = "approval", **fields: Any) -> dict[str, Any]:
+    """A prompt's spec with the fields of its kind."""
+    base: dict[str, Any] = {
+        "kind": kind,
+        "message": "Roll back?",
+        "nonce": "cafe12345678",
+        "nodeId": "gate",
+        "nodeName": "Gate",
+        "options": [],
+        "acceptsText": kind == "ask",
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+    }
+    if kind == "approval":
+        base["options"] = [
+            {"value": "approve", "label": "Approve", "style": "primary"},
+            {"value": "reject", "label": "Reject", "style": "danger"},
+        ]
+        base |= {"approvers": ["@sre"], "excludeRequester": False}
+    return {**base, **fields}
+
+
+def prompt(kind: str = "approval", status: str = "requested", **fields: Any) -> PromptRun:
+    """A prompt at the node `gate`; fields of `PromptRun` go to the prompt and all others to its spec."""
+    own = {name: fields.pop(name) for name in PromptRun._fields if name in fields}
+    made = PromptRun("prompt-1", "gate", kind, status, spec(kind, **fields), T0)
+    return made._replace(**own)
+
+
+def session(*prompts: PromptRun, **fields: Any) -> State:
+    """A session that waits at `gate` for these prompts; fields of `State` win."""
+    plan = NodeRun("plan", "shell", 0, "completed", T0, "2026-11-21T22:40:12.000Z")
+    gate = NodeRun("gate", "approval", 1, "started", T0)
+    base = State(
+        session_id="session-1",
+        flow_name="rollback",
+        phase="waiting",
+        seq=5,
+        created_at=T0,
+        updated_at=T1,
+        actor=ANA,
+        thread=THREAD,
+        inputs={"service": "checkout"},
+        nodes=Map({"plan": plan, "gate": gate}),
+        active=Map({"gate": None}),
+        prompts=Map({one.prompt_id: one for one in prompts}),
+        open_prompts=Map({one.prompt_id: None for one in prompts if one.open}),
+    )
+    return base._replace(**fields)
+
+
+def texts(value: Any) -> list[str]:
+    """Every `text` string of mrkdwn in blocks."""
+    if isinstance(value, list):
+        return [found for item in value for found in texts(item)]
+    if not isinstance(value, dict):
+        return []
+    if value.get("type") == "mrkdwn":
+        assert value["verbatim"] is True
+        return [value["text"]]
+    return [found for item in value.values() for found in texts(item)]
+
+
+def plain_texts(value: Any) -> list[str]:
+    """Every `plain_text` in blocks."""
+    if isinstance(value, list):
+        return [found for item in value for found in plain_texts(item)]
+    if not isinstance(value, dict):
+        return []
+    if value.get("type") == "plain_text":
+        return [value["text"]]
+    return [found for item in value.values() for found in plain_texts(item)]
+
+
+def buttons(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every element of the actions blocks."""
+    return [element for block in blocks if block["type"] == "actions" for element in block["elements"]]
+
+
+# --- any of them -------------------------------------------------------------------------------------------
+
+wild = st.one_of(
+    st.text(max_size=60),
+    st.text(max_size=40).map(lambda text: text * 400),
+    st.sampled_from(
+        [HOSTILE, "```" * 2000, "&amp;" * 3000, "<https://x.example/" + "a" * 3000 + "|x>", '"\\\n' * 3000]
+    ),
+)
+"""Text of any kind and length, with what tears easily."""
+
+words = st.text(max_size=200)
+ids = st.text(alphabet="abc0123_", min_size=1, max_size=12)
+actors = st.one_of(st.just({}), st.builds(lambda name: {"id": "local:x", "name": name}, wild), st.just(ANA))
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> dict[str, Any]:
+    """Any spec of a prompt."""
+    kind = draw(st.sampled_from(["ask", "approval", "input", "interrupted"]))
+    labels = draw(st.lists(wild, max_size=4))
+    repeat = draw(st.sampled_from([0, 1, 7, 40]))
+    return spec(
+        kind,
+        message=draw(wild),
+        nodeName=draw(wild),
+        options=[{"value": n, "label": label, "style": "primary"} for n, label in enumerate(labels * repeat)],
+        acceptsText=draw(st.booleans()),
+        approvers=draw(st.none() | st.lists(wild, max_size=8)),
+        excludeRequester=draw(st.booleans()),
+        timeoutSeconds=draw(st.none() | st.integers(1, 10**7)),
+        onTimeout=draw(st.sampled_from(["fail", "reject", "approve", "default"])),
+        number=draw(st.none() | st.integers(1, 99)),
+    )
+
+
+@st.composite
+def prompts(draw: st.DrawFn, number: int = 1) -> PromptRun:
+    """Any prompt, open or closed."""
+    status = draw(st.sampled_from(["requested", "shown", "answered", "expired", "cancelled"]))
+    asked = draw(specs())
+    answer = {"value": draw(st.sampled_from(["approve", "reject", 3])), "text": draw(wild)}
+    return PromptRun(
+        f"prompt-{number}",
+        draw(st.sampled_from(["n0", "n1", "n70", "inputs/x"])),
+        asked["kind"],
+        status,
+        asked,
+        T0,
+        answer=answer if status == "answered" else None,
+        actor=draw(actors) if status == "answered" else None,
+        at=None if status in ("requested", "shown") else T1,
+        deadline=draw(st.none() | st.just(T1)),
+    )
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> NodeRun:
+    """Any execution of a node."""
+    status = draw(st.sampled_from(["started", "interrupted", "completed", "failed", "skipped"]))
+    ended = T1 if status in ("completed", "failed", "skipped") else None
+    error = {"type": "x", "message": draw(wild)} if status == "failed" else None
+    kind = draw(st.sampled_from(["shell", "approval", "wait"]))
+    return NodeRun("n", kind, 0, status, None if status == "skipped" else T0, ended, error=error)
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> tuple[State, Flow]:
+    """Any session with its flow, of up to 400 nodes."""
+    count = draw(st.sampled_from([1, 3, 40, 41, 120, 400]))
+    name = draw(wild)
+    flow = Flow(draw(wild), tuple(Node(f"n{n}", name if n % 3 else "", "shell") for n in range(count)))
+    pattern = draw(st.lists(st.none() | runs(), min_size=1, max_size=6))
+    nodes = {f"n{n}": run for n in range(count) if (run := pattern[n % len(pattern)]) is not None}
+    asked = [draw(prompts(number)) for number in range(draw(st.integers(0, 3)))]
+    phase = draw(st.sampled_from(["running", "waiting", "finalizing", "ended"]))
+    timers = {"t": TimerRun("t", draw(st.sampled_from(["n0", None])), T1, "wait", None)}
+    state = session(
+        *asked,
+        session_id="session-" + draw(ids),
+        phase=phase,
+        outcome=draw(st.sampled_from(["complete", "failed", "aborted"])) if phase == "ended" else None,
+        error={"message": draw(wild)},
+        actor=draw(actors),
+        inputs=draw(
+            st.none() | st.dictionaries(ids, wild | st.integers() | st.lists(words, max_size=3), max_size=30)
+        ),
+        nodes=Map(nodes),
+        active=Map({path: None for path, run in nodes.items() if run.status in ("started", "interrupted")}),
+        timers=Map(timers if draw(st.booleans()) else {}),
+    )
+    return state, flow

@@ -1,0 +1,144 @@
+"""The card of a session: what it says, and that it fits whatever the flow."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from immutables import Map
+
+from bot.rendering import card, end_note
+from bot.rendering.blocks import MOST_UNITS, size
+from bot.workspace.blocks import check_message
+from engine.state import NodeRun, State, TimerRun
+from tests.bot.rendering_cases import (
+    BEN,
+    HOSTILE,
+    T0,
+    T1,
+    Flow,
+    Node,
+    buttons,
+    plain_texts,
+    prompt,
+    session,
+    sessions,
+    texts,
+)
+
+FLOW = Flow()
+
+
+def said(state: State, flow: Flow = FLOW) -> str:
+    """All mrkdwn of a card."""
+    return "\n".join(texts(card(state, flow, T1).blocks))
+
+
+def test_a_card_shows_the_flow_its_requester_inputs_and_every_node() -> None:
+    """Title, who started it, inputs, and one line for each node with what became of it."""
+    made = card(session(prompt()), FLOW, T1)
+    assert made.blocks[0]["text"]["text"] == "🟡 rollback"
+    assert made.blocks[0]["block_id"] == "card:session-1"
+    assert "Started by <@U0LOCALANA>" in said(session(prompt()))
+    assert "service: checkout" in plain_texts(made.blocks)
+    assert "✅ Plan · 12s\n🙋 Gate · waiting for @sre\n▫️ Tell" in said(session(prompt()))
+
+
+def test_the_first_line_says_what_it_waits_for_and_on_whom() -> None:
+    """On a phone only the first line may be seen: it has the state, who is waited for, and the node."""
+    assert texts(card(session(prompt()), FLOW, T1).blocks)[0] == "🟡 *Waiting* for @sre · Gate"
+
+
+def test_a_deadline_and_a_timer_are_shown() -> None:
+    """A prompt's deadline and a wait's end stand beside their nodes."""
+    assert "until <!date^1795300992^" in said(session(prompt(deadline=T1)))
+    timer = TimerRun("t", "gate", T1, "wait", None)
+    assert "⏲️ Gate · until <!date^1795300992^" in said(session(timers=Map({"t": timer})))
+
+
+def test_an_open_session_can_be_cancelled_and_an_ended_one_cannot() -> None:
+    """The button asks before it acts, carries the session's id, and is gone at the end."""
+    (cancel,) = buttons(card(session(prompt()), FLOW, T1).blocks)
+    assert (cancel["action_id"], cancel["value"], cancel["text"]["text"]) == (
+        "sayso:cancel",
+        "session-1",
+        "Cancel",
+    )
+    assert cancel["confirm"]["confirm"]["text"] == "Cancel it"
+    assert buttons(card(session(phase="ended", outcome="complete"), FLOW, T1).blocks) == []
+
+
+def test_the_end_is_summed_up() -> None:
+    """An ended card says how and after how long, and counts what was done and what was not."""
+    run = NodeRun("gate", "approval", 1, "failed", T0, T1, error={"message": "boom <!here>"})
+    ended = session(phase="ended", outcome="failed", error=run.error, active=Map())
+    ended = ended._replace(nodes=ended.nodes.set("gate", run))
+    first = texts(card(ended, FLOW, T1).blocks)[0]
+    assert first == "❌ *Failed* after 3m 12s · 1 done · 1 failed · 1 not run\nboom &lt;!here&gt;"
+    assert "▫️ Tell · not run" in said(ended)
+
+
+def test_what_was_cut_in_the_middle_is_said_to_be_unknown() -> None:
+    """A node with effects that had no outcome at the end is not shown as done, failed or running."""
+    run = NodeRun("plan", "shell", 0, "interrupted", T0)
+    ended = session(phase="ended", outcome="aborted", nodes=Map({"plan": run}), active=Map({"plan": None}))
+    assert "⚠️ Plan · not known whether it was done" in said(ended)
+
+
+def test_inputs_and_errors_are_inert() -> None:
+    """What people gave and what programs said carries no markup, and long values are cut."""
+    run = NodeRun("plan", "shell", 0, "failed", T0, T1, error={"message": HOSTILE})
+    state = session(inputs={"service": HOSTILE + "x" * 500}, nodes=Map({"plan": run}), active=Map())
+    made = card(state, FLOW, T1)
+    assert "<!channel>" not in said(state) + made.text
+    (inputs,) = [text for text in plain_texts(made.blocks) if text.startswith("service:")]
+    assert inputs.endswith("…")
+    assert len(inputs) < 120
+
+
+def test_many_nodes_are_grouped() -> None:
+    """Above 40 nodes what is done is a count; what failed, runs and comes next keeps its line."""
+    flow = Flow(nodes=tuple(Node(f"n{n}") for n in range(200)))
+    done = {f"n{n}": NodeRun(f"n{n}", "shell", n, "completed", T0, T1) for n in range(100)}
+    running = NodeRun("n100", "shell", 100, "started", T0)
+    state = session(phase="running", nodes=Map({**done, "n100": running}), active=Map({"n100": None}))
+    lines = said(state, flow).splitlines()
+    assert "✅ 100 done" in lines
+    assert any(line.startswith("▶️ n100 · since") for line in lines)
+    assert "▫️ n101" in lines
+    assert "… 91 more to come" in lines
+    assert lines[0] == "▶️ *Running* · 101 of 200"
+
+
+@settings(max_examples=60, deadline=None)
+@given(sessions())
+def test_any_card_fits(made_up: tuple[State, Flow]) -> None:
+    """For any flow, state and text a card keeps Slack's limits, and an open one keeps its button."""
+    state, flow = made_up
+    made = card(state, flow, T1)
+    check_message(made.text, made.blocks, limit=4000)
+    assert size(made.blocks) <= MOST_UNITS
+    assert bool(buttons(made.blocks)) == (state.phase in ("running", "waiting"))
+    ended = end_note(state, flow, "end:1", by=BEN, reason="x", bot_user_id="U1")
+    check_message(ended.text, ended.blocks, limit=4000)
+
+
+def test_a_failure_says_what_was_not_done_and_what_one_can_do() -> None:
+    """The note at a bad end names the node, the error, what was left, and how to start again."""
+    run = NodeRun("gate", "approval", 1, "failed", T0, T1, error={"message": "nobody answered"})
+    state = session(outcome="failed", phase="ended", error=run.error, active=Map())
+    state = state._replace(nodes=state.nodes.set("gate", run))
+    assert end_note(state, FLOW, "end:1", bot_user_id="UBOT").text.splitlines() == [
+        "❌ *rollback* failed at *Gate*: nobody answered",
+        "*Not done:* Tell.",
+        "To try again, start it anew: <@UBOT> `rollback`",
+    ]
+
+
+def test_an_abort_says_by_whom() -> None:
+    """Whoever ended a session is named, with the reason, and what was running is said to be unknown."""
+    run = NodeRun("plan", "shell", 0, "started", T0)
+    state = session(
+        outcome="aborted", phase="finalizing", nodes=Map({"plan": run}), active=Map({"plan": None})
+    )
+    lines = end_note(state, FLOW, "end:1", by=BEN, reason="wrong <service>").text.splitlines()
+    assert lines[0] == "🛑 *rollback* was ended by <@U0LOCALBEN>: wrong &lt;service&gt;."
+    assert lines[1] == "*Not known whether it was done:* Plan."

@@ -1,0 +1,214 @@
+"""Prompts as messages: what people see, what buttons carry, and that anything fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from bot.rendering import block_key, closed_prompt, duplicate, message_blocks, note, prompt_message
+from bot.rendering.blocks import MOST_UNITS, size
+from bot.workspace.blocks import check_message
+from engine.state import PromptRun
+from tests.bot.rendering_cases import (
+    ANA,
+    BEN,
+    HOSTILE,
+    T0,
+    T1,
+    Flow,
+    buttons,
+    plain_texts,
+    prompt,
+    prompts,
+    session,
+    texts,
+    wild,
+)
+
+FLOW = Flow()
+
+
+def shown_as(one: PromptRun, **options: Any) -> str:
+    """All mrkdwn of an open prompt's message."""
+    return "\n".join(texts(prompt_message(session(one), one, FLOW, **options).blocks))
+
+
+def closed_as(one: PromptRun, **options: Any) -> str:
+    """All mrkdwn of a closed prompt's message."""
+    return "\n".join(texts(closed_prompt(session(one), one, FLOW, **options).blocks))
+
+
+def test_a_prompt_carries_its_key_where_it_can_be_found_again() -> None:
+    """The outbox key stands in the metadata and in the first block's id, and nothing else does."""
+    made = prompt_message(session(prompt()), prompt(), FLOW)
+    assert made.blocks[0]["block_id"] == "prompt:prompt-1"
+    assert made.metadata == {"event_type": "sayso_post", "event_payload": {"key": "prompt:prompt-1"}}
+
+
+def test_buttons_have_the_words_that_people_read_and_carry_only_ids() -> None:
+    """An approval shows its two labels in their styles; a value is prompt, nonce and index."""
+    found = buttons(prompt_message(session(prompt()), prompt(), FLOW).blocks)
+    assert [(b["text"]["text"], b["style"], b["action_id"], b["value"]) for b in found] == [
+        ("Approve", "primary", "sayso:option:0", "prompt-1|cafe12345678|0"),
+        ("Reject", "danger", "sayso:option:1", "prompt-1|cafe12345678|1"),
+    ]
+
+
+def test_whoever_is_asked_is_mentioned() -> None:
+    """Approvers are called in the first line, groups by their id where it is known; text asks the requester."""
+    assert "<!subteam^S0LOCALSRE>" in shown_as(prompt(approvers=["@sre"]), names={"@sre": "S0LOCALSRE"}).splitlines()[0]
+    assert "<@U0LOCALANA>" in shown_as(prompt("ask")).splitlines()[0]
+
+
+def test_the_message_keeps_its_markup_and_nothing_is_escaped_twice() -> None:
+    """A flow's own mrkdwn, whose values were escaped when they were evaluated, is shown as it is."""
+    assert "*now*: a &lt;b&gt; <https://x.example|x>" in shown_as(
+        prompt(message="*now*: a &lt;b&gt; <https://x.example|x>")
+    )
+
+
+def test_a_question_for_text_says_how_to_answer() -> None:
+    """With free text there are no buttons but the hint to reply, with the number where the prompt has one."""
+    one = prompt("ask", number=3)
+    assert buttons(prompt_message(session(one), one, FLOW).blocks) == []
+    assert "Reply in this thread" in shown_as(one)
+    assert "`#3: your answer`" in shown_as(one)
+
+
+def test_who_may_answer_and_who_may_not_stands_below() -> None:
+    """The small print names those who may decide, and excludes the requester where the flow does."""
+    made = shown_as(prompt(excludeRequester=True))
+    assert "Can be decided by @sre, but not by <@U0LOCALANA>, who started this" in made
+
+
+@pytest.mark.parametrize(
+    ("fields", "now", "wanted"),
+    [
+        ({"deadline": T1, "onTimeout": "reject"}, None, "<!date^1795300992^"),
+        ({"timeoutSeconds": 1800}, T0, "<!date^1795302600^"),
+    ],
+)
+def test_the_deadline_is_shown_as_a_date(fields: dict[str, Any], now: str | None, wanted: str) -> None:
+    """The deadline is the one that is set, or the one that will be set when the prompt is shown."""
+    assert wanted in shown_as(prompt(**fields), now=now)
+
+
+def test_the_place_is_shown() -> None:
+    """Flow, node and session stand in the last line."""
+    assert shown_as(prompt()).splitlines()[-1] == "rollback › Gate · `session-1`"
+
+
+def test_from_26_options_on_there_is_a_menu() -> None:
+    """Up to 25 options are buttons; more are one menu with the same values."""
+    many = [{"value": n, "label": f"Region {n}", "style": None} for n in range(26)]
+    few = prompt("ask", options=many[:25], acceptsText=False)
+    lots = prompt("ask", options=many, acceptsText=False)
+    assert len(buttons(prompt_message(session(few), few, FLOW).blocks)) == 25
+    (menu,) = buttons(prompt_message(session(lots), lots, FLOW).blocks)
+    assert menu["type"] == "static_select"
+    assert menu["action_id"].startswith("sayso:option:")
+    assert menu["options"][25] == {
+        "text": {"type": "plain_text", "text": "Region 25"},
+        "value": "prompt-1|cafe12345678|25",
+    }
+
+
+def test_a_hundred_long_options_stay_apart_and_fit() -> None:
+    """Labels that must be cut get their number, so two that begin alike can be told apart."""
+    options = [{"value": n, "label": "x" * 75, "style": None} for n in range(130)]
+    one = prompt("ask", options=options, acceptsText=False)
+    made = prompt_message(session(one), one, FLOW)
+    (menu,) = buttons(made.blocks)
+    labels = [option["text"]["text"] for option in menu["options"]]
+    assert len(set(labels)) == len(labels) == 100
+    assert any("30 more options" in text for text in texts(made.blocks))
+    check_message(made.text, made.blocks)
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted"),
+    [
+        (
+            prompt(status="answered", answer={"value": "approve"}, actor=BEN, at=T1),
+            "✅ *Approved* by <@U0LOCALBEN> · <!date^1795300992^",
+        ),
+        (
+            prompt(status="answered", answer={"value": "reject"}, actor=BEN, at=T1),
+            "❌ *Rejected* by <@U0LOCALBEN> · <!date^1795300992^",
+        ),
+        (
+            prompt("ask", "answered", answer={"text": "fine"}, actor=ANA, at=T1),
+            "☑️ *Answered* by <@U0LOCALANA>",
+        ),
+        (
+            prompt(status="expired", onTimeout="reject", at=T1),
+            "⌛ *Nobody answered in time:* it counts as rejected",
+        ),
+        (prompt(status="cancelled", at=T1), "🚫 *Withdrawn:* the session is aborted"),
+    ],
+)
+def test_a_closed_prompt_says_who_what_and_when_and_has_no_buttons(one: PromptRun, wanted: str) -> None:
+    """Every way in which a prompt closes has its line, the question stays, and nothing can be pressed."""
+    made = closed_prompt(session(one), one, FLOW, reason="the session is aborted")
+    assert wanted in "\n".join(texts(made.blocks))
+    assert "Roll back?" in texts(made.blocks)
+    assert buttons(made.blocks) == []
+    assert made.blocks[0]["block_id"] == "prompt:prompt-1"
+
+
+def test_an_answer_is_inert() -> None:
+    """What somebody answered is plain text: no mention, no link, no markup, and bidi controls spelled out."""
+    one = prompt("ask", "answered", answer={"text": HOSTILE}, actor=ANA, at=T1)
+    made = closed_prompt(session(one), one, FLOW)
+    assert "<!channel>" not in "\n".join(texts(made.blocks)) + made.text
+    assert "evil.example|" not in "\n".join(texts(made.blocks))
+    assert any("<!channel>" in text and "\\u202e" in text for text in plain_texts(made.blocks))
+
+
+def test_names_and_reasons_are_inert() -> None:
+    """Neither a person's name nor a reason can carry a mention."""
+    eve = {"id": "local:eve", "name": HOSTILE}
+    answered = prompt(status="answered", answer={"value": "approve"}, actor=eve, at=T1)
+    assert "<!channel>" not in closed_as(answered)
+    assert "<!channel>" not in closed_as(prompt(status="cancelled", at=T1), reason=HOSTILE)
+
+
+@settings(max_examples=60, deadline=None)
+@given(prompts())
+def test_any_prompt_fits(one: PromptRun) -> None:
+    """Open or closed, with any text and any number of options, Slack's limits are kept and buttons are there."""
+    made = prompt_message(session(one), one, FLOW, now=T0)
+    check_message(made.text, made.blocks, limit=4000)
+    assert size(made.blocks) <= MOST_UNITS
+    assert bool(buttons(made.blocks)) == bool(one.spec["options"])
+    closed = closed_prompt(session(one), one, FLOW, reason="x")
+    check_message(closed.text, closed.blocks, limit=4000)
+    assert size(closed.blocks) <= MOST_UNITS
+
+
+@settings(max_examples=60, deadline=None)
+@given(wild)
+def test_any_text_fits_a_message(text: str) -> None:
+    """Text of any length and kind becomes a message that Slack takes."""
+    made = note(text, "note:1")
+    check_message(made.text, made.blocks, limit=4000)
+    assert size(made.blocks) <= MOST_UNITS
+
+
+def test_long_text_is_split_and_longer_text_is_cut_visibly() -> None:
+    """Above 3000 characters there are several sections; above about 12 000 a notice says how much is missing."""
+    whole = message_blocks("word " * 1600)
+    assert [block["type"] for block in whole] == ["section"] * 3
+    assert "".join(texts(whole)).count("word") == 1600
+    assert "more characters are not shown" in texts(message_blocks("word " * 10_000))[-1]
+
+
+def test_a_duplicate_can_be_neither_pressed_nor_taken_for_the_first() -> None:
+    """A second copy loses its buttons and its key."""
+    made = duplicate("prompt:1")
+    assert buttons(made.blocks) == []
+    assert made.metadata is not None
+    assert made.metadata["event_type"] != "sayso_post"
+    assert made.blocks[0]["block_id"] != block_key("prompt:1")
