@@ -1,0 +1,25 @@
+"""Both backends, for every test of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from storagekit import Backend, MemoryBackend, SqliteBackend
+
+from engine.storage.port import Store
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    """One backend, empty."""
+    return MemoryBackend() if request.param == "memory" else SqliteBackend(tmp_path)
+
+
+@pytest.fixture
+def store(backend: Backend) -> Iterator[Store]:
+    """A connection to it."""
+    store = backend.open()
+    yield store
+    store.close()

@@ -1,0 +1,224 @@
+"""What the storage tests share: short ways to make commits, and a hand that changes stored rows from outside."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import apsw
+
+from engine.storage.memory import MemoryStore
+from engine.storage.port import (
+    Commit,
+    Consumed,
+    InboxItem,
+    NewSession,
+    PutOutbox,
+    PutPrompt,
+    PutTimer,
+    Row,
+    Store,
+)
+from engine.storage.sqlite import open_sqlite
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = b"0123456789abcdef0123456789abcdef"
+FLOW = b'{"flow":"deploy"}'
+FLOW_DIGEST = hashlib.sha256(FLOW).hexdigest()
+
+
+def at(seconds: int) -> str:
+    """A moment, as many seconds into the tests' day."""
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"2026-11-21T{hour:02}:{minute:02}:{second:02}.000Z"
+
+
+NOW = at(0)
+
+
+def event(text: str) -> bytes:
+    """An event's bytes; the store never looks inside."""
+    return b'{"type":"session:message","text":"%b"}' % text.encode()
+
+
+def new_session(session_id: str, owner: str | None, *events: bytes, **changes: Any) -> Commit:
+    """The commit that creates a session."""
+    thread_key = changes.pop("thread_key", None)
+    parent = changes.pop("parent", (None, None))
+    new = NewSession("deploy", FLOW_DIGEST, FLOW, thread_key, *parent)
+    values: dict[str, Any] = {"status": "running", "phase": "running", "now": NOW, **changes}
+    return Commit(session_id, 1, 0, events=events, new=new, owner=owner, **values)
+
+
+def step(session_id: str, epoch: int, seq: int, *events: bytes, **changes: Any) -> Commit:
+    """A later commit."""
+    values: dict[str, Any] = {"status": "running", "phase": "running", "now": NOW, **changes}
+    return Commit(session_id, epoch, seq, events=events, **values)
+
+
+def done(store: Store, *commits: Commit) -> None:
+    """Commit, and raise the first error."""
+    for error in store.commit(commits):
+        if error is not None:
+            raise error
+
+
+def outcome(work: Callable[[], object]) -> object:
+    """What a call gives, or the type of what it raises."""
+    try:
+        return work()
+    except Exception as error:
+        return type(error)
+
+
+class Backend(Protocol):
+    """One backend as the contract suite sees it."""
+
+    def open(self) -> Store:
+        """Another connection to the same rows."""
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a table; text as bytes, so that any byte can be changed."""
+
+    def change(self, table: str, row: int, column: str, value: object) -> None:
+        """Change one column of the row at that place, from outside."""
+
+    def delete(self, table: str, row: int) -> None:
+        """Delete the row at that place, from outside."""
+
+
+class SqliteBackend:
+    """A database in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "sayso.db"
+        self._outside: apsw.Connection | None = None
+
+    def open(self) -> Store:
+        return open_sqlite(self.path, key=KEY)
+
+    @property
+    def outside(self) -> apsw.Connection:
+        """A plain connection, as another program would have."""
+        if self._outside is None:
+            self._outside = apsw.Connection(str(self.path))
+            self._outside.pragma("synchronous", "OFF")
+            self._outside.set_busy_timeout(5000)
+        return self._outside
+
+    def columns(self, table: str) -> dict[str, str]:
+        """Names and types of a table's columns."""
+        return {
+            row[1]: row[2] for row in self.outside.execute("SELECT * FROM pragma_table_info(?)", (table,))
+        }
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        columns = self.columns(table)
+        chosen = ", ".join(f"CAST({c} AS BLOB)" if kind == "TEXT" else c for c, kind in columns.items())
+        found = self.outside.execute(f"SELECT {chosen} FROM {table} ORDER BY 1, 2")  # noqa: S608 - our own names
+        return [dict(zip(columns, row, strict=True)) for row in found]
+
+    def _where(self, table: str, row: int) -> tuple[str, list[Any]]:
+        """Finds a row by all its columns, for tables with and without row ids."""
+        columns = self.columns(table)
+        values = self.rows(table)[row]
+        tests = [f"CAST({c} AS BLOB) IS ?" if columns[c] == "TEXT" else f"{c} IS ?" for c in columns]
+        return " AND ".join(tests), list(values.values())
+
+    def change(self, table: str, row: int, column: str, value: object) -> None:
+        where, values = self._where(table, row)
+        place = "CAST(? AS TEXT)" if self.columns(table)[column] == "TEXT" else "?"
+        sql = f"UPDATE {table} SET {column} = {place} WHERE {where}"  # noqa: S608 - our own names
+        self.outside.execute(sql, [value, *values])
+        assert self.outside.changes() == 1
+
+    def delete(self, table: str, row: int) -> None:
+        where, values = self._where(table, row)
+        self.outside.execute(f"DELETE FROM {table} WHERE {where}", values)  # noqa: S608 - our own names
+        assert self.outside.changes() == 1
+
+
+class MemoryBackend:
+    """Rows in memory."""
+
+    def __init__(self) -> None:
+        self._first = MemoryStore(KEY)
+
+    def open(self) -> Store:
+        return self._first.another()
+
+    def _table(self, table: str) -> dict[Any, Any]:
+        found: dict[Any, Any] = getattr(self._first.tables, table)
+        return found
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        def raw(value: Any) -> Any:
+            return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+
+        return [
+            {name: raw(value) for name, value in record._asdict().items()}
+            for record in self._table(table).values()
+        ]
+
+    def change(self, table: str, row: int, column: str, value: object) -> None:
+        rows = self._table(table)
+        key = list(rows)[row]
+        if isinstance(value, bytes) and isinstance(getattr(rows[key], column), str):
+            value = value.decode("utf-8", "surrogateescape")
+        rows[key] = rows[key]._replace(**{column: value})
+
+    def delete(self, table: str, row: int) -> None:
+        rows = self._table(table)
+        del rows[list(rows)[row]]
+
+
+def rich_session(store: Store, session_id: str = "session-1") -> str:
+    """A session with four events, a snapshot at the second, a prompt, a timer, an intent and a message."""
+    owner = store.register("bot")
+    rows: Sequence[Row] = sample_rows(session_id)
+    first = new_session(session_id, owner, event("a"), event("b"), rows=tuple(rows), snapshot=b'{"at":2}')
+    store.ingest([sample_item(session_id)], NOW)
+    taken = (Consumed(1, "applied", b"{}"),) if session_id == "session-1" else ()
+    done(store, first, step(session_id, 1, 2, event("c"), event("d"), consumed=taken))
+    return owner
+
+
+def sample_rows(session_id: str) -> list[Row]:
+    """One of each row that follows from events."""
+    return [
+        PutPrompt(f"prompt-{session_id}", session_id, "open", b'{"ask":"?"}', "T1:C1:1.0", at(60)),
+        PutTimer("timer", session_id, at(60)),
+        PutOutbox(f"show-{session_id}", "T1:C1", "post", b'{"text":"?"}', session_id),
+    ]
+
+
+def sample_item(session_id: str) -> InboxItem:
+    """A message for a session."""
+    return InboxItem(f"message-{session_id}", "message", b'{"text":"yes"}', session_id, "T1:C1:1.0")
+
+
+def python(script: str, *args: str) -> subprocess.Popen[str]:
+    """Another process that runs a script of ours, with pipes to talk to it."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])}
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def tell(process: subprocess.Popen[str], line: str) -> str:
+    """Send a line and wait for the answering line."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()

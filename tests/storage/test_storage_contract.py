@@ -1,0 +1,732 @@
+"""The contract that every backend passes: what each method does, and every error."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from storagekit import FLOW, FLOW_DIGEST, NOW, Backend, at, done, event, new_session, rich_session, step
+
+from engine.errors import (
+    Corrupt,
+    Fenced,
+    KeyMissing,
+    Owned,
+    SessionQuarantined,
+    StorageError,
+    UnknownSession,
+    WrongWorkspace,
+)
+from engine.storage.macs import Sealer
+from engine.storage.port import (
+    Consumed,
+    DropTimer,
+    InboxItem,
+    NewSession,
+    OutboxRow,
+    PutOutbox,
+    PutPrompt,
+    PutTimer,
+    Store,
+)
+
+MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")
+
+
+# --- binding, ingest -------------------------------------------------------------------------------------
+
+
+def test_bind_takes_the_first_team_and_refuses_another(store: Store) -> None:
+    """A database belongs to the team and app that bound it first."""
+    store.bind("T1", "A1")
+    store.bind("T1", "A1")
+    with pytest.raises(WrongWorkspace, match="T1"):
+        store.bind("T2", "A1")
+    with pytest.raises(WrongWorkspace):
+        store.bind("T1", "A2")
+
+
+def test_ingest_gives_new_ids_and_none_for_known_keys(store: Store) -> None:
+    """A key is taken once, whether it comes again in the same call or later."""
+    again = dataclasses.replace(MESSAGE, payload=b'{"other":1}')
+    assert store.ingest([MESSAGE, again, InboxItem("m2", "click", b"{}")], NOW) == [1, None, 2]
+    assert store.ingest([again], at(1)) == [None]
+    row = store.inbox_row("m1")
+    assert row is not None
+    assert row == (1, "m1", "message", b"{}", "session-1", "T1:C1:1.0", NOW, None, None)
+
+
+def test_ingest_of_nothing_is_nothing(store: Store) -> None:
+    """An empty ingest stores nothing and gives nothing."""
+    assert store.ingest([], NOW) == []
+    assert store.inbox() == []
+
+
+def test_inbox_lists_what_nobody_consumed_oldest_first(store: Store) -> None:
+    """The inbox can be read in pages, and consumed rows are not in it."""
+    store.ingest([InboxItem(f"m{n}", "message", b"{}") for n in range(5)], NOW)
+    store.consume([Consumed(2, "ignored")], NOW)
+    assert [row.id for row in store.inbox()] == [1, 3, 4, 5]
+    assert [row.id for row in store.inbox(after=1, limit=2)] == [3, 4]
+
+
+def test_an_unknown_key_has_no_inbox_row(store: Store) -> None:
+    """Asking for a key that never came gives None."""
+    assert store.inbox_row("never") is None
+
+
+def test_consume_keeps_outcome_and_result(store: Store) -> None:
+    """What became of a row can be read by whoever asked."""
+    store.ingest([MESSAGE], NOW)
+    store.consume([Consumed(1, "refused", b'{"why":"no"}')], NOW, [PutOutbox("k", "lane", "post", b"{}")])
+    row = store.inbox_row("m1")
+    assert row is not None
+    assert (row.outcome, row.result) == ("refused", b'{"why":"no"}')
+    assert store.outbox_row("k") is not None
+
+
+def test_a_row_is_consumed_once(store: Store) -> None:
+    """Whoever consumes second is fenced, and nothing that came with it is stored."""
+    store.ingest([MESSAGE, InboxItem("m2", "message", b"{}")], NOW)
+    store.consume([Consumed(1, "applied")], NOW)
+    with pytest.raises(Fenced):
+        store.consume(
+            [Consumed(2, "applied"), Consumed(1, "late")], NOW, [PutOutbox("k", "l", "post", b"{}")]
+        )
+    assert [row.id for row in store.inbox()] == [2]
+    assert store.outbox_row("k") is None
+
+
+def test_consuming_an_absent_row_is_an_error(store: Store) -> None:
+    """An id that is not there is named."""
+    with pytest.raises(StorageError, match="7"):
+        store.consume([Consumed(7, "applied")], NOW)
+
+
+# --- ownership -------------------------------------------------------------------------------------------
+
+
+def test_owners_live_until_they_close(backend: Backend, store: Store) -> None:
+    """An owner is alive for every connection until its own closes."""
+    other = backend.open()
+    bot, cli = store.register("bot"), other.register("cli")
+    assert store.alive(cli)
+    assert other.alive(bot)
+    assert sorted(store.serving()) == ["bot", "cli"]
+    other.close()
+    assert not store.alive(cli)
+    assert store.serving() == ["bot"]
+    assert not store.alive("bot-1-nonsense")
+
+
+def test_two_owners_on_one_connection_are_two(store: Store) -> None:
+    """A process may be several owners, and each keeps what it holds."""
+    one, two = store.register("bot"), store.register("bot")
+    assert one != two
+    done(store, new_session("session-1", one))
+    with pytest.raises(Owned):
+        store.claim("session-1", two, NOW)
+    assert store.serving() == ["bot", "bot"]
+
+
+@pytest.mark.parametrize("label", ["", "Bot", "../x", "a-b", "x" * 33])
+def test_a_label_is_a_small_word(store: Store, label: str) -> None:
+    """A label that could be a path is refused."""
+    with pytest.raises(StorageError):
+        store.register(label)
+
+
+def test_claim_raises_the_epoch(store: Store) -> None:
+    """The owner may claim again, and each claim has an epoch of its own."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a")))
+    assert store.claim("session-1", owner, at(1)) == 2
+    assert store.claim("session-1", owner, at(2)) == 3
+    head = store.head("session-1")
+    assert head is not None
+    assert (head.epoch, head.owner, head.seq, head.updated_at) == (3, owner, 1, at(2))
+
+
+def test_claim_of_a_living_owners_session_is_refused(backend: Backend, store: Store) -> None:
+    """Nobody takes a session from a process that lives; once it is gone, anybody may."""
+    other = backend.open()
+    theirs, ours = other.register("bot"), store.register("cli")
+    done(other, new_session("session-1", theirs))
+    with pytest.raises(Owned, match=theirs):
+        store.claim("session-1", ours, NOW)
+    other.close()
+    assert store.claim("session-1", ours, NOW) == 2
+
+
+def test_release_frees_the_session(backend: Backend, store: Store) -> None:
+    """A commit with release leaves the session to whoever claims it first."""
+    other = backend.open()
+    ours, theirs = store.register("bot"), other.register("bot")
+    done(store, new_session("session-1", ours, event("a"), release=True))
+    head = store.head("session-1")
+    assert head is not None
+    assert head.owner is None
+    assert other.claim("session-1", theirs, NOW) == 2
+    with pytest.raises(Owned):
+        store.claim("session-1", ours, NOW)
+
+
+def test_claim_of_an_unknown_session(store: Store) -> None:
+    """There is nothing to claim where there is no session."""
+    with pytest.raises(UnknownSession):
+        store.claim("session-none", store.register("bot"), NOW)
+
+
+# --- commit ----------------------------------------------------------------------------------------------
+
+
+def test_a_new_session_is_all_there(store: Store) -> None:
+    """The first commit stores head, flow, journal and rows together."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a"), event("b"), thread_key="T1:C1:1.0"))
+    head = store.head("session-1")
+    assert head is not None
+    assert head._asdict() == {
+        "session_id": "session-1",
+        "flow_name": "deploy",
+        "flow_digest": FLOW_DIGEST,
+        "parent_session_id": None,
+        "thread_key": "T1:C1:1.0",
+        "status": "running",
+        "phase": "running",
+        "epoch": 1,
+        "seq": 2,
+        "owner": owner,
+        "created_at": NOW,
+        "updated_at": NOW,
+        "ended_at": None,
+        "quarantined": None,
+    }
+    assert list(store.journal("session-1")) == [event("a"), event("b")]
+    assert store.flow(FLOW_DIGEST) == FLOW
+
+
+def test_a_commit_moves_the_head(store: Store) -> None:
+    """Status, phase, seq and times are those after the commit; the end is noted once."""
+    done(store, new_session("session-1", store.register("bot"), event("a")))
+    done(store, step("session-1", 1, 1, event("b"), status="paused", phase="waiting", now=at(1)))
+    done(store, step("session-1", 1, 2, event("c"), status="complete", phase="ended", now=at(2)))
+    done(store, step("session-1", 1, 3, status="complete", phase="ended", now=at(3)))
+    head = store.head("session-1")
+    assert head is not None
+    assert (head.status, head.phase, head.seq) == ("complete", "ended", 3)
+    assert (head.updated_at, head.ended_at) == (at(3), at(2))
+
+
+@pytest.mark.parametrize(("epoch", "seq"), [(1, 0), (1, 2), (2, 1), (0, 1)])
+def test_a_commit_on_another_epoch_or_seq_is_fenced(store: Store, epoch: int, seq: int) -> None:
+    """Whoever believes in another epoch or seq writes nothing."""
+    done(store, new_session("session-1", store.register("bot"), event("a")))
+    rows = (PutTimer("t", "session-1", NOW),)
+    [error] = store.commit([step("session-1", epoch, seq, event("x"), rows=rows, snapshot=b"{}")])
+    assert isinstance(error, Fenced)
+    assert list(store.journal("session-1")) == [event("a")]
+    assert store.timers() == []
+    assert store.load("session-1").snapshot is None
+
+
+def test_a_zombie_cannot_write_after_a_claim(backend: Backend, store: Store) -> None:
+    """After another connection claimed, a commit of the old epoch changes nothing, even from a warm store."""
+    zombie = backend.open()
+    done(zombie, new_session("session-1", zombie.register("bot"), event("a")))
+    done(zombie, step("session-1", 1, 1, event("b"), release=True))
+    epoch = store.claim("session-1", store.register("bot"), NOW)
+    [error] = zombie.commit([step("session-1", 1, 2, event("zombie"))])
+    assert isinstance(error, Fenced)
+    done(store, step("session-1", epoch, 2, event("c")))
+    assert list(zombie.journal("session-1")) == [event("a"), event("b"), event("c")]
+
+
+def test_one_fenced_commit_does_not_take_the_others_of_its_group(store: Store) -> None:
+    """In a group each commit stands or falls alone."""
+    owner = store.register("bot")
+    done(store, *(new_session(f"session-{n}", owner, event("a")) for n in (1, 2, 3)))
+    store.ingest([MESSAGE], NOW)
+    outcomes = store.commit(
+        [
+            step("session-1", 1, 1, event("b")),
+            step("session-2", 7, 1, event("b"), consumed=(Consumed(1, "applied"),)),
+            step("session-none", 1, 0),
+            step("session-3", 1, 1, event("b"), rows=(PutTimer("t", "session-3", NOW),)),
+        ]
+    )
+    assert [type(outcome) for outcome in outcomes] == [type(None), Fenced, UnknownSession, type(None)]
+    assert [len(list(store.journal(f"session-{n}"))) for n in (1, 2, 3)] == [2, 1, 2]
+    assert [row.id for row in store.inbox()] == [1]
+    assert len(store.timers()) == 1
+
+
+def test_commits_of_one_session_may_share_a_group(store: Store) -> None:
+    """A later commit of a group builds on an earlier one."""
+    done(
+        store,
+        new_session("session-1", store.register("bot"), event("a")),
+        step("session-1", 1, 1, event("b")),
+        step("session-1", 1, 2, event("c")),
+    )
+    assert list(store.journal("session-1")) == [event("a"), event("b"), event("c")]
+
+
+def test_after_a_failed_first_commit_the_second_of_the_group_is_refused(store: Store) -> None:
+    """What builds on a commit that was undone is undone too."""
+    done(store, new_session("session-1", store.register("bot"), event("a")))
+    outcomes = store.commit(
+        [
+            step("session-1", 1, 1, event("b"), consumed=(Consumed(9, "x"),)),
+            step("session-1", 1, 2, event("c")),
+        ]
+    )
+    assert [type(outcome) for outcome in outcomes] == [StorageError, Fenced]
+    done(store, step("session-1", 1, 1, event("d")))
+    assert list(store.journal("session-1")) == [event("a"), event("d")]
+
+
+def test_consumption_is_atomic_with_the_commit(store: Store) -> None:
+    """A commit that consumes what somebody else consumed stores none of its events."""
+    done(store, new_session("session-1", store.register("bot"), event("a")))
+    store.ingest([MESSAGE], NOW)
+    done(store, step("session-1", 1, 1, event("b"), consumed=(Consumed(1, "applied", b"1"),)))
+    [error] = store.commit([step("session-1", 1, 2, event("c"), consumed=(Consumed(1, "applied"),))])
+    assert isinstance(error, Fenced)
+    assert len(list(store.journal("session-1"))) == 2
+    row = store.inbox_row("m1")
+    assert row is not None
+    assert row.result == b"1"
+
+
+def test_creating_an_existing_session_is_fenced(store: Store) -> None:
+    """Two that create the same session: the second is told to stop."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a")))
+    [error] = store.commit([new_session("session-1", owner, event("b"))])
+    assert isinstance(error, Fenced)
+    assert list(store.journal("session-1")) == [event("a")]
+
+
+def test_a_creation_that_makes_no_sense_is_refused(store: Store) -> None:
+    """A wrong digest, a wrong epoch or a fork of nothing would not be readable later."""
+    good = new_session("session-1", None)
+    wrong_digest = NewSession("deploy", "0" * 64, FLOW)
+    for bad in (
+        dataclasses.replace(good, epoch=2),
+        dataclasses.replace(good, seq=1),
+        dataclasses.replace(good, new=wrong_digest),
+        new_session("session-1", None, parent=("session-none", 3)),
+        new_session("session-1", None, parent=(None, 3)),
+    ):
+        [error] = store.commit([bad])
+        assert type(error) is StorageError
+    assert store.head("session-1") is None
+    with pytest.raises(StorageError, match="No flow"):
+        store.flow(FLOW_DIGEST)
+
+
+def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
+    """A lone surrogate is a clear error of its commit alone."""
+    owner = store.register("bot")
+    outcomes = store.commit(
+        [
+            new_session("session-\ud800", owner),
+            new_session("session-2", owner, rows=(PutTimer("\ud800", "session-2", NOW),)),
+            new_session("session-3", owner),
+        ]
+    )
+    assert [type(outcome) for outcome in outcomes] == [StorageError, StorageError, type(None)]
+    with pytest.raises(StorageError):
+        store.ingest([InboxItem("\udfff", "message", b"{}")], NOW)
+    assert [head.session_id for head in store.heads()] == ["session-3"]
+
+
+def test_a_fork_begins_at_its_parent(store: Store) -> None:
+    """A fork has a chain of its own that outlives its parent."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a"), event("b")))
+    done(store, step("session-1", 1, 2, event("c"), status="complete", phase="ended"))
+    done(store, new_session("session-2", owner, event("x"), parent=("session-1", 2)))
+    assert store.reap(ended_before=at(1), inbox_before=at(1)) == 1
+    head = store.head("session-2")
+    assert head is not None
+    assert head.parent_session_id == "session-1"
+    assert list(store.journal("session-2")) == [event("x")]
+
+
+# --- reading sessions ------------------------------------------------------------------------------------
+
+
+def test_unknown_sessions_are_none_or_an_error(store: Store) -> None:
+    """A head may be absent; a journal or state may not."""
+    assert store.head("session-none") is None
+    for read in (store.load, store.journal):
+        with pytest.raises(UnknownSession):
+            read("session-none")
+
+
+def test_heads_are_listed_newest_first_and_filtered(store: Store) -> None:
+    """Sessions can be asked for by status, by thread, by both."""
+    owner = store.register("bot")
+    for n, (status, thread) in enumerate(
+        [("paused", "T"), ("running", "T"), ("paused", "U"), ("complete", None)]
+    ):
+        done(store, new_session(f"session-{n}", owner, status=status, thread_key=thread))
+
+    def ids(**filters: object) -> list[str]:
+        return [head.session_id[-1] for head in store.heads(**filters)]  # type: ignore[arg-type]  # spread filters
+
+    assert ids() == ["3", "2", "1", "0"]
+    assert ids(limit=2) == ["3", "2"]
+    assert ids(statuses=["paused"]) == ["2", "0"]
+    assert ids(statuses=["paused", "complete"], limit=2) == ["3", "2"]
+    assert ids(thread_key="T") == ["1", "0"]
+    assert ids(thread_key="T", statuses=["paused"]) == ["0"]
+    assert ids(thread_key="none") == []
+
+
+def test_orphans_are_running_sessions_without_a_living_owner(backend: Backend, store: Store) -> None:
+    """After a crash exactly the work that nobody alive holds is found."""
+    other = backend.open()
+    theirs, ours = other.register("bot"), store.register("bot")
+    done(store, new_session("session-ours", ours), new_session("session-free", None))
+    done(store, new_session("session-paused", None, status="paused"))
+    done(other, new_session("session-theirs", theirs), new_session("session-set-aside", theirs))
+    store.quarantine("session-set-aside", "bad", NOW)
+    assert store.orphans() == ["session-free"]
+    other.close()
+    assert sorted(store.orphans()) == ["session-free", "session-theirs"]
+    assert store.orphans(limit=1) == ["session-free"]
+
+
+def test_load_gives_the_snapshot_and_the_tail(store: Store) -> None:
+    """With a snapshot only what follows it is read."""
+    done(store, new_session("session-1", store.register("bot"), event("a"), event("b")))
+    loaded = store.load("session-1")
+    assert (loaded.snapshot, loaded.snapshot_seq, loaded.events) == (None, 0, (event("a"), event("b")))
+    done(store, step("session-1", 1, 2, event("c"), snapshot=b'{"at":3}'))
+    loaded = store.load("session-1")
+    assert (loaded.snapshot, loaded.snapshot_seq, loaded.events) == (b'{"at":3}', 3, ())
+    done(store, step("session-1", 1, 3, event("d")))
+    loaded = store.load("session-1")
+    assert (loaded.snapshot_seq, loaded.events) == (3, (event("d"),))
+    assert loaded.head == store.head("session-1")
+
+
+def test_a_later_snapshot_takes_the_place_of_the_earlier(store: Store) -> None:
+    """There is one snapshot, the latest."""
+    done(store, new_session("session-1", store.register("bot"), event("a"), snapshot=b"1"))
+    done(store, step("session-1", 1, 1, event("b"), snapshot=b"2"))
+    assert store.load("session-1")[1:] == (b"2", 2, ())
+
+
+def test_the_journal_can_be_read_from_a_seq(store: Store) -> None:
+    """All of it is verified, and what follows `after` is given."""
+    done(store, new_session("session-1", store.register("bot"), event("a"), event("b"), event("c")))
+    assert list(store.journal("session-1", after=2)) == [event("c")]
+    assert list(store.journal("session-1", after=9)) == []
+
+
+def test_quarantine_sets_a_session_aside(store: Store) -> None:
+    """Nobody claims it, nobody commits to it, and the thread's intent is stored with it."""
+    owner = rich_session(store)
+    store.quarantine("session-1", "does not verify", at(9), [PutOutbox("q", "T1:C1", "post", b"{}")])
+    store.quarantine("session-1", "a second reason", at(10))
+    with pytest.raises(SessionQuarantined, match="does not verify"):
+        store.claim("session-1", owner, NOW)
+    [error] = store.commit([step("session-1", 1, 4, event("e"))])
+    assert isinstance(error, Fenced)
+    head = store.head("session-1")
+    assert head is not None
+    assert (head.quarantined, head.owner, head.seq) == ("does not verify", None, 4)
+    assert store.heads() == [head]
+    assert store.outbox_row("q") is not None
+    assert len(list(store.journal("session-1"))) == 4
+
+
+def test_quarantine_of_an_unknown_session(store: Store) -> None:
+    """Nothing is set aside where there is nothing."""
+    with pytest.raises(UnknownSession):
+        store.quarantine("session-none", "why", NOW, [PutOutbox("q", "l", "post", b"{}")])
+    assert store.outbox_row("q") is None
+
+
+# --- prompts, timers -------------------------------------------------------------------------------------
+
+
+def prompt(
+    prompt_id: str, session_id: str = "session-1", status: str = "open", thread: str = "T"
+) -> PutPrompt:
+    return PutPrompt(prompt_id, session_id, status, b"{}", thread, at(60))
+
+
+def test_prompts_are_replaced_and_found(store: Store) -> None:
+    """A prompt keeps its place when it is replaced, and is found by thread, session and status."""
+    store.ingest([MESSAGE], NOW)
+    store.consume([], NOW, [prompt("p1"), prompt("p2", "session-2"), prompt("p3", thread="U")])
+    store.consume([], NOW, [prompt("p1", status="answered")])
+    assert store.prompt("p1") == ("p1", "session-1", "T", "answered", at(60), b"{}")
+    assert store.prompt("none") is None
+
+    def ids(**filters: object) -> list[str]:
+        return [row.prompt_id for row in store.prompts(**filters)]  # type: ignore[arg-type]  # spread filters
+
+    assert ids() == ["p1", "p2", "p3"]
+    assert ids(limit=2) == ["p1", "p2"]
+    assert ids(thread_key="T") == ["p1", "p2"]
+    assert ids(session_id="session-1") == ["p1", "p3"]
+    assert ids(session_id="session-1", thread_key="U") == ["p3"]
+    assert ids(statuses=["open"]) == ["p2", "p3"]
+    assert ids(statuses=["open"], thread_key="T") == ["p2"]
+    assert ids(statuses=["open"], limit=1) == ["p2"]
+
+
+def test_a_prompt_id_belongs_to_one_session(store: Store) -> None:
+    """Another session cannot take a prompt over."""
+    store.consume([], NOW, [prompt("p1")])
+    with pytest.raises(StorageError, match="p1"):
+        store.consume([], NOW, [prompt("p1", "session-2")])
+
+
+def test_timers_are_set_moved_dropped_and_due(store: Store) -> None:
+    """A timer id is the session's own; due are those at or before the moment."""
+    store.consume(
+        [],
+        NOW,
+        [
+            PutTimer("t", "session-1", at(30)),
+            PutTimer("t", "session-2", at(10)),
+            PutTimer("u", "session-1", at(20)),
+        ],
+    )
+    assert [row.due_at for row in store.timers()] == [at(10), at(20), at(30)]
+    assert store.timers(due=at(20)) == [("t", "session-2", at(10)), ("u", "session-1", at(20))]
+    assert len(store.timers(limit=1)) == 1
+    store.consume(
+        [],
+        NOW,
+        [
+            PutTimer("t", "session-1", at(5)),
+            DropTimer("u", "session-1"),
+            DropTimer("t", "session-none"),
+        ],
+    )
+    assert store.timers() == [("t", "session-1", at(5)), ("t", "session-2", at(10))]
+
+
+# --- outbox, marks ---------------------------------------------------------------------------------------
+
+
+def put(store: Store, *rows: PutOutbox, now: str = NOW) -> None:
+    store.consume([], now, rows)
+
+
+def found(store: Store, key: str) -> OutboxRow:
+    row = store.outbox_row(key)
+    assert row is not None
+    return row
+
+
+def test_an_intent_is_stored_once(store: Store) -> None:
+    """A second one with its key is a no-op."""
+    put(store, PutOutbox("k", "lane", "post", b"1", "session-1"))
+    put(store, PutOutbox("k", "other", "edit", b"2"))
+    expected = (1, "k", "lane", "post", b"1", "session-1", "pending", 1, 0, None, NOW, None, None)
+    assert found(store, "k") == expected
+    assert store.outbox(now=NOW) == [expected]
+    assert store.outbox_row("none") is None
+
+
+def test_an_attempt_is_counted_before_the_request(store: Store) -> None:
+    """Attempts without a result tell that something may have been sent."""
+    put(store, PutOutbox("k", "lane", "post", b"1"))
+    store.outbox_attempt(1, at(1))
+    store.outbox_attempt(1, at(2))
+    row = found(store, "k")
+    assert (row.attempts, row.attempted_at, row.state, row.result) == (2, at(2), "pending", None)
+
+
+def test_a_finished_intent_is_done_and_what_follows_is_ingested(store: Store) -> None:
+    """The result and the inbox item that tells of it are stored together."""
+    put(store, PutOutbox("k", "lane", "post", b"1"))
+    store.outbox_attempt(1, at(1))
+    assert store.outbox_finish(1, 1, now=at(2), state="sent", result=b'{"ts":"1.0"}', items=[MESSAGE])
+    assert store.outbox(now=at(9)) == []
+    assert found(store, "k").result == b'{"ts":"1.0"}'
+    assert [row.key for row in store.inbox()] == ["m1"]
+
+
+def test_a_replaced_intent_is_pending_again_with_its_result(store: Store) -> None:
+    """A card that is edited keeps the message it edits, and starts counting anew."""
+    put(store, PutOutbox("k", "lane", "card", b"1"))
+    store.outbox_attempt(1, at(1))
+    store.outbox_finish(1, 1, now=at(1), state="sent", result=b"ts")
+    put(store, PutOutbox("k", "lane", "card", b"2", not_before=at(5), replace=True))
+    row = found(store, "k")
+    assert (row.id, row.payload, row.rev, row.state) == (1, b"2", 2, "pending")
+    assert (row.attempts, row.result, row.not_before) == (0, b"ts", at(5))
+    assert store.outbox_finish(1, 2, now=at(6), state="sent")
+    assert found(store, "k").result == b"ts"
+
+
+def test_a_replacement_during_an_attempt_keeps_the_result_and_stays_pending(store: Store) -> None:
+    """What was sent meanwhile was the older revision: its result counts, the newer is still to be sent."""
+    put(store, PutOutbox("k", "lane", "card", b"1"))
+    store.outbox_attempt(1, at(1))
+    put(store, PutOutbox("k", "lane", "card", b"2", replace=True))
+    assert found(store, "k").attempts == 1
+    assert not store.outbox_finish(1, 1, now=at(2), state="sent", result=b"ts", items=[MESSAGE])
+    row = found(store, "k")
+    assert (row.state, row.rev, row.payload, row.result) == ("pending", 2, b"2", b"ts")
+    assert len(store.inbox()) == 1
+
+
+def test_intents_wait_for_their_time(store: Store) -> None:
+    """An intent whose time has not come is not given."""
+    put(store, PutOutbox("k", "a", "post", b"1", not_before=at(10)), PutOutbox("l", "b", "post", b"1"))
+    assert [row.key for row in store.outbox(now=at(9))] == ["l"]
+    assert [row.key for row in store.outbox(now=at(10))] == ["k", "l"]
+    assert [row.key for row in store.outbox(now=at(10), limit=1)] == ["k"]
+
+
+def test_an_attempted_intent_that_waits_holds_its_lane(store: Store) -> None:
+    """Rows of a lane stay in order through a retry; a row that merely is not due holds nobody."""
+    put(store, PutOutbox("later", "a", "post", b"1", not_before=at(90)))
+    put(store, PutOutbox("k", "a", "post", b"1"), PutOutbox("l", "a", "post", b"1"))
+    put(store, PutOutbox("m", "b", "post", b"1"))
+    row = found(store, "k")
+    store.outbox_attempt(row.id, NOW)
+    store.outbox_finish(row.id, 1, now=NOW, state="pending", not_before=at(10))
+    assert [row.key for row in store.outbox(now=at(9))] == ["m"]
+    assert [row.key for row in store.outbox(now=at(10))] == ["k", "l", "m"]
+
+
+def test_an_absent_intent_is_an_error(store: Store) -> None:
+    """Attempts and results belong to a row; what came with them is not stored."""
+    with pytest.raises(StorageError, match="5"):
+        store.outbox_attempt(5, NOW)
+    with pytest.raises(StorageError, match="5"):
+        store.outbox_finish(5, 1, now=NOW, state="sent", items=[MESSAGE])
+    assert store.inbox() == []
+
+
+def test_marks_never_go_back(store: Store) -> None:
+    """A mark moves forward only, by time and not by spelling."""
+    assert store.mark("T1:C1") is None
+    store.set_mark("T1:C1", "999999999.000100")
+    store.set_mark("T1:C1", "1700000000.000200")
+    store.set_mark("T1:C1", "1700000000.000100")
+    store.set_mark("T1:C1", "999999999.999999")
+    assert store.mark("T1:C1") == "1700000000.000200"
+    assert store.mark("T1:C2") is None
+
+
+# --- housekeeping ----------------------------------------------------------------------------------------
+
+
+def test_changed_tells_of_others_only(backend: Backend, store: Store) -> None:
+    """A commit of another connection is seen once; one's own is not."""
+    other = backend.open()
+    assert not store.changed()
+    store.ingest([MESSAGE], NOW)
+    assert not store.changed()
+    other.ingest([InboxItem("m2", "message", b"{}")], NOW)
+    assert store.changed()
+    assert not store.changed()
+    other.ingest([InboxItem("m2", "message", b"{}")], NOW)
+    assert other.changed()
+    other.close()
+
+
+def test_reap_deletes_old_sessions_with_all_their_rows(store: Store) -> None:
+    """What ended long ago goes with everything that belongs to it; the rest stays."""
+    rich_session(store, "session-1")
+    rich_session(store, "session-2")
+    done(store, step("session-1", 1, 4, event("z"), status="failed", phase="ended", now=at(5)))
+    assert store.reap(ended_before=at(5), inbox_before=NOW) == 0
+    assert store.reap(ended_before=at(6), inbox_before=NOW) == 1
+    assert store.head("session-1") is None
+    with pytest.raises(UnknownSession):
+        store.load("session-1")
+    assert [row.session_id for row in store.timers()] == ["session-2"]
+    assert [row.session_id for row in store.prompts()] == ["session-2"]
+    assert [row.session_id for row in store.outbox(now=NOW)] == ["session-2"]
+    assert store.inbox_row("message-session-1") is not None
+    assert store.flow(FLOW_DIGEST) == FLOW
+    assert len(store.load("session-2").events) == 2
+
+
+def test_reap_deletes_flows_that_nobody_pins(store: Store) -> None:
+    """With its last session a pinned flow goes."""
+    done(store, new_session("session-1", None, status="complete"))
+    assert store.reap(ended_before=at(1), inbox_before=NOW) == 1
+    with pytest.raises(StorageError):
+        store.flow(FLOW_DIGEST)
+
+
+def test_reap_keeps_inbox_keys_longer_than_their_session(store: Store) -> None:
+    """A consumed key stays while its session or its thread's session is there; an open row stays anyway."""
+    done(store, new_session("session-1", None, status="complete", thread_key="T"))
+    items = [
+        InboxItem("session", "message", b"{}", "session-1"),
+        InboxItem("thread", "message", b"{}", None, "T"),
+        InboxItem("loose", "message", b"{}"),
+        InboxItem("open", "message", b"{}"),
+    ]
+    store.ingest(items, NOW)
+    store.consume([Consumed(n, "applied") for n in (1, 2, 3)], NOW)
+
+    def keys() -> list[str]:
+        return [item.key for item in items if store.inbox_row(item.key)]
+
+    store.reap(ended_before=NOW, inbox_before=at(1))
+    assert keys() == ["session", "thread", "open"]
+    store.reap(ended_before=at(1), inbox_before=at(1))
+    assert keys() == ["open"]
+    assert store.ingest([InboxItem("new", "message", b"{}")], NOW) == [5]
+
+
+def test_reap_deletes_old_intents_without_a_session(store: Store) -> None:
+    """Hints that were sent long ago go; pending ones stay."""
+    put(store, PutOutbox("sent", "a", "hint", b"{}"), PutOutbox("pending", "a", "hint", b"{}"))
+    store.outbox_finish(1, 1, now=NOW, state="sent")
+    store.reap(ended_before=at(1), inbox_before=NOW)
+    assert store.outbox_row("sent") is None
+    assert store.outbox_row("pending") is not None
+
+
+def test_a_closed_store_says_so(backend: Backend) -> None:
+    """Using a store after its close is a storage error and nothing worse."""
+    store = backend.open()
+    store.close()
+    store.close()
+    with pytest.raises(StorageError):
+        store.ingest([MESSAGE], NOW)
+    with pytest.raises(StorageError):
+        store.heads()
+
+
+def test_signatures_depend_on_key_purpose_and_body(store: Store) -> None:
+    """What leaves the store can be recognised under the same key only."""
+    signed = store.sign("snapshot", b"body")
+    assert signed == store.sign("snapshot", b"body")
+    other = Sealer(b"another key of 32 bytes ........").mac(b"sign", "snapshot", b"body")
+    assert len({signed, other, store.sign("other", b"body"), store.sign("snapshot", b"bodY")}) == 4
+
+
+def test_a_short_key_is_refused() -> None:
+    """A key that can be guessed protects nothing."""
+    with pytest.raises(KeyMissing, match="16"):
+        Sealer(b"short")
+
+
+def test_a_stored_flow_is_verified(backend: Backend, store: Store) -> None:
+    """A pinned flow that no longer has its digest is not run."""
+    done(store, new_session("session-1", None))
+    if hasattr(backend, "outside"):
+        backend.outside.execute("UPDATE flows SET body = x'7b7d'")
+    else:
+        store.tables.flows[FLOW_DIGEST] = b"{}"  # type: ignore[attr-defined]  # the memory backend's rows
+    with pytest.raises(Corrupt):
+        store.flow(FLOW_DIGEST)
