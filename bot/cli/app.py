@@ -1,0 +1,336 @@
+"""The commands and their options. What they do is imported when they run: `--help` stays quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.cli.exits import INTERRUPTED, Exit, epilog, exit_for
+from bot.cli.place import Place
+from engine.errors import FlowError, SaysoError
+
+app = typer.Typer(
+    name="sayso",
+    help="Runbooks, approvals and agents in Slack threads that stop for a person and resume where they stopped.",
+    no_args_is_help=True,
+    epilog=epilog(),
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+sessions_app = typer.Typer(
+    help="Look at sessions, go on with them, end them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+prompts_app = typer.Typer(
+    help="What people are asked, and answers to it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(sessions_app, name="sessions")
+app.add_typer(prompts_app, name="prompts")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+As = Annotated[
+    str | None,
+    typer.Option("--as", metavar="NAME", help="Play somebody (@group, e-mail, id, name); recorded as simulated."),
+]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing here: run until people are needed.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Stop at a `wait` node too, in place of waiting with it.")]
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the beginning of it.")]
+
+
+def run(arguments: list[str]) -> int:
+    """Carry out a command line; its exit code. Errors of ours become one message on standard error."""
+    try:
+        app(args=arguments, prog_name="sayso")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else Exit.OK if end.code is None else Exit.FAILED
+    except SaysoError as error:
+        return _explain(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`sayso sessions list | head`).
+        sys.stderr.close()
+        return Exit.OK
+    return Exit.OK
+
+
+def _explain(error: SaysoError) -> int:
+    text = str(error)
+    if isinstance(error, FlowError):
+        count = len(error.problems)
+        text = f"{text}\n{count} problem{'s' if count != 1 else ''} in the flow; nothing was run."
+    print(f"sayso: {text}", file=sys.stderr)
+    return exit_for(error.code)
+
+
+def _end(code: int) -> None:
+    raise typer.Exit(code)
+
+
+def _place(context: typer.Context) -> Place:
+    place = context.find_object(Place)
+    assert place is not None
+    return place
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"sayso {version('sayso')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    context: typer.Context,
+    home: Annotated[
+        str | None, typer.Option("--home", metavar="DIR", help="Where state is kept. [SAYSO_HOME, else .sayso]")
+    ] = None,
+    flows: Annotated[
+        str | None, typer.Option("--flows", metavar="DIR", help="The folder of flows. [SAYSO_FLOWS, else flows]")
+    ] = None,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", metavar="FILE|URL", help="The database. [SAYSO_DATABASE_URL, else HOME/sayso.db]"),
+    ] = None,
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Tell more; -vv tells all.")] = 0,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Set what all commands share."""
+    from bot.cli.logs import set_up_logging
+
+    set_up_logging(verbose)
+    context.obj = Place(home, flows, db)
+
+
+# --- flows -------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def dev(
+    context: typer.Context,
+    flow: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FLOW...]", help="Flow files or folders.", exists=True)
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The page's port. [8765, else a free one]")
+    ] = None,
+    open_page: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open the page in a browser. [where a display is]")
+    ] = None,
+) -> None:
+    """Try flows in a local Slack-shaped workspace: no Slack, no account, nothing leaves this machine."""
+    from bot.cli.serving import dev_command
+
+    _end(dev_command(_place(context), flow or [], port, open_page))
+
+
+@app.command()
+def start(
+    context: typer.Context,
+    flow: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FLOW...]", help="Flow files or folders.", exists=True)
+    ] = None,
+) -> None:
+    """Serve flows in Slack until SIGTERM or Ctrl-C."""
+    from bot.cli.serving import start_command
+
+    _end(start_command(_place(context), flow or []))
+
+
+@app.command("run")
+def run_flow(
+    context: typer.Context,
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow's name, or its file.")],
+    inputs: Annotated[
+        list[str] | None, typer.Option("-i", "--input", metavar="KEY=VALUE", help="An input; may be repeated.")
+    ] = None,
+    inputs_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Inputs as a YAML or JSON file.")
+    ] = None,
+    as_name: As = None,
+    no_input: NoInput = False,
+    no_wait: NoWait = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Walk the flow and say what would be done; do nothing of it.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a flow here, with its prompts in this terminal.
+
+    Ctrl-C keeps the session: `sayso sessions resume ID` goes on with it. Without a terminal (or with --no-input)
+    the flow runs until it needs people, prints JSON and exits with 3.
+    """
+    from bot.cli import run as command
+
+    place = _place(context)
+    given = command.read_inputs(inputs or [], inputs_file)
+    if dry_run:
+        _end(command.dry_run(place, flow, given, as_name, as_json=as_json))
+    mode = command.Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
+    _end(command.run_flow(place, flow, given, as_name, mode))
+
+
+@app.command()
+def validate(
+    context: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE|DIR...]", help="Flow files or folders. [the folder of flows]", exists=True),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check flow files: every problem with file, line, column and a hint. Nothing is executed."""
+    from bot.cli.flows import validate as command
+
+    _end(command(_place(context), files or [], as_json=as_json))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of flow files, for editors."""
+    from bot.cli.flows import schema as command
+
+    _end(command())
+
+
+@app.command()
+def doctor(
+    context: typer.Context,
+    manifest: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="The app manifest. [manifest.yml]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check versions, settings, flows, the database, tokens, scopes and the manifest, and say what to do."""
+    from bot.cli.checks import doctor_command
+
+    _end(doctor_command(_place(context), manifest, as_json=as_json))
+
+
+# --- sessions ----------------------------------------------------------------------------------------------
+
+
+@sessions_app.command("list")
+def sessions_list(
+    context: typer.Context,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATUS", help="Only these: running, paused, complete, failed, aborted."),
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Ended ones too.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most, newest first.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List sessions that are not over, newest first."""
+    from bot.cli.sessions import list_sessions
+
+    _end(list_sessions(_place(context), status or [], show_all=show_all, limit=limit, as_json=as_json))
+
+
+@sessions_app.command("show")
+def sessions_show(
+    context: typer.Context,
+    session_id: SessionId,
+    events: Annotated[bool, typer.Option("--events", help="The whole journal too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one session: its nodes, what it waits for, and on whom."""
+    from bot.cli.sessions import show_session
+
+    _end(show_session(_place(context), session_id, events=events, as_json=as_json))
+
+
+@sessions_app.command("resume")
+def sessions_resume(
+    context: typer.Context,
+    session_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="A session's id, or the beginning of it.")
+    ] = None,
+    message: Annotated[
+        str | None, typer.Argument(metavar="[MESSAGE]", help="Answers its open question, if that takes text.")
+    ] = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Continue from an exported file, here or elsewhere."),
+    ] = None,
+    prompt: Annotated[str | None, typer.Option(metavar="ID", help="Which question is answered.")] = None,
+    answer: Annotated[str | None, typer.Option(metavar="VALUE", help="The answer: a choice or text.")] = None,
+    as_name: As = None,
+    no_input: NoInput = False,
+    no_wait: NoWait = False,
+    as_json: Json = False,
+) -> None:
+    """Go on with a session, in this terminal; one of a Slack thread goes on where the bot runs."""
+    from bot.cli.resume import Resume, resume_session
+    from bot.cli.run import Mode
+
+    mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
+    wanted = Resume(session_id, message, snapshot, prompt, answer, as_name)
+    _end(resume_session(_place(context), wanted, mode))
+
+
+@sessions_app.command("abort")
+def sessions_abort(
+    context: typer.Context,
+    session_id: SessionId,
+    reason: Annotated[str | None, typer.Option(help="Why, for the people who read it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """End a session for good. What is done stays done."""
+    from bot.cli.resume import abort_session
+
+    _end(abort_session(_place(context), session_id, reason, as_json=as_json))
+
+
+@sessions_app.command("export")
+def sessions_export(
+    context: typer.Context,
+    session_id: SessionId,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", dir_okay=False, help="Where to. [standard output]")
+    ] = None,
+) -> None:
+    """Write a session as one portable, signed file: state, journal and flow."""
+    from bot.cli.sessions import export_session
+
+    _end(export_session(_place(context), session_id, output))
+
+
+# --- prompts -----------------------------------------------------------------------------------------------
+
+
+@prompts_app.command("list")
+def prompts_list(context: typer.Context, as_json: Json = False) -> None:
+    """List the open questions, oldest first."""
+    from bot.cli.prompts import list_prompts
+
+    _end(list_prompts(_place(context), as_json=as_json))
+
+
+@prompts_app.command("answer")
+def prompts_answer(
+    context: typer.Context,
+    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="A question's id, or the beginning of it.")],
+    text: Annotated[str | None, typer.Argument(metavar="[ANSWER]", help="A choice as people read it, or text.")] = None,
+    value: Annotated[str | None, typer.Option(metavar="V", help="A choice by its value.")] = None,
+    text_option: Annotated[str | None, typer.Option("--text", metavar="T", help="The answer as text.")] = None,
+    as_name: As = None,
+    as_json: Json = False,
+) -> None:
+    """Answer a question. A session of the terminal then goes on here, as far as it can alone."""
+    from bot.cli.prompts import Given, answer_prompt
+
+    _end(answer_prompt(_place(context), prompt_id, Given(text, value, text_option), as_name, as_json=as_json))

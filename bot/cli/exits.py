@@ -1,0 +1,93 @@
+"""Exit codes: one table, which `--help` and the documentation show."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from engine.errors import SaysoError
+
+
+class Exit(IntEnum):
+    """What the exit code of a command says."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    PAUSED = 3
+    INVALID_FLOW = 4
+    REFUSED = 5
+    STORE = 6
+    SLACK = 7
+
+
+MEANINGS: dict[Exit, str] = {
+    Exit.OK: "done",
+    Exit.FAILED: "the session failed or was aborted; a check of doctor failed",
+    Exit.USAGE: "wrong usage, unknown name, or a setting that cannot be used",
+    Exit.PAUSED: "paused: waiting for people, kept for later",
+    Exit.INVALID_FLOW: "a flow file is not valid",
+    Exit.REFUSED: "refused: not allowed, already answered, already ended",
+    Exit.STORE: "the database cannot be used, or the session's records are damaged",
+    Exit.SLACK: "Slack cannot be reached, or does not accept the tokens",
+}
+
+INTERRUPTED = 130
+"""Ctrl-C where there was nothing to keep; what a shell expects of a program that ends by SIGINT."""
+
+_BY_CODE: dict[str, Exit] = {
+    "flow_invalid": Exit.INVALID_FLOW,
+    "flow_unknown": Exit.USAGE,
+    "inputs_invalid": Exit.USAGE,
+    "settings": Exit.USAGE,
+    "usage": Exit.USAGE,
+    "session_unknown": Exit.USAGE,
+    "message_empty": Exit.USAGE,
+    "session_ended": Exit.REFUSED,
+    "session_running": Exit.REFUSED,
+    "snapshot_refused": Exit.REFUSED,
+    "refused": Exit.REFUSED,
+    "not_allowed": Exit.REFUSED,
+    "already_answered": Exit.REFUSED,
+    "prompt_closed": Exit.REFUSED,
+    "answer_invalid": Exit.REFUSED,
+    "text_too_long": Exit.REFUSED,
+    "several_prompts": Exit.REFUSED,
+    "session_quarantined": Exit.STORE,
+    "journal_malformed": Exit.STORE,
+    "storage": Exit.STORE,
+    "fenced": Exit.STORE,
+    "owned": Exit.STORE,
+    "corrupt": Exit.STORE,
+    "key_missing": Exit.STORE,
+    "schema_too_new": Exit.STORE,
+    "wrong_workspace": Exit.STORE,
+    "storage_full": Exit.STORE,
+    "storage_broken": Exit.STORE,
+    "prompt_malformed": Exit.STORE,
+    "start_failed": Exit.SLACK,
+    "auth_lost": Exit.SLACK,
+}
+
+
+class UsageError(SaysoError):
+    """What was asked for does not exist, or is said in a way that cannot be carried out."""
+
+    code = "usage"
+
+
+def exit_for(code: str) -> Exit:
+    """The exit code for an error's `code`; one that is not listed is a failure."""
+    return _BY_CODE.get(code, Exit.FAILED)
+
+
+def exit_of(status: str) -> Exit:
+    """The exit code for a session that was left with this status."""
+    if status == "complete":
+        return Exit.OK
+    return Exit.FAILED if status in ("failed", "aborted") else Exit.PAUSED
+
+
+def epilog() -> str:
+    """The table as `--help` shows it (`\\b` keeps its lines)."""
+    lines = [f"  {code.value}  {meaning}" for code, meaning in MEANINGS.items()]
+    return "\b\nExit codes:\n" + "\n".join(lines)
