@@ -386,11 +386,13 @@ async def test_sigterm_comes_first(context: Context) -> None:
 @pytest.mark.process
 async def test_timeout_ends_the_group_and_is_an_interruption(context: Context) -> None:
     """Past its timeout the whole group is ended, and the outcome is `timeout`, not a failure."""
-    config, folder = await family(context, "deaf")
-    ended = await shell(config, context.build(timeout=3, grace=0.2))
+    config = {"script": "trap '' TERM; echo $$; (while :; do sleep 0.05; done) & echo $!; wait"}
+    ended = await shell(config, context.build(timeout=2, grace=0.2))
     assert isinstance(ended, Interrupted)
     assert ended.reason == "timeout"
-    assert [pid for pid in pids(folder) if runs(pid)] == []
+    members = [int(line) for line in ended.details["stdout"].split()]
+    assert len(members) == 2
+    assert [pid for pid in members if runs(pid)] == []
     assert ended.details["exit_code"] == -9
 
 
