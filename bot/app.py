@@ -62,14 +62,14 @@ class SlackApp:
     async def connect(self) -> None:
         """Open the sockets."""
         for handler in self.handlers:
-            await handler.connect_async()
+            await handler.client.connect()
 
     async def close(self) -> None:
         """Take nothing more: what is not acknowledged is delivered again elsewhere."""
         self._closing = True
         for handler in self.handlers:
             try:
-                await asyncio.wait_for(handler.close_async(), 5)
+                await asyncio.wait_for(handler.client.close(), 5)
             except Exception as error:
                 log.warning("a socket did not close: %s", error)
 

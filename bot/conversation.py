@@ -14,6 +14,7 @@ from bot import inbound, words
 from bot.flows import Library
 from bot.intents import ephemeral_row, note_row, respond_row, root_row
 from bot.people import LookupFailed, People
+from bot.rendering.text import escape
 from bot.start_line import BadLine, parse
 from engine import clock
 from engine.actors import Actor
@@ -132,7 +133,7 @@ class Conversation:
         except StorageError:
             raise
         except (SaysoError, UnknownFlow) as error:
-            return await self._tell(row, data, words.escape(str(error)), "refused", thread_ts=thread_ts)
+            return await self._tell(row, data, escape(str(error)), "refused", thread_ts=thread_ts)
         return True
 
     # --- replies in a thread -------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ class Conversation:
         try:
             await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
         except InvalidAnswer as error:
-            return await self._tell(row, data, words.escape(str(error)), "refused")
+            return await self._tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:
             return await self._whisper(row, data, str(error), "refused")
         return True
@@ -345,7 +346,7 @@ class Conversation:
         blocks: list[Json] | None = None,
     ) -> bool:
         """Say something in the thread, where everybody sees it."""
-        thread_ts = thread_ts or data.get("threadTs") or data.get("ts")
+        thread_ts = thread_ts or str(data.get("threadTs") or data.get("ts"))
         lane = thread_key(data["team"], data["channel"], thread_ts)
         said = note_row(f"note:{row.key}", lane, data["channel"], thread_ts, text, blocks=blocks)
         await self._consume(row, outcome, said)
@@ -354,7 +355,7 @@ class Conversation:
     async def _whisper(self, row: InboxRow, data: dict[str, Json], text: str, outcome: str) -> bool:
         """Tell only the author."""
         said = ephemeral_row(
-            f"ephemeral:{row.key}", data["channel"], data["user"], data.get("threadTs"), words.escape(text)
+            f"ephemeral:{row.key}", data["channel"], data["user"], data.get("threadTs"), escape(text)
         )
         await self._consume(row, outcome, said)
         return True

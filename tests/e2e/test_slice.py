@@ -1,0 +1,322 @@
+"""From a mention to a resumed thread: the real bot, real sockets, real kills. Files count how often nodes ran."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.support.bot import counted, running_bot, start_flow
+
+pytestmark = pytest.mark.process
+
+
+def two_steps(log: Path) -> dict[str, str]:
+    """A flow that writes a word, asks, and writes another word with the reply."""
+    return {
+        "steps": f"""
+flow: steps
+nodes:
+  - id: before
+    type: shell
+    with: {{script: 'echo before >> "$LOG"', env: {{LOG: "{log}"}}}}
+  - id: question
+    type: ask
+    with: {{message: "What now?"}}
+  - id: after
+    type: shell
+    with: {{script: 'printf "after:%s\\n" "$SAID" >> "$LOG"', env: {{LOG: "{log}", SAID: "{{{{ nodes.question.text }}}}"}}}}
+  - id: tell
+    type: message
+    with: {{text: "All is done"}}
+"""
+    }
+
+
+async def test_a_reply_after_kill_9_goes_on_where_the_flow_stopped(workspace: Workspace, tmp_path: Path) -> None:
+    """Mention, prompt, kill -9, restart, plain reply: the flow goes on, and every node has run once."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        await bot.kill()
+        await bot.start()
+        await thread.reply("ana", "carry-on")
+        await thread.says("All is done")
+    assert counted(log) == ["before", "after:carry-on"]
+    assert thread.count("What now?") <= 2, "the prompt itself, and the card that names it"
+
+
+async def test_a_reply_sent_while_the_bot_is_down_is_found(workspace: Workspace, tmp_path: Path) -> None:
+    """A reply that Slack never delivers again is found by the catch-up read after the start."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        await bot.kill()
+        await thread.reply("ana", "missed")
+        await bot.start()
+        await thread.says("All is done")
+    assert counted(log) == ["before", "after:missed"]
+
+
+async def test_a_mention_sent_while_the_bot_is_down_starts_its_flow(workspace: Workspace, tmp_path: Path) -> None:
+    """A mention that was missed starts its flow once after the start."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+        await bot.kill()
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await bot.start()
+        await thread.says("What now?")
+        await thread.reply("ana", "late")
+        await thread.says("All is done")
+    assert counted(log) == ["before", "after:late"]
+
+
+TWO_QUESTIONS = """
+flow: two
+nodes:
+  - {id: first, type: ask, with: {message: "First question"}}
+  - {id: second, type: ask, with: {message: "Second question"}}
+  - {id: tell, type: message, with: {text: "first={{ nodes.first.text }} second={{ nodes.second.text }}"}}
+"""
+
+
+async def test_replies_answer_the_prompts_in_their_order(workspace: Workspace, tmp_path: Path) -> None:
+    """The first reply answers the first prompt, the second reply the second."""
+    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        await thread.reply("ana", "one")
+        await thread.says("Second question")
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+
+
+GATE = """
+flow: gate
+nodes:
+  - id: gate
+    type: approval
+    with:
+      message: "Open the gate?"
+      approvers: [ben@example.com, "@sre", ana@example.com]
+      exclude_requester: true
+  - id: opened
+    type: shell
+    if: "{{ nodes.gate.decision == 'approve' }}"
+    with: {script: 'echo opened >> "$LOG"', env: {LOG: "LOGFILE"}}
+  - {id: tell, type: message, with: {text: "decided by {{ nodes.gate.by[0].name }}"}}
+"""
+
+
+def gate(log: Path) -> dict[str, str]:
+    """A flow with one approval."""
+    return {"gate": GATE.replace("LOGFILE", str(log))}
+
+
+async def test_two_presses_at_the_same_instant_have_one_winner(workspace: Workspace, tmp_path: Path) -> None:
+    """Of two approvals at the same instant one counts; the other person is told who was first."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, gate(log)):
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        prompt = await thread.says("Open the gate?")
+        await asyncio.gather(thread.press("ben", prompt, "Approve"), thread.press("dev", prompt, "Approve"))
+        await thread.says("decided by")
+
+        def told() -> list[str]:
+            whispers = [*workspace.ephemerals("ben"), *workspace.ephemerals("dev")]
+            return [whisper["text"] for whisper in whispers]
+
+        await workspace.wait_for(lambda: len(told()) == 1)
+        assert "Already answered by" in told()[0]
+        closed = await thread.says("Approved by")
+        assert "Approve\n" not in str(closed.get("blocks")), "the buttons are gone"
+    assert counted(log) == ["opened"]
+
+
+async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(workspace: Workspace, tmp_path: Path) -> None:
+    """A person who is not listed, and the requester where they are excluded, change nothing and are told why."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, gate(log)):
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        prompt = await thread.says("Open the gate?")
+        await thread.press("cleo", prompt, "Approve")
+        await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
+        assert "approve" in workspace.ephemerals("cleo")[0]["text"]
+        await thread.press("ana", prompt, "Approve")
+        await workspace.wait_for(lambda: bool(workspace.ephemerals("ana")))
+        assert "somebody else" in workspace.ephemerals("ana")[0]["text"]
+        assert not workspace.ephemerals("ben")
+        assert counted(log) == []
+        await thread.press("ben", prompt, "Approve")
+        await thread.says("decided by")
+    assert counted(log) == ["opened"]
+
+
+async def test_text_never_approves(workspace: Workspace, tmp_path: Path) -> None:
+    """`approve`, `yes` and the label of the button are text, and text approves nothing."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, gate(log)):
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        prompt = await thread.says("Open the gate?")
+        for text in ("approve", "yes", "Approve", "approved :+1:"):
+            await thread.reply("ben", text)
+        await thread.says("buttons")
+        assert counted(log) == []
+        await thread.press("ben", prompt, "Reject")
+        await thread.says("decided by")
+    assert counted(log) == []
+
+
+async def test_what_is_delivered_twice_has_one_effect(workspace: Workspace, tmp_path: Path) -> None:
+    """A redelivered event, a redelivered click and a lost acknowledgement have one effect each."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, {**gate(log), **two_steps(log)}):
+        workspace.faults.redeliver_next(2)
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        workspace.faults.lose_ack_next(1)
+        await thread.reply("ana", "once")
+        await thread.says("All is done")
+        approval = await start_flow(workspace, "ana", "releases", "gate")
+        prompt = await approval.says("Open the gate?")
+        workspace.faults.redeliver_next(1)
+        await approval.press("ben", prompt, "Approve")
+        await approval.says("decided by")
+        assert workspace.faults.struck, "the faults did strike"
+    assert sorted(counted(log)) == ["after:once", "before", "opened"]
+
+
+@pytest.mark.parametrize("mode", ["drop_connection", "500"])
+async def test_a_post_whose_answer_was_lost_stands_once(workspace: Workspace, tmp_path: Path, mode: str) -> None:
+    """When the answer to a post is lost after its effect, the prompt stands in the thread once and works."""
+    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+        workspace.faults.effect_then_fail("chat.postMessage", times=2, mode=mode)  # type: ignore[arg-type]
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        await thread.reply("ana", "one")
+        await thread.says("Second question", timeout=40)
+        posted = [call for call in workspace.calls_to("chat.postMessage") if "First question" in str(call.args)]
+        prompts = [message for message in thread.messages() if "Reply in this thread" in str(message)]
+        assert len([message for message in prompts if "First question" in str(message)]) <= 1, posted
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+
+
+async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(workspace: Workspace, tmp_path: Path) -> None:
+    """`/sayso run` starts the flow in a thread of its own; list and status answer whoever asked."""
+    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+        listed = await workspace.slash("ana", "ops", "/sayso", "list")
+        assert "two" in str(listed)
+        await workspace.slash("ana", "ops", "/sayso", "run two")
+
+        def roots() -> list[str]:
+            return [str(m["ts"]) for m in workspace.messages("ops") if "started" in m.get("text", "")]
+
+        await workspace.wait_for(lambda: len(roots()) == 1)
+        from tests.support.bot import ThreadView
+
+        thread = ThreadView(workspace, "ops", roots()[0])
+        await thread.says("First question")
+        status = await workspace.slash("ana", "ops", "/sayso", "status")
+        assert "two" in str(status)
+        assert "paused" in str(status)
+        await thread.reply("ana", "one")
+        await thread.says("Second question")
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+
+
+INPUTS = """
+flow: greet
+inputs:
+  name: {type: string, description: Whom to greet}
+  times: {type: integer, description: How often}
+  loud: {type: boolean, description: Loudly}
+nodes:
+  - {id: tell, type: message, with: {text: "hello {{ inputs.name }} x{{ inputs.times }} {{ inputs.loud }}"}}
+"""
+
+
+async def test_missing_inputs_are_asked_for(workspace: Workspace, tmp_path: Path) -> None:
+    """A mention without inputs asks for each; a wrong type is refused visibly and asked again."""
+    async with running_bot(workspace, tmp_path, {"greet": INPUTS}):
+        thread = await start_flow(workspace, "ana", "ops", "greet")
+        await thread.says("Whom to greet")
+        await thread.reply("ana", "Bob")
+        await thread.says("How often")
+        await thread.reply("ana", "often")
+        await thread.says("whole number")
+        await thread.reply("ana", "3")
+        asked = await thread.says("Loudly")
+        await thread.press("ana", asked, "Yes")
+        await thread.says("hello Bob x3 true")
+
+
+async def test_control_words(workspace: Workspace, tmp_path: Path) -> None:
+    """`status`, `help` and `cancel` work as whole messages; cancel asks before it ends anything."""
+    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        await thread.reply("ana", "status")
+        await thread.says("is paused")
+        await thread.reply("ana", "help")
+        await thread.says("In this thread you can write")
+        await thread.reply("cleo", "cancel")
+        await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
+        await thread.reply("ana", "cancel")
+        asked = await thread.says("What is done stays done")
+        await thread.press("ana", asked, "Cancel it")
+        await thread.says("Cancelled by") if thread.find("Cancelled by") else await thread.says("ancelled")
+        await thread.says("Withdrawn")
+
+
+async def test_sigterm_drains(workspace: Workspace, tmp_path: Path) -> None:
+    """At SIGTERM a running node finishes, its outcome is durable, and the process ends with code 0."""
+    log, started = tmp_path / "log", tmp_path / "started"
+    flow = f"""
+flow: slow
+nodes:
+  - id: work
+    type: shell
+    with: {{script: 'echo started >> "$LOG"; touch "$STARTED"; sleep 2; echo finished >> "$LOG"', env: {{LOG: "{log}", STARTED: "{started}"}}}}
+  - {{id: tell, type: message, with: {{text: "The work is over"}}}}
+"""
+    async with running_bot(workspace, tmp_path, {"slow": flow}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "slow")
+        while not started.exists():
+            await asyncio.sleep(0.02)
+        assert await bot.terminate() == 0
+        assert counted(log) == ["started", "finished"]
+        await bot.start()
+        await thread.says("The work is over")
+    assert counted(log) == ["started", "finished"]
+
+
+async def test_an_interrupted_command_is_asked_about_and_never_run_twice(workspace: Workspace, tmp_path: Path) -> None:
+    """kill -9 in the middle of a shell node: a person is asked, and the node runs again only when told to."""
+    log, started = tmp_path / "log", tmp_path / "started"
+    flow = f"""
+flow: risky
+nodes:
+  - id: work
+    type: shell
+    with: {{script: 'echo ran >> "$LOG"; touch "$STARTED"; sleep 60', env: {{LOG: "{log}", STARTED: "{started}"}}}}
+  - {{id: tell, type: message, with: {{text: "Gone on"}}}}
+"""
+    async with running_bot(workspace, tmp_path, {"risky": flow}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "risky")
+        while not started.exists():
+            await asyncio.sleep(0.02)
+        await bot.kill()
+        await bot.start()
+        asked = await thread.says("Whether it had its effect is not known")
+        assert counted(log) == ["ran"]
+        await thread.press("cleo", asked, "It is done")
+        await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
+        await thread.press("ana", asked, "It is done")
+        await thread.says("Gone on")
+    assert counted(log) == ["ran"]

@@ -1,0 +1,193 @@
+"""The real bot as a process of its own, against a local workspace: started, killed, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bot.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class BotProcess:
+    """`sayso start` in a process group of its own. What it prints is kept in `lines`."""
+
+    def __init__(self, workspace: Workspace, home: Path, flows: Path, **env: str) -> None:
+        self.workspace = workspace
+        self.home = home
+        self.env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("SAYSO_", "SLACK_"))},
+            "SLACK_BOT_TOKEN": workspace.bot_token,
+            "SLACK_APP_TOKEN": workspace.app_token,
+            "SLACK_API_URL": workspace.api_url,
+            "SAYSO_HOME": str(home),
+            "SAYSO_FLOWS": str(flows),
+            "PYTHONUNBUFFERED": "1",
+            **env,
+        }
+        self.lines: list[str] = []
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        """The running process."""
+        assert self._process is not None, "the bot was not started"
+        return self._process
+
+    async def start(self) -> None:
+        """Start, and wait until it says that it is ready and has its sockets."""
+        await self.launch()
+        await self.said("ready")
+        await self.workspace.connected(2)
+
+    async def launch(self) -> None:
+        """Start without waiting."""
+        self.lines.clear()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "bot.cli",
+            "start",
+            cwd=self.home,
+            env={**self.env, "PYTHONPATH": str(ROOT)},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._changed = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            self.lines.append(line.decode(errors="replace").rstrip())
+            self._changed.set()
+        self._changed.set()
+
+    async def said(self, word: str, timeout: float = 30) -> str:
+        """The first line with this word in it, once it is printed; AssertionError when the process ends before."""
+        async with asyncio.timeout(timeout):
+            while True:
+                found = next((line for line in self.lines if word in line.lower()), None)
+                if found is not None:
+                    return found
+                assert self._reader is not None
+                assert not self._reader.done(), f"the bot ended without saying {word!r}:\n" + "\n".join(self.lines)
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def kill(self) -> None:
+        """`kill -9`, and wait until the workspace has noticed that the sockets are gone."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        await self.ended()
+        await self.workspace.wait_for(lambda: not self.workspace.core.sockets.usable())
+
+    async def terminate(self) -> int:
+        """SIGTERM, and wait; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return await self.ended()
+
+    async def ended(self, timeout: float = 40) -> int:
+        """The exit code, once the process has ended."""
+        async with asyncio.timeout(timeout):
+            code = await self.process.wait()
+            assert self._reader is not None
+            await self._reader
+        return code
+
+    async def close(self) -> None:
+        """Make sure that nothing is left running."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            await self.ended()
+
+
+@asynccontextmanager
+async def running_bot(workspace: Workspace, tmp_path: Path, flows: dict[str, str], **env: str) -> AsyncIterator[BotProcess]:
+    """A bot that serves these flows (name → YAML)."""
+    folder, home = tmp_path / "flows", tmp_path / "home"
+    folder.mkdir(exist_ok=True)
+    home.mkdir(exist_ok=True)
+    for name, text in flows.items():
+        (folder / f"{name}.yml").write_text(text)
+    bot = BotProcess(workspace, home, folder, **env)
+    try:
+        await bot.start()
+        yield bot
+    finally:
+        await bot.close()
+
+
+class ThreadView:
+    """A thread of the workspace as a person reads it."""
+
+    def __init__(self, workspace: Workspace, channel: str, root_ts: str) -> None:
+        self.workspace = workspace
+        self.channel = channel
+        self.root_ts = root_ts
+
+    def messages(self) -> list[dict[str, Any]]:
+        """All messages of the thread, the first one included."""
+        return list(self.workspace.messages(self.channel, self.root_ts))
+
+    def texts(self) -> list[str]:
+        """What the messages say, buttons included."""
+        return [words(message) for message in self.messages()]
+
+    def find(self, part: str) -> dict[str, Any] | None:
+        """The last message that says this."""
+        return next((message for message in reversed(self.messages()) if part in words(message)), None)
+
+    async def says(self, part: str, timeout: float = 20) -> dict[str, Any]:
+        """The message that says this, once it is there."""
+        await self.workspace.wait_for(lambda: self.find(part) is not None, timeout=timeout)
+        found = self.find(part)
+        assert found is not None
+        return found
+
+    def count(self, part: str) -> int:
+        """In how many messages this is said."""
+        return sum(1 for text in self.texts() if part in text)
+
+    async def reply(self, user: str, text: str) -> str:
+        """Reply as somebody."""
+        return str(await self.workspace.post(user, self.channel, text, thread_ts=self.root_ts))
+
+    async def press(self, user: str, message: dict[str, Any], label: str) -> str:
+        """Press a button as somebody."""
+        return str(await self.workspace.press(user, self.channel, message["ts"], text=label))
+
+
+def words(message: dict[str, Any]) -> str:
+    """Everything that a message shows, as one text."""
+    return f"{message.get('text', '')}\n{_strings(message.get('blocks') or [])}"
+
+
+def _strings(value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(_strings(item) for key, item in value.items() if key not in ("type", "block_id", "value"))
+    if isinstance(value, list):
+        return "\n".join(_strings(item) for item in value)
+    return value if isinstance(value, str) else ""
+
+
+async def start_flow(workspace: Workspace, user: str, channel: str, line: str) -> ThreadView:
+    """Mention the bot, and the thread that follows."""
+    ts = await workspace.post(user, channel, f"@sayso {line}")
+    return ThreadView(workspace, channel, str(ts))
+
+
+def counted(path: Path) -> list[str]:
+    """The lines that nodes wrote into a file: the proof of how often each of them ran."""
+    return path.read_text().split() if path.exists() else []
