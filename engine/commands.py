@@ -73,11 +73,12 @@ class NodeBroke:
 
 @dataclass(frozen=True, slots=True)
 class NodeCut:
-    """A node that was launched was stopped; what it had done is unknown. `lost`: it could not be carried out at all."""
+    """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away."""
 
     path: str
     attempt: int
-    reason: Literal["cut", "timeout"]
+    reason: Literal["cut", "timeout", "lost"]
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

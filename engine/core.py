@@ -73,10 +73,15 @@ def due(flow: Flow, state: State) -> list[Work]:
 
 def decide(flow: Flow, state: State, command: Command, facts: Facts) -> list[Event]:
     """The events that a command makes true, run to a fixpoint. Raises a `SaysoError` where it is refused."""
+    return take_turn(flow, state, command, facts).events
+
+
+def take_turn(flow: Flow, state: State, command: Command, facts: Facts) -> Turn:
+    """The same, with the state after the events, for whoever would fold them again otherwise."""
     turn = Turn(flow, state, facts)
     _HANDLERS[type(command)](turn, command)
     turn.settle()
-    return turn.events
+    return turn
 
 
 class Turn:
@@ -362,10 +367,11 @@ def _node_cut(turn: Turn, command: NodeCut) -> None:
     run = _current_run(turn, command.path, command.attempt)
     if run is None:
         return
-    if command.reason == "timeout" and not _must_ask(turn.flow, run):
-        _fail_node(turn, command.path, {"type": "timeout", "message": f"node {run.node_id} ran out of time"})
-    else:
+    if command.reason == "cut" or _must_ask(turn.flow, run):
         turn.emit(ev.NodeInterrupted, path=command.path, node_id=run.node_id, reason=command.reason)
+        return
+    told = command.message or {"timeout": "it ran out of time"}.get(command.reason, "the connection was lost")
+    _fail_node(turn, command.path, {"type": command.reason, "message": f"node {run.node_id}: {told}"})
 
 
 def _fail_node(turn: Turn, path: str, error: dict[str, Json]) -> None:

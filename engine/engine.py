@@ -36,7 +36,7 @@ from engine.commands import (
     Policy,
     Start,
 )
-from engine.core import decide, due, launched
+from engine.core import due, launched, take_turn
 from engine.errors import (
     Corrupt,
     EmptyMessage,
@@ -325,9 +325,8 @@ class Engine:
         try:
             async with live.lock:
                 key = (state.thread or {}).get("key")
-                await self._commit(
-                    live, events, (), NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
-                )
+                new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
+                await self._commit(live, events, state, (), new)
         finally:
             live.users -= 1
             self._forget(live)
@@ -414,15 +413,15 @@ class Engine:
         self, live: Live, command: Command | None, consumed: Sequence[Consumed], new: NewSession | None = None
     ) -> State:
         assert live.flow is not None
-        events, refusal = self._decide(live, command)
+        events, after, refusal = self._decide(live, command)
         if refusal is not None and not events and new is not None:
             raise refusal
-        await self._commit(live, events, () if refusal else consumed, new)
+        await self._commit(live, events, after, () if refusal else consumed, new)
         if refusal is not None:
             raise refusal
         return live.state
 
-    def _decide(self, live: Live, command: Command | None) -> tuple[list[Event], SaysoError | None]:
+    def _decide(self, live: Live, command: Command | None) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
         assert live.flow is not None
         facts = Facts(now=self.now(), epoch=live.epoch, entropy=self._entropy(), policy=self._policy)
@@ -432,21 +431,28 @@ class Engine:
             commands.append(command)
         for item in commands:
             try:
-                made = decide(live.flow, state, item, facts)
+                turn = take_turn(live.flow, state, item, facts)
             except SaysoError as error:
                 refusal = error
                 continue
-            events += made
-            state = derive_state(made, state)
+            events += turn.events
+            state = turn.state
         if state.seq and not self._draining:
-            events += decide(live.flow, state, Begin(), facts)
-        return events, refusal
+            turn = take_turn(live.flow, state, Begin(), facts)
+            events += turn.events
+            state = turn.state
+        return events, state, refusal
 
     async def _commit(
-        self, live: Live, events: list[Event], consumed: Sequence[Consumed], new: NewSession | None
+        self,
+        live: Live,
+        events: list[Event],
+        after: State,
+        consumed: Sequence[Consumed],
+        new: NewSession | None,
     ) -> None:
         assert live.flow is not None
-        before, after = live.state, derive_state(events, live.state)
+        before = live.state
         rows = [row for extension in self._extensions for row in extension(before, after, events)]
         idle = not launched(after) and (self._draining or not due(live.flow, after))
         paused = any(event.type == "flow:paused" for event in events) and after.phase == "waiting"
@@ -526,7 +532,7 @@ class Engine:
         node = live.flow.nodes[run.position]
         try:
             outcome = await self._runners[node.type](run.input, self._context(live, path, run, node.timeout))
-            return _classify(path, run.attempt, outcome)
+            return _classify(path, run.attempt, outcome, left=live.aborted.is_set())
         except Exception as error:
             log.exception("node %s of %s raised", path, live.session_id)
             message = f"node {run.node_id}: {type(error).__name__}: {error}"
@@ -570,11 +576,14 @@ def _no_secrets(name: str) -> str:
     raise SaysoError(f"No secrets are configured here, so secret {name} cannot be used.")
 
 
-def _classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted) -> Command:
+def _classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted, *, left: bool) -> Command:
+    """What an outcome means. A node that was cut although nobody told it to leave was lost by the other side."""
     match outcome:
         case Completed(output):
             return NodeDone(path, attempt, output)
         case Failed(kind, message, details):
             return NodeBroke(path, attempt, {"type": kind, "message": message, "details": details})
-        case Interrupted(reason):
-            return NodeCut(path, attempt, reason)
+        case Interrupted("cut", message) if not left:
+            return NodeCut(path, attempt, "lost", message)
+        case Interrupted(reason, message):
+            return NodeCut(path, attempt, reason, message)
