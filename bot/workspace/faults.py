@@ -15,6 +15,7 @@ from bot.workspace.errors import WorkspaceError
 Json = dict[str, Any]
 DisconnectMode = Literal["graceful", "abrupt", "silent"]
 LossMode = Literal["drop_connection", "500"]
+CountedFault = Literal["lost_acks", "redeliveries", "duplicates"]
 DISCONNECT_MODES = ("graceful", "abrupt", "silent")
 LOSS_MODES = ("drop_connection", "500")
 
@@ -131,7 +132,7 @@ class Faults:
                 return fault
         return None
 
-    def take_count(self, name: Literal["lost_acks", "redeliveries", "duplicates"], **where: Any) -> bool:
+    def take_count(self, name: CountedFault, **where: Any) -> bool:
         """Whether this counter strikes now; counts it down."""
         left: int = getattr(self, name)
         if left <= 0:

@@ -19,7 +19,7 @@ from aiohttp import WSMsgType, web
 from bot.workspace import payloads
 from bot.workspace.changes import Changes
 from bot.workspace.errors import NotAcknowledged
-from bot.workspace.faults import DisconnectMode, Faults
+from bot.workspace.faults import CountedFault, DisconnectMode, Faults
 from bot.workspace.state import Json, State
 
 MAX_CONNECTIONS = 10
@@ -300,7 +300,7 @@ class SocketMode:
         self._attempts[attempt.envelope_id] = (delivery, attempt)
         frame = self._envelope(delivery, attempt)
         await connection.send(frame)
-        if self.faults.take_count("duplicates", event_id=delivery.event_id):
+        if self._strikes("duplicates", delivery):
             attempt.repeated += 1
             await (self._pick() or connection).send(frame)
         self.changes.touch()
@@ -311,11 +311,18 @@ class SocketMode:
         del self._attempts[attempt.envelope_id]
         if attempt.acked_at is None:
             return False
-        if self.faults.take_count("redeliveries", event_id=delivery.event_id):
+        if self._strikes("redeliveries", delivery):
             attempt.repeated += 1
             await (self._pick() or connection).send(frame)
         self._finish(delivery, "acked")
         return True
+
+    def _strikes(self, fault: CountedFault, delivery: Delivery) -> bool:
+        """Whether a counted fault strikes this delivery. Echoes of what the app did itself are left alone:
+        a test means what people do."""
+        event = delivery.payload.get("event", {})
+        is_echo = self.state.bot_user_id in (event.get("user"), event.get("message", {}).get("user"))
+        return not is_echo and self.faults.take_count(fault, event_id=delivery.event_id)
 
     def _envelope(self, delivery: Delivery, attempt: Attempt) -> Json:
         frame = {
@@ -341,7 +348,7 @@ class SocketMode:
         delivery, attempt = known
         if attempt.acked_at is not None:
             return
-        if self.faults.take_count("lost_acks", event_id=delivery.event_id):
+        if self._strikes("lost_acks", delivery):
             return
         attempt.acked_at = self.clock()
         attempt.payload = frame.get("payload")

@@ -237,3 +237,15 @@ async def test_clear_ends_what_has_not_struck(workspace: Workspace) -> None:
         assert len(bolt.events("message")) == 1
     assert (await client_of(workspace).auth_test())["ok"]
     assert workspace.faults.struck == []
+
+
+async def test_echoes_of_the_app_use_up_no_fault(workspace: Workspace, bolt: RunningApp) -> None:
+    """What the app posts comes back to it as an event; a counted fault waits for what people do."""
+    workspace.faults.redeliver_next()
+    await bolt.client.chat_postMessage(channel=OPS, text="mine")
+    await workspace.settled()
+    assert workspace.faults.struck == []
+    await workspace.post("ana", "ops", "theirs")
+    await workspace.wait_for(
+        lambda: [m["event"]["text"] for m in bolt.events("message")][-2:] == ["theirs"] * 2
+    )

@@ -8,19 +8,7 @@ from bot.workspace.state import Group, Json, User
 
 
 def user_object(call: Call, user: User) -> Json:
-    """A person as Slack describes them; the e-mail address only with `users:read.email`."""
-    profile: Json = {
-        "title": user.title,
-        "real_name": user.real_name,
-        "real_name_normalized": user.real_name,
-        "display_name": user.name,
-        "display_name_normalized": user.name,
-        "team": user.team_id,
-    }
-    if user.email and "users:read.email" in call.granted:
-        profile["email"] = user.email
-    if user.is_bot:
-        profile.update(api_app_id=user.app_id, bot_id=user.bot_id)
+    """A person as Slack describes them; of a deactivated one little is told."""
     described: Json = {
         "id": user.id,
         "team_id": user.team_id,
@@ -28,7 +16,7 @@ def user_object(call: Call, user: User) -> Json:
         "deleted": user.deleted,
         "is_bot": user.is_bot,
         "is_app_user": False,
-        "profile": profile,
+        "profile": _profile(call, user),
         "updated": 0,
     }
     if user.is_stranger:
@@ -50,6 +38,23 @@ def user_object(call: Call, user: User) -> Json:
         "is_email_confirmed": True,
         "who_can_share_contact_card": "EVERYONE",
     }
+
+
+def _profile(call: Call, user: User) -> Json:
+    """What people say of themselves; the e-mail address only with `users:read.email`."""
+    profile: Json = {
+        "title": user.title,
+        "real_name": user.real_name,
+        "real_name_normalized": user.real_name,
+        "display_name": user.name,
+        "display_name_normalized": user.name,
+        "team": user.team_id,
+    }
+    if user.email and "users:read.email" in call.granted:
+        profile["email"] = user.email
+    if user.is_bot:
+        profile.update(api_app_id=user.app_id, bot_id=user.bot_id)
+    return profile
 
 
 def auth_test(call: Call) -> Json:
