@@ -403,6 +403,35 @@ async def test_one_edits_and_deletes_only_ones_own_messages(desk: Desk) -> None:
         await expect(messages(page)).to_have_count(1)
 
 
+async def test_messages_are_walked_with_the_arrow_keys(desk: Desk) -> None:
+    """The list of messages is one stop of Tab; arrows move in it, Enter opens the thread, Esc returns."""
+    for text in ("one", "two", "three"):
+        await desk.workspace.post("ben", "ops", text)
+    async with desk.in_ops() as page:
+        await messages(page).nth(2).focus()
+        await page.keyboard.press("ArrowUp")
+        await expect(messages(page).nth(1)).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(messages(page, "#thread")).to_contain_text("two")
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_test_id("thread-pane")).to_be_hidden()
+        stops = "document.querySelectorAll('#feed article[tabindex=\"0\"]').length"
+        assert await page.evaluate(stops) == 1
+
+
+async def test_the_reader_stays_where_they_are_and_is_told_of_news(desk: Desk) -> None:
+    """Who has scrolled up is not moved by a new message, but can jump to it."""
+    for number in range(60):
+        await desk.workspace.post("ben" if number % 2 else "dev", "ops", f"line {number}")
+    async with desk.in_ops() as page:
+        await expect(messages(page).nth(59)).to_be_in_viewport()
+        await page.locator("#feed .feed-scroll").evaluate("(node) => { node.scrollTop = 0; }")
+        await expect(messages(page).nth(0)).to_be_in_viewport()
+        await desk.say("the newest")
+        await page.get_by_role("button", name="New messages").click()
+        await expect(messages(page).nth(60)).to_be_in_viewport()
+
+
 async def test_reactions_are_given_and_taken_back(desk: Desk) -> None:
     """A reaction from the menu shows as pressed; pressing it takes it back."""
     ts = await desk.say("React to me")

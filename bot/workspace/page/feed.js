@@ -42,16 +42,22 @@ export class Feed {
   }
 
   upsert(message) {
-    const isNew = !this.messages.has(message.ts);
-    const atEnd = this.#atEnd();
+    this.arrived ||= !this.messages.has(message.ts);
     this.messages.set(message.ts, message);
-    this.draw();
-    if (atEnd) this.toEnd();
-    else if (isNew) this.jump.hidden = false;
+    this.#drawSoon();
   }
 
   remove(ts) {
-    if (this.messages.delete(ts)) this.draw();
+    if (this.messages.delete(ts)) this.#drawSoon();
+  }
+
+  /** Once a frame, however many pushes come; a page that nobody sees has no frames. */
+  #drawSoon() {
+    if (this.isDue) return;
+    this.isDue = true;
+    const draw = () => this.isDue && this.draw();
+    if (document.hidden) setTimeout(draw, 100);
+    else requestAnimationFrame(draw);
   }
 
   toEnd() {
@@ -74,6 +80,8 @@ export class Feed {
   /** Bring the list's elements in line with the messages. */
   draw() {
     const follows = this.#atEnd();
+    if (this.arrived && !follows) this.jump.hidden = false;
+    this.isDue = this.arrived = false;
     const rows = this.#rows();
     const focus = focusWithin(this.list);
     const kept = new Map();

@@ -5,7 +5,7 @@ import { renderBlocks } from "./blocks.js";
 import { emoji, REACTIONS } from "./emoji.js";
 import { mrkdwn, plain } from "./mrkdwn.js";
 import { openMenu } from "./popup.js";
-import { ago, clock, dateOf, fullTime } from "./time.js";
+import { ago, clock, dateOf, fullTime, shortClock } from "./time.js";
 
 /**
  * `place` is what the feed knows: {people, surface, actions, follows, inThread, editing, unseen}. `follows` is true
@@ -19,7 +19,7 @@ export function renderMessage(message, place) {
     class: kind.filter(Boolean).join(" "), tabindex: "-1", "aria-label": label,
     dataset: { testid: "message", ts: message.ts, user: message.user, ephemeral: message.is_ephemeral ? "true" : null },
   },
-    h("div", { class: "message-side" }, place.follows ? time(message, "side-time") : avatar(author)),
+    h("div", { class: "message-side" }, place.follows ? time(message, "side-time", shortClock) : avatar(author)),
     h("div", { class: "message-main" },
       message.is_ephemeral ? h("p", { class: "only-you" }, icon("eye", 14), "Only visible to you") : null,
       place.follows ? null : head(message, author),
@@ -44,8 +44,8 @@ function head(message, author) {
   );
 }
 
-function time(message, className) {
-  return h("time", { class: className, datetime: dateOf(message.ts).toISOString(), title: fullTime(message.ts) }, clock(message.ts));
+function time(message, className, show = clock) {
+  return h("time", { class: className, datetime: dateOf(message.ts).toISOString(), title: fullTime(message.ts) }, show(message.ts));
 }
 
 function body(message, place) {
@@ -53,9 +53,15 @@ function body(message, place) {
   const edited = message.edited ? h("span", { class: "edited", title: fullTime(message.edited.ts) }, "(edited)") : null;
   const content = message.blocks?.length
     ? h("div", { class: "blocks" }, renderBlocks(message.blocks, surface))
-    : h("div", { class: "prose" }, mrkdwn(message.text, people));
+    : prose(mrkdwn(message.text, people), Boolean(edited));
   const others = [...(message.attachments ?? []).map((item) => attachment(item, surface)), ...(message.files ?? []).map(file)];
   return h("div", { class: "message-body" }, content, edited, others);
+}
+
+/** Text of a message; with `runsOn` the mark "(edited)" stands on its last line. */
+function prose(nodes, runsOn) {
+  const isLine = nodes.at(-1)?.localName === "p";
+  return h("div", { class: runsOn && isLine ? "prose runs-on" : "prose" }, nodes);
 }
 
 function attachment(item, surface) {

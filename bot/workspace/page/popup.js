@@ -14,6 +14,7 @@ export function closePopup({ refocus = true } = {}) {
   stop.abort();
   element.remove();
   anchor.setAttribute("aria-expanded", "false");
+  anchor.parentElement?.classList.remove("is-open");
   if (refocus && anchor.isConnected) anchor.focus({ preventScroll: true });
   onClose?.();
 }
@@ -29,6 +30,7 @@ export function openPopup(anchor, content, { label, onClose, align = "start", wi
   open = { element, anchor, onClose, stop };
   (anchor.closest("dialog") ?? document.body).append(element);
   anchor.setAttribute("aria-expanded", "true");
+  anchor.parentElement?.classList.add("is-open");
   if (element === box) place(box, anchor, align);
   listen(box, anchor, align, stop.signal);
   return box;

@@ -26,6 +26,8 @@ export function formatToken(token, when) {
 
 export const dateOf = (ts) => new Date(Number.parseFloat(ts) * 1000);
 export const clock = (ts) => CLOCK.format(dateOf(ts));
+/** The time alone, for places too narrow for "PM". */
+export const shortClock = (ts) => clock(ts).replace(/\s?[AP]M$/i, "");
 export const fullTime = (ts) => FULL.format(dateOf(ts));
 export const dayKey = (ts) => dateOf(ts).toDateString();
 
