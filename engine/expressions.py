@@ -71,10 +71,14 @@ class Compiled:
 # --- compiling -------------------------------------------------------------------------------------------
 
 
-def compile_value(raw: Json, *, secrets: bool = False) -> Compiled:
-    """Compiles every expression in a JSON value. Raises `BadExpression` at the first that is wrong."""
+def compile_value(raw: Json, *, secrets: bool = False, markup: bool = False) -> Compiled:
+    """Compiles every expression in a JSON value. Raises `BadExpression` at the first that is wrong.
+
+    In `markup` a text stays a text, and what an expression gives is escaped: the author's `<!here>` is markup, a
+    reply that says `<!here>` is not.
+    """
     if type(raw) is str:
-        return _compile_text(raw, secrets) if "{{" in raw or "{%" in raw else _constant(raw)
+        return _compile_text(raw, secrets, markup) if "{{" in raw or "{%" in raw else _constant(raw)
     if isinstance(raw, dict):
         return _compile_mapping({key: compile_value(item, secrets=secrets) for key, item in raw.items()}, raw)
     if isinstance(raw, list):
@@ -83,14 +87,20 @@ def compile_value(raw: Json, *, secrets: bool = False) -> Compiled:
 
 
 def compile_config(
-    raw: Mapping[str, Json], secret_fields: frozenset[str], verbatim: frozenset[str]
+    raw: Mapping[str, Json],
+    secret_fields: frozenset[str],
+    verbatim: frozenset[str],
+    markup: frozenset[str] = frozenset(),
 ) -> Compiled:
-    """Compiles the `with` of a node. Secrets may stand in `secret_fields`; `verbatim` fields have no expressions.
+    """Compiles the `with` of a node. Secrets may stand in `secret_fields`; `verbatim` fields have no expressions;
+    in `markup` fields values are escaped.
 
     Raises `BadExpression`.
     """
     parts = {
-        key: _constant(item) if key in verbatim else compile_value(item, secrets=key in secret_fields)
+        key: _constant(item)
+        if key in verbatim
+        else compile_value(item, secrets=key in secret_fields, markup=key in markup)
         for key, item in raw.items()
     }
     return _compile_mapping(parts, dict(raw))
@@ -184,7 +194,7 @@ def _single(parts: Sequence[Part]) -> Segment | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile_text(text: str, secrets: bool) -> Compiled:
+def _compile_text(text: str, secrets: bool, markup: bool) -> Compiled:
     parts = _split(text)
     if not any(isinstance(part, Segment) for part in parts):
         return _constant(text)
@@ -193,7 +203,9 @@ def _compile_text(text: str, secrets: bool) -> Compiled:
     names = frozenset(reference.path for piece in expressions for reference in piece.references)
     names = frozenset(path for path in names if path[0] != "secrets")
     used = frozenset(piece.secret for piece in expressions if piece.secret is not None)
-    if _single(parts) is not None:
+    if markup:
+        run = _mixed(pieces, escape_markup)
+    elif _single(parts) is not None:
         run = _checked(expressions[0].run) if secrets and not used else expressions[0].run
     else:
         run = _mixed(pieces)
@@ -236,7 +248,12 @@ def _check_secret(expression: Expression, allowed: bool) -> None:
         )
 
 
-def _mixed(pieces: Sequence[str | Expression]) -> Run:
+def escape_markup(text: str) -> str:
+    """`& < >` as entities, so that nothing in a value is a mention, a link or a channel."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _mixed(pieces: Sequence[str | Expression], escape: Callable[[str], str] = str) -> Run:
     """Joins the parts of a mixed text; with secrets in it, into a text that the edge completes."""
     has_secret = any(isinstance(piece, Expression) and piece.secret is not None for piece in pieces)
 
@@ -248,7 +265,7 @@ def _mixed(pieces: Sequence[str | Expression]) -> Run:
             elif piece.secret is not None:
                 texts.append({"$secret": piece.secret})
             else:
-                texts.append(_text_of(piece.run(context), piece.source))
+                texts.append(escape(_text_of(piece.run(context), piece.source)))
         if has_secret:
             return {"$secret_text": texts}
         return _guard("".join(texts))

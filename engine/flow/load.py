@@ -156,7 +156,7 @@ def _input(name: str, document: InputDoc) -> Input:
 def _node(document: NodeDoc, index: int, located: Located) -> Node:
     spec = node_types()[document.type]
     config = document.with_ or {}
-    compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields)
+    compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup_fields)
     return Node(
         id=document.id,
         type=document.type,

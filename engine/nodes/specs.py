@@ -84,6 +84,8 @@ class NodeSpec:
     timeout: float | None = None
     secret_fields: frozenset[str] = frozenset()
     verbatim_fields: frozenset[str] = frozenset()
+    markup_fields: frozenset[str] = frozenset()
+    """Fields whose text is Slack's mrkdwn: what expressions give there is escaped."""
     unknown_output: Mapping[str, Json] = field(default_factory=dict)
 
     @property
@@ -169,6 +171,7 @@ _SPECS = (
             "at": _AT,
         },
         mode="prompt",
+        markup_fields=frozenset({"message"}),
     ),
     NodeSpec(
         "approval",
@@ -181,6 +184,7 @@ _SPECS = (
             "at": _AT,
         },
         mode="prompt",
+        markup_fields=frozenset({"message"}),
     ),
     NodeSpec(
         "message",
@@ -188,6 +192,7 @@ _SPECS = (
         {"channel": "The channel it was posted in.", "ts": "Slack's timestamp of the message."},
         mode="delivery",
         unknown_output={"channel": None, "ts": None},
+        markup_fields=frozenset({"text"}),
     ),
     NodeSpec(
         "shell",
