@@ -27,7 +27,7 @@ other places nobody ever looks for references. `engine.nodes.specs` resolves the
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.codec import Json
