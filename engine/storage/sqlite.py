@@ -68,7 +68,7 @@ def open_sqlite(
         raise StorageError(f"{str(path)!r} names no database file.")
     file = private_directory(given.parent) / given.name
     with only_opener(file.with_name(f"{file.name}.lock")):
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm", "-journal"):
             check_private(file.with_name(file.name + suffix))
         make_private(file)
         db = Connection(file, vfs)

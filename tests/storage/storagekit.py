@@ -169,7 +169,7 @@ class MemoryBackend:
     def change(self, table: str, row: int, column: str, value: object) -> None:
         rows = self._table(table)
         key = list(rows)[row]
-        if isinstance(value, bytes) and isinstance(getattr(rows[key], column), str):
+        if isinstance(value, bytes) and "str" in str(type(rows[key]).__annotations__[column]):
             value = value.decode("utf-8", "surrogateescape")
         rows[key] = rows[key]._replace(**{column: value})
 

@@ -1,0 +1,395 @@
+"""Rows that are changed from outside: rebuilt, refused or left out, and never believed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from storagekit import (
+    KEY,
+    NOW,
+    Backend,
+    SqliteBackend,
+    at,
+    done,
+    event,
+    new_session,
+    outcome,
+    rich_session,
+    step,
+)
+
+from engine.errors import Corrupt, Fenced, SaysoError
+from engine.storage.port import Consumed, InboxItem, Loaded, PutOutbox, Store
+from engine.storage.sqlite import open_sqlite
+
+EVENTS = (event("a"), event("b"), event("c"), event("d"))
+
+
+def flips(value: Any) -> list[Any]:
+    """The value with each byte changed in turn (numbers: some neighbours; nothing: something)."""
+    if value is None:
+        return [b"x"]
+    if isinstance(value, int):
+        return [value + 1, value - 1, -value, value + 2**40]
+    return [
+        value[:place] + bytes([value[place] ^ bit]) + value[place + 1 :]
+        for place in range(len(value))
+        for bit in (0x01, 0x80)
+    ]
+
+
+def all_flips(backend: Backend, table: str) -> list[tuple[int, str, Any, Any]]:
+    """Row, column, old and new value of every single change in a table."""
+    return [
+        (row, column, old, new)
+        for row, values in enumerate(backend.rows(table))
+        for column, old in values.items()
+        if column != "n"
+        for new in flips(old)
+    ]
+
+
+def place_of(backend: Backend, table: str, column: str, value: Any, rest: dict[str, Any]) -> int:
+    """Where a row stands now (a changed key may have moved it)."""
+    for place, values in enumerate(backend.rows(table)):
+        if values == {**rest, column: value}:
+            return place
+    raise AssertionError("the changed row is not there")
+
+
+@pytest.mark.parametrize("table", ["sessions", "journal", "snapshots"])
+def test_no_change_of_a_sessions_rows_is_believed(backend: Backend, store: Store, table: str) -> None:
+    """Every byte of head, journal and snapshot changed: the session is refused, or rebuilt to the same state."""
+    rich_session(store)
+    good = store.load("session-1")
+    whole = Loaded(good.head, None, 0, EVENTS)
+    assert good == Loaded(good.head, b'{"at":2}', 2, EVENTS[2:])
+    seen = set()
+    changes = all_flips(backend, table)
+    for row, column, old, new in changes:
+        rest = backend.rows(table)[row]
+        try:
+            backend.change(table, row, column, new)
+        except apsw.ConstraintError:
+            continue  # the database itself refuses a value of this kind there
+        found = outcome(lambda: store.load("session-1"))
+        assert found in (good, whole, Corrupt), f"{table}.{column}: {old!r} became {new!r}"
+        read = outcome(lambda: tuple(store.journal("session-1")))
+        assert read in (EVENTS, Corrupt), f"{table}.{column}: {old!r} became {new!r}"
+        seen.add(found)
+        backend.change(table, place_of(backend, table, column, new, rest), column, old)
+    assert len(changes) > 100
+    assert seen >= ({Corrupt} if table != "snapshots" else {whole})
+    assert store.load("session-1") == good
+
+
+def test_a_changed_snapshot_is_rebuilt_from_the_journal(backend: Backend, store: Store) -> None:
+    """The snapshot is a cache: without it the whole journal is given."""
+    rich_session(store)
+    backend.change("snapshots", 0, "body", b'{"at":9}')
+    assert store.load("session-1")[1:] == (None, 0, EVENTS)
+    backend.delete("snapshots", 0)
+    assert store.load("session-1")[1:] == (None, 0, EVENTS)
+
+
+def test_a_snapshot_of_another_session_is_ignored(backend: Backend, store: Store) -> None:
+    """A genuine snapshot in the wrong place is worth nothing."""
+    rich_session(store, "session-1")
+    rich_session(store, "session-2")
+    first, second = backend.rows("snapshots")
+    for column in ("seq", "chain", "body", "mac"):
+        backend.change("snapshots", 0, column, second[column])
+    assert first["session_id"] == b"session-1"
+    assert store.load("session-1")[1:] == (None, 0, EVENTS)
+    assert store.load("session-2").snapshot == b'{"at":2}'
+
+
+def test_a_cut_tail_is_noticed(backend: Backend, store: Store) -> None:
+    """The head's MAC covers the last journal row: one that is missing is missed, with and without a snapshot."""
+    rich_session(store)
+    backend.delete("journal", 3)
+    with pytest.raises(Corrupt):
+        store.load("session-1")
+    with pytest.raises(Corrupt):
+        store.journal("session-1")
+
+
+def test_a_missing_row_in_the_middle_is_noticed(backend: Backend, store: Store) -> None:
+    """A gap in the journal is no shorter journal."""
+    rich_session(store)
+    backend.delete("journal", 2)
+    with pytest.raises(Corrupt):
+        store.load("session-1")
+
+
+def test_rows_missing_before_the_snapshot_do_not_stop_the_session(backend: Backend, store: Store) -> None:
+    """What the snapshot covers is not read again; reading all of it tells."""
+    rich_session(store)
+    backend.delete("journal", 0)
+    assert store.load("session-1")[1:] == (b'{"at":2}', 2, EVENTS[2:])
+    with pytest.raises(Corrupt):
+        store.journal("session-1")
+
+
+def swap(backend: Backend, table: str, columns: tuple[str, ...]) -> None:
+    first, second = backend.rows(table)[:2]
+    for column in columns:
+        backend.change(table, 0, column, second[column])
+    for column in columns:
+        backend.change(table, 1, column, first[column])
+
+
+def test_swapped_journal_rows_are_noticed(backend: Backend, store: Store) -> None:
+    """Two genuine rows in each other's place are not believed."""
+    rich_session(store)
+    swap(backend, "journal", ("body", "mac"))
+    with pytest.raises(Corrupt):
+        store.journal("session-1")
+
+
+def test_a_rolled_back_head_is_noticed(backend: Backend, store: Store) -> None:
+    """An older head that was genuine once does not fit the journal, and takes no commit."""
+    rich_session(store)
+    older = backend.rows("sessions")[0]
+    done(store, step("session-1", 1, 4, event("e")))
+    for column, value in older.items():
+        backend.change("sessions", 0, column, value)
+    with pytest.raises(Corrupt):
+        store.load("session-1")
+    fresh = backend.open()
+    [error] = fresh.commit([step("session-1", 1, 4, event("x"))])
+    assert isinstance(error, Corrupt)
+    [error] = store.commit([step("session-1", 1, 5, event("x"))])
+    assert isinstance(error, Fenced)
+    fresh.close()
+
+
+def test_a_head_that_was_removed_is_noticed(backend: Backend, store: Store) -> None:
+    """A journal without its head is no unknown session."""
+    rich_session(store)
+    backend.delete("sessions", 0)
+    with pytest.raises(Corrupt, match="head was removed"):
+        store.load("session-1")
+    store.quarantine("session-1", "its head is gone", NOW)
+
+
+def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: Backend, store: Store) -> None:
+    """Nothing runs on it; lists name it; quarantine works and leaves the row as evidence."""
+    owner = rich_session(store)
+    backend.change("sessions", 0, "phase", b"rigged")
+    before = backend.rows("sessions")
+    for work in (
+        lambda: store.head("session-1"),
+        lambda: store.load("session-1"),
+        lambda: store.journal("session-1"),
+        lambda: store.claim("session-1", owner, NOW),
+    ):
+        with pytest.raises(Corrupt):
+            work()
+    fresh = backend.open()
+    [error] = fresh.commit([step("session-1", 1, 4, event("e"))])
+    assert isinstance(error, Corrupt)
+    [listed] = fresh.heads()
+    assert listed.quarantined is not None
+    assert "does not verify" in listed.quarantined
+    fresh.quarantine("session-1", "bad head", NOW)
+    head = fresh.head("session-1")
+    assert head is not None
+    assert (head.quarantined, head.phase) == ("bad head", "rigged")
+    assert backend.rows("sessions") == before
+    fresh.close()
+
+
+def test_a_bad_head_is_an_orphan(backend: Backend, store: Store) -> None:
+    """The sweep finds a session whose head was changed, so that it can be set aside."""
+    done(store, new_session("session-1", None, event("a")))
+    backend.change("sessions", 0, "owner", b"\xff\xfe")
+    assert store.orphans() in (["session-1"], [])
+    backend.change("sessions", 0, "owner", b"ghost")
+    assert store.orphans() == ["session-1"]
+
+
+def test_a_changed_quarantine_note_still_sets_aside(backend: Backend, store: Store) -> None:
+    """A damaged note frees nobody."""
+    owner = rich_session(store)
+    store.quarantine("session-1", "bad", NOW)
+    for value in (b"fine", b"\xff"):
+        backend.change("quarantine", 0, "reason", value)
+        head = store.head("session-1")
+        assert head is not None
+        assert head.quarantined in (
+            "its quarantine note does not verify",
+            "its quarantine note is unreadable",
+        )
+        with pytest.raises(SaysoError, match="set aside"):
+            store.claim("session-1", owner, NOW)
+
+
+@pytest.mark.parametrize(
+    "column", ["key", "kind", "payload", "session_id", "thread_key", "received_at", "result", "mac"]
+)
+@pytest.mark.parametrize("text", [True, False])
+def test_a_changed_message_is_marked_and_left_out(
+    backend: Backend, store: Store, column: str, text: bool
+) -> None:
+    """A message that was changed is never acted upon, and does not hold up the others."""
+    store.ingest([InboxItem(f"m{n}", "message", b"{}", "session-1", "T") for n in (1, 2)], NOW)
+    backend.change("inbox", 0, column, b"x" * 32 if text else b"\xff" * 32)
+    assert [row.key for row in store.inbox()] == ["m2"]
+    assert [row["outcome"] for row in backend.rows("inbox")] == [b"corrupt", None]
+    assert [row.key for row in store.inbox()] == ["m2"]
+    with pytest.raises(Corrupt):
+        store.consume([Consumed(1, "applied"), Consumed(2, "applied")], NOW)
+    if column != "key":
+        with pytest.raises(Corrupt):
+            store.inbox_row("m1")
+
+
+def test_a_consumed_message_does_not_come_back(backend: Backend, store: Store) -> None:
+    """Erasing the outcome from outside does not make a message new."""
+    store.ingest([InboxItem("m1", "message", b"{}")], NOW)
+    store.consume([Consumed(1, "applied")], NOW)
+    backend.change("inbox", 0, "outcome", None)
+    assert store.inbox() == []
+
+
+@pytest.mark.parametrize(
+    "column", ["prompt_id", "session_id", "thread_key", "status", "deadline", "body", "mac"]
+)
+@pytest.mark.parametrize("value", [b"open2", b"\xff"])
+def test_a_changed_prompt_is_left_out(backend: Backend, store: Store, column: str, value: bytes) -> None:
+    """Nobody answers a prompt that was changed; other prompts are still there."""
+    rich_session(store, "session-1")
+    rich_session(store, "session-2")
+    backend.change("prompts", 0, column, value)
+    assert [row.prompt_id for row in store.prompts()] == ["prompt-session-2"]
+    # Under a changed id there is no such prompt any more; otherwise it is there and refused.
+    found = outcome(lambda: store.prompt("prompt-session-1"))
+    assert found is Corrupt or (column == "prompt_id" and found is None)
+
+
+@pytest.mark.parametrize("column", ["timer_id", "session_id", "due_at", "mac"])
+@pytest.mark.parametrize("value", [b"0", b"\xff"])
+def test_a_changed_timer_is_left_out(backend: Backend, store: Store, column: str, value: bytes) -> None:
+    """A timer that was changed does not fire, and does not hold up the others."""
+    rich_session(store, "session-1")
+    rich_session(store, "session-2")
+    backend.change("timers", 0, column, value)
+    assert [row.session_id for row in store.timers()] == ["session-2"]
+
+
+OUTBOX = ["key", "lane", "kind", "payload", "session_id", "created_at", "attempted_at", "result", "mac"]
+
+
+@pytest.mark.parametrize("column", OUTBOX)
+@pytest.mark.parametrize("value", [b"0", b"\xff"])
+def test_a_changed_intent_is_never_sent(backend: Backend, store: Store, column: str, value: bytes) -> None:
+    """Text that was changed is not posted in the bot's name; the row is set to failed once."""
+    store.consume([], NOW, [PutOutbox(f"k{n}", f"lane{n}", "post", b"{}") for n in (1, 2)])
+    backend.change("outbox", 0, column, value)
+    assert [row.key for row in store.outbox(now=NOW)] == ["k2"]
+    assert [row["state"] for row in backend.rows("outbox")] == [b"failed", b"pending"]
+    with pytest.raises(Corrupt):
+        store.outbox_attempt(1, NOW)
+
+
+def test_a_changed_intent_can_be_replaced(backend: Backend, store: Store) -> None:
+    """Its new content is sent after looking whether the old one was."""
+    store.consume([], NOW, [PutOutbox("k", "lane", "card", b"1")])
+    backend.change("outbox", 0, "payload", b"rigged")
+    store.consume([], at(1), [PutOutbox("k", "lane", "card", b"2", replace=True)])
+    [row] = store.outbox(now=at(1))
+    assert (row.id, row.payload, row.state, row.attempts, row.result) == (1, b"2", "pending", 1, None)
+
+
+@pytest.mark.parametrize("value", [b"9999999999.0", b"\xff"])
+def test_a_changed_mark_counts_as_none(backend: Backend, store: Store, value: bytes) -> None:
+    """Catch-up reads from further back rather than jump over a reply."""
+    store.set_mark("T1:C1", "1700000000.000200")
+    backend.change("marks", 0, "ts", value)
+    assert store.mark("T1:C1") is None
+    store.set_mark("T1:C1", "1700000000.000100")
+    assert store.mark("T1:C1") == "1700000000.000100"
+
+
+def test_a_session_with_a_bad_head_is_not_reaped(backend: Backend, store: Store) -> None:
+    """A date that was changed deletes nothing."""
+    done(store, new_session("session-1", None, event("a")))
+    backend.change("sessions", 0, "ended_at", b"2020-01-01")
+    assert store.reap(ended_before=NOW, inbox_before=NOW) == 0
+    assert len(backend.rows("journal")) == 1
+
+
+def test_a_changed_binding_is_refused(tmp_path: Path) -> None:
+    """The note of whose database it is cannot be changed from outside."""
+    backend = SqliteBackend(tmp_path)
+    store = backend.open()
+    store.bind("T1", "A1")
+    backend.outside.execute("UPDATE meta SET value = 'T2 A1' WHERE name = 'workspace'")
+    assert outcome(lambda: store.bind("T2", "A1")) is Corrupt
+    assert outcome(lambda: store.bind("T1", "A1")) is Corrupt
+    store.close()
+
+
+def test_no_flipped_byte_of_the_file_is_believed(tmp_path: Path) -> None:
+    """Bytes of the database file changed one at a time: the same answers as before, fewer, or an error of ours."""
+    original, copy = tmp_path / "one" / "sayso.db", tmp_path / "two" / "sayso.db"
+    store = open_sqlite(original, key=KEY)
+    rich_session(store)
+    store.close()
+    data = original.read_bytes()
+    copy.parent.mkdir(mode=0o700)
+    good = answers(original)
+    used = [place for place in range(len(data)) if data[place]]
+    refused = 0
+    for place in used[::29]:
+        copy.write_bytes(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
+        copy.chmod(0o600)
+        for suffix in ("-wal", "-shm"):
+            copy.with_name(copy.name + suffix).unlink(missing_ok=True)
+        for name, found in answers(copy).items():
+            if isinstance(found, SaysoError):
+                refused += 1
+            elif isinstance(found, list):
+                assert all(row in good[name] for row in found), f"{name}, byte {place}"
+            else:
+                assert found in (good[name], None, rebuilt(good[name])), f"{name}, byte {place}"
+    assert len(used[::29]) > 300
+    assert refused > 150
+    shutil.rmtree(copy.parent)
+
+
+def answers(path: Path) -> dict[str, Any]:
+    """What a database says to every question that matters, or our error."""
+    try:
+        store = open_sqlite(path, key=KEY)
+    except SaysoError as error:
+        return {"open": error}
+    questions = {
+        "load": lambda: store.load("session-1"),
+        "journal": lambda: list(store.journal("session-1")),
+        "head": lambda: store.head("session-1"),
+        "prompts": store.prompts,
+        "prompt": lambda: store.prompt("prompt-session-1"),
+        "timers": store.timers,
+        "outbox": lambda: store.outbox(now=NOW),
+        "inbox": store.inbox,
+        "message": lambda: store.inbox_row("message-session-1"),
+    }
+    found: dict[str, Any] = {}
+    for name, ask in questions.items():
+        try:
+            found[name] = ask()  # type: ignore[operator]  # a mapping of functions of many types
+        except SaysoError as error:
+            found[name] = error
+    store.close()
+    return found
+
+
+def rebuilt(good: Any) -> Any:
+    """The same session without its snapshot."""
+    return Loaded(good.head, None, 0, EVENTS) if isinstance(good, Loaded) else good
