@@ -75,6 +75,7 @@ _WHY = {
     "crash": "sayso was stopped while this ran",
     "cut": "sayso was shut down while this ran",
     "timeout": "this ran out of time and was stopped",
+    "lost": "the connection was lost while this ran",
 }
 
 
@@ -114,17 +115,22 @@ def check(flow: Flow, prompt: PromptRun, *, value: Json, text: str | None) -> di
     cleaned, _ = clean_text(text)
     if not cleaned.strip():
         raise InvalidAnswer("The answer is empty.")
-    size = len(cleaned.encode())
-    if size > MAX_TEXT:
-        raise InvalidAnswer(
-            f"This answer has {size:,} bytes and the most is {MAX_TEXT:,}. Nothing of it was used: please send a shorter one."
-        )
+    refuse_long(cleaned)
     if prompt.kind != "input":
         return {"value": cleaned, "text": cleaned}
     try:
         return {"value": parse_input(flow.inputs[spec["input"]["name"]], cleaned.strip()), "text": cleaned}
     except InvalidInputs as error:
         raise InvalidAnswer(str(error)) from error
+
+
+def refuse_long(text: str) -> None:
+    """Raise `InvalidAnswer` for a text of more than `MAX_TEXT` bytes."""
+    size = len(text.encode())
+    if size > MAX_TEXT:
+        raise InvalidAnswer(
+            f"This text has {size:,} bytes and the most is {MAX_TEXT:,}. Nothing of it was used: please send a shorter one."
+        )
 
 
 def output(prompt: PromptRun) -> dict[str, Json]:
@@ -159,10 +165,10 @@ def expired_output(prompt: PromptRun, outcome: str) -> dict[str, Json]:
     if prompt.kind == "approval":
         return {"decision": outcome, "by": [], "reason": "timeout", "values": {}, "at": prompt.at}
     default = prompt.spec.get("default")
-    chosen = bool(prompt.spec["options"])
+    labels = {option["value"]: str(option["label"]) for option in prompt.spec["options"]}
     return {
-        "text": str(default) if default is not None else "",
-        "value": default if chosen else None,
+        "text": labels.get(default, "" if default is None else str(default)),
+        "value": default if labels else None,
         "values": {},
         "files": [],
         "by": None,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from engine import answers, clock
 from engine import events as ev
-from engine.codec import Json, copy
+from engine.codec import Json, clean_text, copy
 from engine.commands import (
     Abort,
     Action,
@@ -44,7 +44,7 @@ from engine.evaluation import evaluate_condition, evaluate_config
 from engine.events import Event
 from engine.flow import Flow, Node, coerce_inputs
 from engine.nodes.specs import node_types
-from engine.state import ROOT, Frame, NodeRun, PromptRun, State, evolve
+from engine.state import AGAIN, ROOT, Frame, NodeRun, PromptRun, State, current_path, evolve
 
 CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
@@ -64,7 +64,7 @@ def due(flow: Flow, state: State) -> list[Work]:
     """What may start now, from the state alone. Costs what is open, not what is done."""
     if state.phase != "running" or state.inputs is None:
         return []
-    again = [Work(path, True) for path in state.active if _may_run_again(flow, state, path)]
+    again = [Work(path, True) for path in sorted(state.active) if _may_run_again(flow, state, path)]
     if again or state.active:
         return again
     position = state.frames.get(ROOT, Frame()).position
@@ -124,7 +124,7 @@ class Turn:
     def settle(self) -> None:
         """Write what follows without any further command: questions about interruptions, the pause, the end."""
         if self.state.phase == "running":
-            for path in self.state.active:
+            for path in sorted(self.state.active):
                 _ask_if_interrupted(self, path)
             self._finish_or_pause()
         if self.state.phase == "finalizing" and not launched(self.state):
@@ -138,12 +138,11 @@ class Turn:
         elif state.inputs is not None:
             self.emit(ev.FlowCompleted)
             return
-        place = next(iter(state.open_prompts), None)
-        path = state.prompts[place].path if place else next(iter(state.active), None)
+        path = current_path(state)
         self.emit(ev.FlowPaused, path=path, node_id=path, reason="waiting")
 
     def _close(self) -> None:
-        for prompt_id in list(self.state.open_prompts):
+        for prompt_id in sorted(self.state.open_prompts):
             prompt = self.state.prompts[prompt_id]
             self.emit(
                 ev.PromptCancelled,
@@ -177,11 +176,12 @@ def _may_run_again(flow: Flow, state: State, path: str) -> bool:
     run = state.nodes[path]
     if run.status != "interrupted" or _open_prompt_at(state, path):
         return False
-    return run.reason == "again" or not _must_ask(flow, run)
+    return run.reason == AGAIN or not _must_ask(flow, run)
 
 
 def _must_ask(flow: Flow, run: NodeRun) -> bool:
-    return flow.nodes[run.position].on_crash == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
+    policy = flow.nodes[run.position].crash_policy(run.input)
+    return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
 
 
 def _only_waits(flow: Flow, state: State) -> bool:
@@ -376,10 +376,19 @@ def _node_cut(turn: Turn, command: NodeCut) -> None:
 
 def _fail_node(turn: Turn, path: str, error: dict[str, Json]) -> None:
     """A node failed for good: `on_error` says whether the flow goes on."""
-    run = turn.state.nodes[path]
+    run, error = turn.state.nodes[path], _storable(error)
     turn.emit(ev.NodeFailed, path=path, node_id=run.node_id, error=error, attempt=run.attempt)
     if turn.state.phase == "running" and turn.flow.nodes[run.position].on_error == "fail":
         turn.emit(ev.FlowFailed, path=path, error=error)
+
+
+def _storable(error: dict[str, Json]) -> dict[str, Json]:
+    """The error as it can be journaled: a failure with details that are no JSON is a failure all the same."""
+    try:
+        return copy(error)
+    except NotJson:
+        kept = {name: clean_text(str(error.get(name)))[0] for name in ("type", "message")}
+        return {**kept, "details": None}
 
 
 # --- people ------------------------------------------------------------------------------------------------
@@ -410,12 +419,11 @@ def _answer(turn: Turn, command: Answer) -> None:
 def _refuse_closed(state: State, prompt: PromptRun) -> None:
     if prompt.status == "answered":
         actor = prompt.actor or {}
-        raise AlreadyAnswered(
-            f"Already answered by {actor.get('name') or actor.get('id')}: {answers.summary(prompt)}."
-        )
+        who = actor.get("name") or actor.get("id")
+        raise AlreadyAnswered(f"Already answered by {who} at {prompt.at}: {answers.summary(prompt)}.")
     if prompt.status == "expired":
         raise PromptClosed(f"The time to answer was over at {prompt.at}.")
-    if prompt.status == "cancelled" or state.ended:
+    if prompt.status == "cancelled" or state.phase not in ("running", "waiting"):
         raise PromptClosed("This question was withdrawn.")
 
 
@@ -439,12 +447,13 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
 
 
 def _input_answered(turn: Turn) -> None:
-    given = dict(turn.state.given)
+    """Go on with the inputs; what was given is checked already, and holds the defaults of the others."""
+    known = dict(turn.state.given)
     for prompt in turn.state.prompts.values():
         if prompt.kind == "input" and prompt.answer is not None:
-            given[prompt.spec["input"]["name"]] = prompt.answer["value"]
-    values, missing = coerce_inputs(turn.flow, given)
-    _start_flow_or_ask(turn, values, missing)
+            known[prompt.spec["input"]["name"]] = prompt.answer["value"]
+    missing = [name for name in turn.flow.inputs if name not in known]
+    _start_flow_or_ask(turn, {name: known[name] for name in turn.flow.inputs if name in known}, missing)
 
 
 def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
@@ -452,16 +461,16 @@ def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command:
     if choice == "done":
         output = dict(node_types()[run.type].unknown_output)
         turn.emit(ev.NodeCompleted, path=prompt.path, node_id=run.node_id, output=output)
-    elif choice == "again":
-        _start_again(turn, prompt.path)
-    else:
+    elif choice != AGAIN:
         _end_by(turn, Abort(command.actor, f"after {run.node_id} was interrupted"))
 
 
 def _ask_if_interrupted(turn: Turn, path: str) -> None:
     """An interrupted node that must not simply run again becomes a question."""
     run = turn.state.nodes[path]
-    if run.status != "interrupted" or _open_prompt_at(turn.state, path) or not _must_ask(turn.flow, run):
+    if run.status != "interrupted" or _open_prompt_at(turn.state, path):
+        return
+    if run.reason == AGAIN or not _must_ask(turn.flow, run):
         return
     turn.ask(path, answers.interrupted_prompt(turn.flow.nodes[run.position], run))
 
@@ -469,7 +478,8 @@ def _ask_if_interrupted(turn: Turn, path: str) -> None:
 def _message(turn: Turn, command: Message) -> None:
     if command.key in turn.state.seen:
         return
-    if not command.text.strip():
+    text, _ = clean_text(command.text)
+    if not text.strip():
         raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
     if turn.state.ended or turn.state.phase == "finalizing":
         raise SessionEnded(
@@ -480,10 +490,11 @@ def _message(turn: Turn, command: Message) -> None:
         names = ", ".join(f"{prompt.prompt_id} ({prompt.spec['message'][:40]})" for prompt in takers)
         raise SeveralPrompts(f"Several questions could take this message; name one of them: {names}")
     if takers:
-        _answer(turn, Answer(takers[0].prompt_id, command.actor, command.key, text=command.text))
+        _answer(turn, Answer(takers[0].prompt_id, command.actor, command.key, text=text))
         return
     turn.permit(command.actor, "steer")
-    turn.emit(ev.SessionMessage, message=command.text, actor=command.actor.record(), key=command.key)
+    answers.refuse_long(text)
+    turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
 
 
 def _text_prompts(state: State) -> list[PromptRun]:
@@ -499,6 +510,8 @@ def _shown(turn: Turn, command: Shown) -> None:
     """A prompt is in front of people: its clock starts. Shown again elsewhere moves the place, not the clock."""
     prompt = turn.state.prompts.get(command.prompt_id)
     if prompt is None or not prompt.open or prompt.shown == command.shown:
+        return
+    if turn.state.phase not in ("running", "waiting"):
         return
     turn.emit(ev.PromptShown, path=prompt.path, prompt_id=prompt.prompt_id, shown=command.shown)
     if prompt.deadline is None:
@@ -552,7 +565,8 @@ def _abort(turn: Turn, command: Abort) -> None:
 
 
 def _end_by(turn: Turn, command: Abort) -> None:
-    turn.emit(ev.SessionAborted, reason=command.reason, actor=command.actor.record())
+    reason = None if command.reason is None else clean_text(command.reason)[0]
+    turn.emit(ev.SessionAborted, reason=reason, actor=command.actor.record())
 
 
 _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {

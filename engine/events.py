@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from engine.codec import Json, decode, encode
-from engine.errors import MalformedJournal
+from engine.errors import MalformedJournal, NotJson
 
 SCHEMA_VERSION = 1
 """Version of the events' schema, stored beside every journal row."""
@@ -271,6 +271,8 @@ def event_from_bytes(data: bytes) -> Event:
     """The event that these bytes are. Raises `MalformedJournal` for anything that this release does not write."""
     try:
         return _adapter().validate_python(decode(data))
+    except NotJson as error:
+        raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -21,6 +21,9 @@ from engine.machine import STATUS, Phase, Status, step
 ROOT = ""
 """Path of the flow's own list of nodes."""
 
+AGAIN = "again"
+"""The answer that lets an interrupted node run once more; then also why that node is due."""
+
 
 class NodeRun(NamedTuple):
     """One execution of a node. `input` is kept while it may have to run again, `output` once it completed."""
@@ -280,7 +283,7 @@ def _prompt_requested(state: State, event: ev.PromptRequested) -> State:
     prompt = PromptRun(
         prompt_id=event.prompt_id,
         path=_path(event),
-        kind=event.prompt["kind"],
+        kind=str(event.prompt.get("kind")),
         status="requested",
         spec=event.prompt,
         requested_at=event.timestamp,
@@ -319,7 +322,11 @@ def _prompt_answered(state: State, event: ev.PromptAnswered) -> State:
     prompt = _open_prompt(state, event.prompt_id)
     seen = state.seen.set(event.key, None) if event.key else state.seen
     answered = prompt._replace(status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
-    return _close_prompt(state, answered)._replace(seen=seen)
+    closed = _close_prompt(state, answered)._replace(seen=seen)
+    if prompt.kind != "interrupted" or event.answer.get("value") != AGAIN:
+        return closed
+    run = _unfinished(closed, prompt.path)._replace(reason=AGAIN)
+    return closed._replace(nodes=closed.nodes.set(prompt.path, run))
 
 
 def _prompt_expired(state: State, event: ev.PromptExpired) -> State:

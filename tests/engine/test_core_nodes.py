@@ -1,0 +1,182 @@
+"""Nodes of every type: conditions, configurations, outcomes and what a failure does."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.commands import Begin, NodeBroke, NodeDone
+from tests.support.engine import ANA, given
+
+SHELL = "nodes: [{id: a, type: shell, with: {run: [ls]}}, {id: b, type: noop}]"
+OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}
+ERROR = {"type": "exit_code", "message": "ls ended with exit code 2", "details": None}
+
+
+@pytest.mark.parametrize(("sure", "event"), [(True, "node:completed"), (False, "node:skipped")])
+def test_a_condition_decides_whether_a_node_runs(sure: bool, event: str) -> None:
+    """`if` true runs the node, `if` false skips it with a null output."""
+    flow = """
+inputs: {sure: {type: boolean}}
+nodes:
+  - {id: a, type: set, if: "{{ inputs.sure }}", with: {x: 1}}
+  - {id: b, type: set, with: {seen: "{{ nodes.a }}", how: "{{ status.a }}"}}
+"""
+    case = given(flow).started(sure=sure)
+    assert event in [written.type for written in case.last if written.path == "a"]
+    assert case.node("b").output["how"] == case.node("a").status
+    assert case.node("b").output["seen"] == ({"x": 1} if sure else None)
+
+
+@pytest.mark.parametrize("condition", ["{{ inputs.n }}", "{{ nodes.s.text }}", "{{ inputs.n / 0 == 1 }}"])
+def test_a_condition_that_is_no_boolean_or_breaks_fails_the_node(condition: str) -> None:
+    """A condition must give true or false; anything else fails the node, naming it."""
+    flow = f"""
+inputs: {{n: {{type: integer}}}}
+nodes:
+  - {{id: s, type: set, with: {{text: "yes"}}}}
+  - {{id: a, type: noop, if: "{condition}"}}
+"""
+    case = given(flow).started(n=1)
+    assert case.state.status == "failed"
+    assert case.node("a").status == "failed"
+    assert "node a" in case.state.error["message"]  # type: ignore[index]  # the flow failed, so it has one
+
+
+def test_an_expression_that_fails_fails_the_flow_and_names_the_node() -> None:
+    """A value that is not there at run time is an error of that node; nothing after it runs."""
+    flow = """
+inputs: {data: {type: object}}
+nodes:
+  - {id: a, type: set, with: {x: "{{ inputs.data.missing }}"}}
+  - {id: b, type: noop}
+"""
+    case = given(flow).started(data={})
+    case.then("session:start", "flow:started", "node:started", "node:error", "flow:failed", "session:end")
+    assert case.event("node:error").error["type"] == "expression"
+    assert "node a" in case.event("node:error").error["message"]
+    assert "b" not in case.state.nodes
+
+
+def test_a_configuration_that_does_not_fit_once_evaluated_fails_the_node() -> None:
+    """`with` is checked again with its values; the error names the field."""
+    flow = "inputs: {t: {type: string}}\nnodes: [{id: a, type: wait, with: {for: '{{ inputs.t }}'}}]"
+    case = given(flow).started(t="soon")
+    assert case.event("node:error").error["type"] == "config"
+    assert "node a" in case.event("node:error").error["message"]
+
+
+def test_on_error_continue_goes_on_with_a_null_output() -> None:
+    """With `on_error: continue` the flow goes on; `errors` says why the node failed."""
+    flow = """
+inputs: {data: {type: object}}
+nodes:
+  - {id: a, type: set, on_error: continue, with: {x: "{{ inputs.data.missing }}"}}
+  - {id: b, type: set, with: {out: "{{ nodes.a }}", how: "{{ status.a }}", why: "{{ errors.a.type }}"}}
+"""
+    case = given(flow).started(data={})
+    assert case.state.status == "complete"
+    assert case.node("b").output == {"out": None, "how": "failed", "why": "expression"}
+
+
+def test_fail_fails_the_flow_with_its_message() -> None:
+    """`fail` ends the flow on purpose, and with `on_error: continue` only itself."""
+    case = given("nodes: [{id: a, type: fail, with: {message: No more}}]").started()
+    assert case.state.status == "failed"
+    assert case.state.error == {"type": "fail", "message": "No more"}
+    case = given("nodes: [{id: a, type: fail, on_error: continue, with: {message: No more}}]").started()
+    assert case.state.status == "complete"
+
+
+def test_a_shell_node_is_begun_and_waits_for_its_outcome() -> None:
+    """A node with effects is started, and nothing after it, until its outcome comes."""
+    case = given(SHELL).started()
+    case.then("session:start", "flow:started", "node:started")
+    assert case.state.phase == "running"
+    assert case.event("node:started").input["run"] == ["ls"]
+    case.when(Begin()).then()
+    case.when(NodeDone("a", 1, OUTPUT))
+    case.then("node:completed", "node:started", "node:completed", "flow:completed", "session:end")
+    assert case.node("a").output == OUTPUT
+
+
+def test_a_shell_node_that_breaks_fails_the_flow() -> None:
+    """A failure is final: `node:error`, then the end."""
+    case = given(SHELL).started().when(NodeBroke("a", 1, ERROR))
+    case.then("node:error", "flow:failed", "session:end")
+    assert case.state.error == ERROR
+
+
+def test_an_outcome_of_another_attempt_or_node_changes_nothing() -> None:
+    """Late outcomes, outcomes of unknown nodes and second outcomes are no events."""
+    case = given(SHELL).started()
+    case.when(NodeDone("a", 2, OUTPUT)).then()
+    case.when(NodeDone("nowhere", 1, OUTPUT)).then()
+    case.when(NodeDone("a", 1, OUTPUT))
+    case.when(NodeDone("a", 1, {})).then()
+    case.when(NodeBroke("a", 1, ERROR)).then()
+
+
+@pytest.mark.parametrize("output", [float("nan"), {"when": object()}, {"text": "\ud800"}, {1: 2}, 2**70])
+def test_an_output_that_is_not_json_fails_the_node(output: object) -> None:
+    """What JSON cannot carry is refused where it was made, naming the node."""
+    case = given(SHELL).started().when(NodeDone("a", 1, output))
+    assert case.event("node:error").error["type"] == "not_json"
+    assert "node a" in case.event("node:error").error["message"]
+
+
+@pytest.mark.parametrize("details", [float("inf"), "\ud800", object()])
+def test_an_error_that_is_not_json_still_fails_the_node(details: object) -> None:
+    """A failure whose details cannot be stored is a failure all the same; its type stays."""
+    case = given(SHELL).started()
+    case.when(NodeBroke("a", 1, {"type": "exit_code", "message": "it broke", "details": details}))
+    assert case.state.status == "failed"
+    assert case.event("node:error").error["type"] == "exit_code"
+    assert "it broke" in case.event("node:error").error["message"]
+
+
+def test_an_output_with_braces_is_never_evaluated() -> None:
+    """What a node puts out is data: `{{ }}` in it stays as it is."""
+    flow = """
+nodes:
+  - {id: a, type: shell, with: {run: [ls]}}
+  - {id: b, type: set, with: {x: "<{{ nodes.a.stdout }}>"}}
+"""
+    case = given(flow).started().when(NodeDone("a", 1, {**OUTPUT, "stdout": "{{ inputs }}"}))
+    assert case.node("b").output == {"x": "<{{ inputs }}>"}
+
+
+def test_http_is_begun_like_shell() -> None:
+    """A request is begun with its evaluated configuration, secrets left as references."""
+    flow = """
+nodes:
+  - id: a
+    type: http
+    with: {url: "http://example.com", headers: {Authorization: "Bearer {{ secrets.TOKEN }}"}}
+"""
+    case = given(flow).started()
+    settled = case.event("node:started").input
+    assert settled["method"] == "GET"
+    assert settled["headers"] == {"Authorization": {"$secret_text": ["Bearer ", {"$secret": "TOKEN"}]}}
+    case.when(NodeDone("a", 1, {"status": 200, "headers": {}, "body": "", "json": None}))
+    assert case.state.status == "complete"
+
+
+def test_a_message_is_delivered_by_others_and_reported_back() -> None:
+    """A `message` node is running until whoever delivered it says so."""
+    case = given("nodes: [{id: a, type: message, with: {text: Hello}}]").started()
+    assert (case.state.phase, case.node("a").status) == ("running", "started")
+    case.when(NodeDone("a", 1, {"channel": "C1", "ts": "1.5"}))
+    assert case.state.status == "complete"
+
+
+def test_set_sees_the_session_and_kept_messages() -> None:
+    """`session` and `messages` are there in expressions."""
+    flow = """
+nodes:
+  - {id: q, type: ask, with: {message: Go?, choices: [go]}}
+  - {id: a, type: set, with: {who: "{{ session.requester.id }}", said: "{{ messages[0].text }}", n: "{{ messages | length }}"}}
+"""
+    case = given(flow).started()
+    case.when(case.message("while we wait")).then("session:message")
+    case.when(case.answer("go"))
+    assert case.node("a").output == {"who": ANA.id, "said": "while we wait", "n": 1}
