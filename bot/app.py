@@ -62,14 +62,14 @@ class SlackApp:
     async def connect(self) -> None:
         """Open the sockets."""
         for handler in self.handlers:
-            await handler.client.connect()
+            await handler.client.connect()  # type: ignore[no-untyped-call]  # Bolt does not annotate it
 
     async def close(self) -> None:
         """Take nothing more: what is not acknowledged is delivered again elsewhere."""
         self._closing = True
         for handler in self.handlers:
             try:
-                await asyncio.wait_for(handler.client.close(), 5)
+                await asyncio.wait_for(handler.client.close(), 5)  # type: ignore[no-untyped-call]  # likewise
             except Exception as error:
                 log.warning("a socket did not close: %s", error)
 

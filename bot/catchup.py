@@ -8,6 +8,7 @@ mentions that were missed, a day back.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -26,6 +27,7 @@ DAY_SECONDS = 86400.0
 INSTALLED = "installed"
 """Mark set at the very first start: what was said before it is not for this installation."""
 
+MOST_THREADS = 100_000
 _GONE = ("channel_not_found", "thread_not_found", "not_in_channel", "missing_scope", "message_not_found")
 
 
@@ -48,18 +50,34 @@ class CatchUp:
         self._now = now
         self._taken = taken
         self._clock = clock
+        self._unread: dict[str, None] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def begin(self) -> None:
+        """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
+        heads: list[Head] = await self._writer.call("heads", statuses=("running", "paused"), limit=MOST_THREADS)
+        self._unread = dict.fromkeys(head.thread_key for head in sorted(heads, key=_newest) if head.thread_key)
 
     async def run(self) -> int:
-        """Read all that may have been missed; how many messages were new."""
+        """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
         found = 0
-        heads: list[Head] = await self._writer.call("heads", statuses=("running", "paused"), limit=10_000)
-        threads = dict.fromkeys(head.thread_key for head in sorted(heads, key=_newest) if head.thread_key)
-        for key in threads:
-            found += await self._guarded(self._thread(key), key)
+        while self._unread:
+            found += await self.ensure(next(iter(self._unread)))
         async for channel in self._channels():
             found += await self._guarded(self._channel(channel), channel)
         if found:
             log.info("catch-up found %d messages that were not delivered", found)
+        return found
+
+    async def ensure(self, key: str | None) -> int:
+        """Read this thread if it was not read since the gap; how many messages were new. What arrives now waits for
+        it, since what was missed is older. Raises nothing: a thread that cannot be read is tried after the next gap."""
+        if key is None or key not in self._unread:
+            return 0
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            found = await self._guarded(self._thread(key), key) if key in self._unread else 0
+            self._unread.pop(key, None)
+        self._locks.pop(key, None)
         return found
 
     async def _guarded(self, read: Any, scope: str) -> int:
@@ -124,15 +142,21 @@ class CatchUp:
         return new
 
     async def _channels(self) -> AsyncIterator[str]:
+        """The conversations that the bot is in, kind by kind: each needs a right of its own."""
+        for kind in ("public_channel", "private_channel", "im"):
+            try:
+                async for channel in self._channels_of(kind):
+                    yield channel
+            except SlackApiError as error:
+                code = error.response.get("error")
+                log.info("conversations (%s) cannot be listed (%s): mentions missed there stay missed", kind, code)
+
+    async def _channels_of(self, kind: str) -> AsyncIterator[str]:
         cursor = ""
         while True:
-            try:
-                answer = await self._client.users_conversations(
-                    types="public_channel,private_channel,im", exclude_archived=True, limit=200, cursor=cursor
-                )
-            except SlackApiError as error:
-                log.info("channels cannot be listed (%s): mentions missed there stay missed", error.response.get("error"))
-                return
+            answer = await self._client.users_conversations(
+                types=kind, exclude_archived=True, limit=200, cursor=cursor
+            )
             for channel in answer["channels"]:
                 yield channel["id"]
             cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""

@@ -112,8 +112,6 @@ class Bot:
         self.settings = settings
         self.library = Library(*(flows or [settings.flows]))
         self.stopping = asyncio.Event()
-        self.ready = asyncio.Event()
-        self._caught_up = asyncio.Event()
 
     async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
         """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
@@ -167,10 +165,12 @@ class Bot:
         self.catchup = CatchUp(bot, self.engine.writer, home, now=utc_now, taken=self.service.notify)
 
     def _after_catch_up(self, handler: Any) -> Any:
-        """What was missed is older than what arrives now, so nothing is handled before it was looked for."""
+        """What was missed in a thread is older than what arrives now, so the thread is read first."""
 
         async def handle(row: InboxRow) -> bool:
-            return bool(await handler(row)) if self._caught_up.is_set() else False
+            if await self.catchup.ensure(row.thread_key):
+                return False
+            return bool(await handler(row))
 
         return handle
 
@@ -181,6 +181,7 @@ class Bot:
             asyncio.create_task(self.service.run(), name="service"),
             asyncio.create_task(self.outbound.run(), name="outbound"),
             asyncio.create_task(self._listen(identity, on_ready), name="listen"),
+            asyncio.create_task(self._keep_house(), name="housekeeping"),
         ]
         stop = asyncio.create_task(self.stopping.wait())
         done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -191,22 +192,34 @@ class Bot:
 
     async def _listen(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         """Connect, read what was missed, and again after every gap."""
+        await self.catchup.begin()
         await self.slack.connect()
         self.slack.reconnected()
+        if on_ready is not None:
+            on_ready(identity)
         while True:
             await self.catchup.run()
-            self._caught_up.set()
             self.service.notify()
-            if not self.ready.is_set():
-                self.ready.set()
-                if on_ready is not None:
-                    on_ready(identity)
             while not self.slack.reconnected():
                 await asyncio.sleep(1.0)
+            log.info("a socket was opened anew: reading what may have been missed")
+            await self.catchup.begin()
+
+    async def _keep_house(self) -> None:
+        """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one."""
+        while True:
+            days = self.settings.retention_days
+            ended = clock.after(utc_now(), -days * 86400)
+            inbox = clock.after(utc_now(), -(days + 7) * 86400)
+            gone = await self.engine.writer.call("reap", ended_before=ended, inbox_before=inbox)
+            if gone:
+                log.info("%d sessions that ended more than %g days ago were deleted", gone, days)
+            await asyncio.sleep(3600)
 
     async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)
-        tasks[2].cancel()
+        for task in tasks[2:]:
+            task.cancel()
         await self.slack.close()
         self.service.stop()
         await self.engine.drain(DRAIN_SECONDS)

@@ -141,6 +141,8 @@ class Engine:
         self._files = SnapshotFiles(snapshot_dir) if snapshot_dir else None
         self.on_quarantine: Callable[[Head, str], Sequence[Row]] = lambda head, reason: ()
         """What to show when a session is set aside."""
+        self.on_broken: Callable[[BaseException], None] = lambda error: None
+        """Told when an outcome could not be recorded: memory can no longer be trusted, the process must end."""
         self._broken: BaseException | None = None
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -521,6 +523,7 @@ class Engine:
         except BaseException as error:
             log.critical("%s: the outcome of %s could not be recorded: %s", live.session_id, path, error)
             self._broken = error
+            self.on_broken(error)
             await self._tell_parked()
             raise
         finally:

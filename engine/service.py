@@ -56,14 +56,22 @@ class Service:
         self._stopping = asyncio.Event()
         self._unwanted: set[str] = set()
         self._nudge = asyncio.Event()
+        self._pumping = asyncio.Lock()
         self.failure: BaseException | None = None
         engine.subscribe(lambda state, events: self.notify())
+        engine.on_broken = self._fail
 
     def notify(self) -> None:
         """Something may be ready: rows that are held are tried again too."""
         self._nudge.set()
         self._nudge = asyncio.Event()
         self._dispatcher.notify()
+
+    def _fail(self, error: BaseException) -> None:
+        """Going on is impossible: `run()` raises this."""
+        self.failure = error
+        self._stopping.set()
+        self.notify()
 
     def stop(self) -> None:
         """Take up nothing more; `run()` returns once the rows in hand are done."""
@@ -140,11 +148,12 @@ class Service:
 
     async def _pump(self) -> None:
         """Hand new rows to their lanes, in the order in which they came."""
-        while rows := await self.engine.writer.call("inbox", after=self._after):
-            for row in rows:
-                self._after = max(self._after, row.id)
-                if row.kind in self._handlers:
-                    self._give(row)
+        async with self._pumping:
+            while rows := await self.engine.writer.call("inbox", after=self._after):
+                for row in rows:
+                    self._after = max(self._after, row.id)
+                    if row.kind in self._handlers:
+                        self._give(row)
 
     def _give(self, row: InboxRow) -> None:
         lane = row.thread_key or row.session_id or row.key
@@ -171,6 +180,8 @@ class Service:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(nudge.wait(), delay)
             delay = min(delay * 2, SWEEP_SECONDS)
+            # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
+            await self._pump()
         del self._lanes[lane]
 
     async def _handle(self, row: InboxRow) -> bool:
@@ -178,9 +189,7 @@ class Service:
         try:
             return await self._handlers[row.kind](row)
         except StorageBroken as error:
-            self.failure = error
-            self._stopping.set()
-            self._dispatcher.notify()
+            self._fail(error)
         except (Owned, Fenced) as error:
             log.info("inbox row %s waits: %s", row.key, error)
         except Exception:
