@@ -28,6 +28,7 @@ from engine.filters import (
     plain,
     power,
     remainder,
+    strict,
     times,
 )
 
@@ -70,7 +71,10 @@ class _Environment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         # Not optimized: folding constants would evaluate parts of a flow while it is only being checked.
         super().__init__(undefined=StrictUndefined, optimized=False, cache_size=0)
-        self.filters = {name: function for name, (function, _) in FILTERS.items()}
+        self.filters = {
+            name: function if name == "default" else strict(function)
+            for name, (function, _) in FILTERS.items()
+        }
         self.tests = {name: function for name, (function, _) in TESTS.items()}
         self.globals = {"range": bounded_range, "null": None}
         self.binop_table.update({"*": times, "**": power, "%": remainder})

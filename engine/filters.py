@@ -284,6 +284,19 @@ def _eager(name: str) -> Callable[..., list[Any]]:
     return eager
 
 
+def strict(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same filter, which raises for an undefined argument; some of Jinja's take that for something empty."""
+
+    @functools.wraps(function)
+    def filtered(*args: Any, **kwargs: Any) -> Any:
+        for argument in args:
+            if isinstance(argument, Undefined):
+                fail_undefined(argument)
+        return function(*args, **kwargs)
+
+    return filtered
+
+
 def _text(method: Callable[[str], str]) -> Callable[[Any], str]:
     return lambda value: method(as_text(value))
 

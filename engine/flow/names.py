@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.expression_jinja import Reference
 from engine.expression_text import Segment
-from engine.expressions import Reference
 from engine.faults import Fault, Path, suggest
 from engine.nodes.specs import node_types
 
@@ -19,7 +19,7 @@ ROOTS: Mapping[str, str] = {
     "nodes": "the outputs of the nodes before, `nodes.<id>`; null for a node that was skipped or failed",
     "status": "how the nodes before ended, `status.<id>`: `completed`, `skipped` or `failed`",
     "errors": "why a node before failed, `errors.<id>`: `{type, message}`; null for the others",
-    "messages": "the messages of people that answered no question, as a list of `{text, by, at}`",
+    "messages": "the messages of people that answered no question, as a list of `{text, by, at}`; `by` is `{id, name}`",
     "session": "`session.id`, `session.requester` (`{id, name}`) and `session.flow`",
     "secrets": "`secrets.NAME`, in `env` of shell and `headers` of http only",
 }

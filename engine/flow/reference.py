@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 
 from engine.codec import encode
 from engine.durations import DURATION_UNITS, format_duration, format_size
-from engine.expressions import MAX_DEPTH as MAX_EXPRESSION_DEPTH
-from engine.expressions import MAX_SOURCE
+from engine.expression_jinja import MAX_DEPTH as MAX_EXPRESSION_DEPTH
+from engine.expression_jinja import MAX_SOURCE
 from engine.filters import FILTERS, MAX_RANGE, TESTS
 from engine.flow.document import FlowDoc, InputDoc, ItemsDoc, LimitsDoc, NodeDoc, TriggerDoc
 from engine.flow.names import ROOTS

@@ -330,6 +330,7 @@ _SYNTAX: tuple[tuple[str, str, str | None], ...] = (
     ),
     (r"character '\\t'|cannot start any token|found a tab", "unexpected character", None),
     (r"found unexpected end of stream|unexpected end of stream", "the quote is never closed", None),
+    (r"but got '\?'", "a text with `?` must be quoted here", "quote the text"),
     (r"expected ',' or ']'|did not find expected ',' or '\]'", "the list is never closed", "check for a missing `]` or `,`"),
     (r"expected ',' or '}'|did not find expected ',' or '}'", "the mapping is never closed", "check for a missing `}` or `,`"),
     (r"expected <block end>|did not find expected key", "unexpected indentation or text", "all keys of a mapping begin in one column"),

@@ -139,7 +139,9 @@ Argument: TypeAlias = Annotated[
 Query: TypeAlias = Annotated[
     Any,
     BeforeValidator(_query),
-    WithJsonSchema({"type": ["string", "number", "boolean", "array"], "title": "text or list of text"}),
+    WithJsonSchema(
+        {"type": ["string", "number", "boolean", "array", "null"], "title": "text or list of text"}
+    ),
 ]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75)]

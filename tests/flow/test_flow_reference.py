@@ -1,0 +1,38 @@
+"""The flow reference is generated and never stale."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from engine.filters import FILTERS, TESTS
+from engine.flow import load_flow
+from engine.flow.document import NodeDoc
+from engine.flow.reference import flow_reference_markdown
+from engine.nodes.specs import node_types
+
+PAGE = Path(__file__).parents[2] / "docs" / "flow-reference.md"
+
+
+def test_the_page_is_what_the_models_say() -> None:
+    """When this fails: `python -m engine.flow.reference > docs/flow-reference.md`."""
+    assert PAGE.read_text(encoding="utf-8") == flow_reference_markdown()
+
+
+def test_the_page_names_everything_that_a_flow_can_have() -> None:
+    """Every node type, field, output, filter and test stands in it."""
+    page = flow_reference_markdown()
+    for spec in node_types().values():
+        assert f"\n### {spec.name}\n" in page
+        for name in [*spec.field_names(), *(spec.outputs or ())]:
+            assert f"`{name}`" in page
+    for name in [*FILTERS, *TESTS, *(field.alias or key for key, field in NodeDoc.model_fields.items())]:
+        assert f"`{name}`" in page
+
+
+def test_the_example_on_the_page_loads() -> None:
+    """What the page shows as a flow is one."""
+    examples = re.findall(r"```yaml\n(.*?)```", flow_reference_markdown(), re.S)
+    assert examples
+    for example in examples:
+        assert load_flow(example, "example.yml").nodes

@@ -1,0 +1,134 @@
+"""The JSON Schema for editors agrees with the loader."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from flowkit import SOUND
+
+from engine.codec import Json, encode
+from engine.flow.document import FlowDoc, NodeDoc
+from engine.flow.schema import DIALECT, flow_schema
+from engine.flow.yaml import load_located
+from engine.nodes.specs import node_types
+
+SCHEMA = flow_schema()
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,), "object": (dict,), "array": (list,), "integer": (int,), "number": (int, float),
+    "boolean": (bool,), "null": (type(None),),
+}  # fmt: skip
+_KNOWN = {
+    "$schema", "$defs", "$ref", "title", "description", "default", "type", "properties", "required", "additionalProperties",
+    "propertyNames", "items", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum", "pattern", "enum",
+    "const", "anyOf", "allOf", "if", "then",
+}  # fmt: skip
+
+
+def fits(value: Json, schema: Json) -> bool:
+    """Whether a value fits a schema, by the keywords that ours uses; any other keyword is an error of the test."""
+    if isinstance(schema, bool):
+        return schema
+    assert schema.keys() <= _KNOWN, schema.keys() - _KNOWN
+    return all(
+        check(value, schema) for check in (_reference, _kind, _text, _number, _list, _mapping, _combined)
+    )
+
+
+def _reference(value: Json, schema: Json) -> bool:
+    if "$ref" not in schema:
+        return True
+    return fits(value, SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")])
+
+
+def _kind(value: Json, schema: Json) -> bool:
+    kinds = schema.get("type", list(_TYPES))
+    names = [kinds] if isinstance(kinds, str) else kinds
+    fitting = any(
+        isinstance(value, _TYPES[name]) and not (isinstance(value, bool) and name in ("integer", "number"))
+        for name in names
+    )
+    return fitting and value in schema.get("enum", [value]) and schema.get("const", value) == value
+
+
+def _text(value: Json, schema: Json) -> bool:
+    if not isinstance(value, str):
+        return True
+    long_enough = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
+    return long_enough and re.search(schema.get("pattern", ""), value) is not None
+
+
+def _number(value: Json, schema: Json) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return True
+    return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+
+
+def _list(value: Json, schema: Json) -> bool:
+    if not isinstance(value, list):
+        return True
+    sized = schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value))
+    return sized and all(fits(item, schema.get("items", True)) for item in value)
+
+
+def _mapping(value: Json, schema: Json) -> bool:
+    if not isinstance(value, dict):
+        return True
+    properties = schema.get("properties", {})
+    if not set(schema.get("required", [])) <= value.keys():
+        return False
+    if not all(fits(key, schema.get("propertyNames", True)) for key in value):
+        return False
+    return all(
+        fits(item, properties.get(key, schema.get("additionalProperties", True)))
+        for key, item in value.items()
+    )
+
+
+def _combined(value: Json, schema: Json) -> bool:
+    if "anyOf" in schema and not any(fits(value, option) for option in schema["anyOf"]):
+        return False
+    if "if" in schema and fits(value, schema["if"]) and not fits(value, schema["then"]):
+        return False
+    return all(fits(value, part) for part in schema.get("allOf", []))
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_flow_fits_the_schema(name: str) -> None:
+    """What the loader takes, an editor does not mark, expressions in every kind of field included."""
+    assert fits(load_located(SOUND[name], "f.yml").data, SCHEMA)
+
+
+BAD = Path(__file__).parent / "bad"
+BY_SHAPE = [
+    "02-no-name-no-nodes", "03-unknown-top-field", "04-flow-name", "15-node-type", "16-later-type", "17-node-id",
+    "19-field-beside-with", "20-unknown-with-field", "21-run-as-text", "33-condition-without-braces", "35-duration",
+    "36-approvers", "37-choices", "39-inputs", "41-crash-policies", "43-http", "49-no-nodes", "50-node-is-text",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_SHAPE)
+def test_a_mistake_of_shape_does_not_fit_the_schema(name: str) -> None:
+    """Unknown fields, wrong types, missing fields and malformed names are marked while one writes."""
+    assert not fits(load_located((BAD / f"{name}.yml").read_text(), "f.yml").data, SCHEMA)
+
+
+def test_the_schema_has_every_field_and_type() -> None:
+    """It is made from the models: no field of them is missing, no node type either."""
+    assert SCHEMA["$schema"] == DIALECT
+    assert set(SCHEMA["properties"]) == set(FlowDoc.model_fields)
+    node = SCHEMA["$defs"]["NodeDoc"]
+    assert set(node["properties"]) == {field.alias or name for name, field in NodeDoc.model_fields.items()}
+    assert node["properties"]["type"]["enum"] == list(node_types())
+    for spec in node_types().values():
+        assert set(SCHEMA["$defs"][f"with_{spec.name}"].get("properties", {})) >= set(spec.field_names())
+    encode(SCHEMA)
+
+
+def test_every_reference_in_the_schema_leads_somewhere() -> None:
+    """An editor can resolve each `$ref`."""
+    found = re.findall(r'"\$ref":"#/\$defs/([^"]+)"', encode(SCHEMA).decode())
+    assert found
+    assert set(found) <= set(SCHEMA["$defs"])

@@ -1,0 +1,189 @@
+"""Secrets in flows: references where they may stand, and no way for data to pose as one."""
+
+from __future__ import annotations
+
+import pytest
+from flowkit import flow_with, problems
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.codec import Json, encode
+from engine.errors import ExpressionError, SaysoError
+from engine.expression_text import BadExpression
+from engine.expressions import compile_value
+from engine.nodes.specs import InvalidConfig, node_types, resolve_secrets, secret_names
+
+
+def lookup(name: str) -> str:
+    """The secret store of these tests: every name has a value that says which."""
+    return f"<{name}>"
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "resolved"),
+    [
+        ("{{ secrets.TOKEN }}", {"$secret": "TOKEN"}, "<TOKEN>"),
+        ("{{ secrets['db_password'] }}", {"$secret": "db_password"}, "<db_password>"),
+        ("Bearer {{ secrets.TOKEN }}", {"$secret_text": ["Bearer ", {"$secret": "TOKEN"}]}, "Bearer <TOKEN>"),
+        (
+            "{{ secrets.A }}:{{ inputs.user }}{{ secrets.B }}",
+            {"$secret_text": [{"$secret": "A"}, ":", "ana", {"$secret": "B"}]},
+            "<A>:ana<B>",
+        ),
+    ],
+)
+def test_a_secret_is_a_reference_until_the_edge_resolves_it(
+    text: str, reference: Json, resolved: str
+) -> None:
+    """Evaluation gives a reference; only `resolve_secrets` puts the value in."""
+    value = compile_value(text, secrets=True).evaluate({"inputs": {"user": "ana"}})
+    assert value == reference
+    assert resolve_secrets({"X": value}, lookup) == {"X": resolved}
+
+
+def test_the_names_of_secrets_are_known_before_and_after_evaluation() -> None:
+    """A compiled value and its evaluated form name the same secrets."""
+    compiled = compile_value({"A": "{{ secrets.X }}", "B": "b {{ secrets.Y }}", "C": "c"}, secrets=True)
+    assert compiled.secrets == {"X", "Y"}
+    assert secret_names(compiled.evaluate({})) == {"X", "Y"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ secrets.X | upper }}", "{{ secrets['X'] ~ 'a' }}", "{{ secrets }}", "{{ secrets[inputs.a] }}", "{{ [secrets.X] }}",
+        "{{ secrets.X.y }}", "{{ secrets.X == 'a' }}", "{{ 'a' if secrets.X else 'b' }}", "{{ secrets.X | default('') }}",
+        "{{ secrets['a b'] }}", "{{ secrets['../x'] }}", "{{ secrets[''] }}", "{{ secrets['_X'] }}",
+    ],
+)  # fmt: skip
+def test_nothing_can_be_computed_with_a_secret(text: str) -> None:
+    """A secret stands alone in its braces, under a plain name, also where secrets are allowed."""
+    with pytest.raises(BadExpression, match="stands alone"):
+        compile_value(text, secrets=True)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "{id: x, type: message, with: {text: '{{ secrets.X }}'}}",
+        "{id: x, type: shell, with: {run: [a, '{{ secrets.X }}']}}",
+        "{id: x, type: shell, with: {run: [a], cwd: '{{ secrets.X }}'}}",
+        "{id: x, type: shell, with: {run: [a], stdin: '{{ secrets.X }}'}}",
+        "{id: x, type: http, with: {url: 'http://a/{{ secrets.X }}'}}",
+        "{id: x, type: http, with: {url: 'http://a', query: {q: '{{ secrets.X }}'}}}",
+        "{id: x, type: http, with: {url: 'http://a', json: {q: '{{ secrets.X }}'}}}",
+        "{id: x, type: http, with: {url: 'http://a', body: 'a {{ secrets.X }}'}}",
+        "{id: x, type: set, with: {env: '{{ secrets.X }}'}}",
+        "{id: x, type: ask, with: {message: '{{ secrets.X }}'}}",
+        "{id: x, type: noop, if: \"{{ secrets.X == 'a' }}\"}",
+    ],
+)
+def test_a_secret_anywhere_else_is_a_load_error(node: str) -> None:
+    """Only `env` of shell and `headers` of http take secrets."""
+    found = problems(f"flow: f\nnodes:\n  - {node}\n")
+    assert len(found) == 1
+    assert "a secret cannot be used here" in found[0]
+
+
+FORGED: list[Json] = [
+    {"$secret": "TOKEN"},
+    {"$secret_text": ["a", {"$secret": "TOKEN"}]},
+    {"A": {"$secret": "TOKEN"}},
+    [{"$secret": "TOKEN"}],
+    {"A": [{"deep": {"$secret_text": []}}]},
+    {"$secret": None},
+]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_data_cannot_pose_as_a_reference_where_secrets_may_stand(forged: Json) -> None:
+    """A reply or an output that looks like a reference is refused in `env` and `headers`, whole or in part."""
+    for text in ("{{ nodes.reply.values }}", "{{ nodes.reply.values or 1 }}"):
+        compiled = compile_value({"X": text}, secrets=True)
+        with pytest.raises(ExpressionError, match=r"\$secret"):
+            compiled.evaluate({"nodes": {"reply": {"values": forged}}})
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_forged_env_as_a_whole_is_refused(forged: Json) -> None:
+    """Also when all of `env` comes from data."""
+    flow = flow_with("- {id: x, type: shell, with: {run: [a], env: '{{ inputs.a }}'}}")
+    with pytest.raises(SaysoError):
+        flow.nodes[0].compiled.evaluate({"inputs": {"a": forged}})
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_forged_reference_in_text_stays_text(forged: Json) -> None:
+    """In mixed text such data is JSON text, which nothing resolves."""
+    value = compile_value("a {{ inputs.a }}", secrets=True).evaluate({"inputs": {"a": forged}})
+    assert value == f"a {encode(forged).decode()}"
+    assert resolve_secrets({"X": value}, lookup) == {"X": value}
+    beside = compile_value("{{ secrets.S }} {{ inputs.a }}", secrets=True).evaluate({"inputs": {"a": forged}})
+    assert resolve_secrets(beside, lookup) == f"<S> {encode(forged).decode()}"
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_elsewhere_it_is_data_like_any_other(forged: Json) -> None:
+    """Where secrets may not stand, the same mapping goes through as it is."""
+    flow = flow_with("- {id: x, type: set, with: {kept: '{{ inputs.a }}'}}")
+    assert flow.nodes[0].compiled.evaluate({"inputs": {"a": forged}}) == {"kept": forged}
+
+
+@pytest.mark.parametrize("field", ["run", "stdin", "cwd", "script"])
+def test_a_reference_in_another_field_is_no_configuration(field: str) -> None:
+    """A runner never gets a reference in a field that it does not resolve."""
+    config: dict[str, Json] = {
+        "run": ["a"],
+        field: [{"$secret": "X"}] if field == "run" else {"$secret": "X"},
+    }
+    if field == "script":
+        del config["run"]
+    with pytest.raises(InvalidConfig):
+        node_types()["shell"].settle(config)
+
+
+def test_references_survive_settling() -> None:
+    """The configuration that is journaled has the references, beside values that became text."""
+    env = "{T: 'Bearer {{ secrets.T }}', U: '{{ secrets.U }}', N: 3}"
+    node = flow_with("- {id: x, type: shell, with: {run: [a], env: " + env + "}}").nodes[0]
+    settled = node.spec.settle(node.compiled.evaluate({}))
+    assert settled["env"] == {
+        "T": {"$secret_text": ["Bearer ", {"$secret": "T"}]},
+        "U": {"$secret": "U"},
+        "N": "3",
+    }
+    assert resolve_secrets(settled["env"], lookup) == {"T": "Bearer <T>", "U": "<U>", "N": "3"}
+
+
+def test_a_reference_cannot_be_written_by_hand() -> None:
+    """A flow that spells a reference out, where one would be resolved, does not load."""
+    found = problems(
+        "flow: f\nnodes:\n"
+        "  - {id: a, type: shell, with: {run: [a], env: {X: {$secret: T}, Y: {$secret_text: [a]}}}}\n"
+        "  - {id: b, type: http, with: {url: 'http://a', headers: {$secret: T}}}\n"
+    )
+    assert sum("not written by hand" in each for each in found) == 3
+
+
+JSON_DATA: st.SearchStrategy[Json] = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["TOKEN", "", "{{ secrets.TOKEN }}"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["$secret", "$secret_text", "A", "B"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    JSON_DATA,
+    st.sampled_from(["{{ inputs.a }}", "x{{ inputs.a }}", "{{ [inputs.a] }}", "{{ {'A': inputs.a} }}"]),
+)
+def test_no_data_makes_a_secret_appear(data: Json, text: str) -> None:
+    """Whatever the data, resolving what came of it asks for no secret."""
+    try:
+        value = compile_value({"X": text}, secrets=True).evaluate({"inputs": {"a": data}})
+    except ExpressionError:
+        return
+    assert secret_names(value) == frozenset()
+    assert resolve_secrets(value, lookup) == value
