@@ -39,10 +39,14 @@ app.add_typer(prompts_app, name="prompts")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 As = Annotated[
     str | None,
-    typer.Option("--as", metavar="NAME", help="Play somebody (@group, e-mail, id, name); recorded as simulated."),
+    typer.Option(
+        "--as", metavar="NAME", help="Play somebody (@group, e-mail, id, name); recorded as simulated."
+    ),
 ]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing here: run until people are needed.")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Stop at a `wait` node too, in place of waiting with it.")]
+NoWait = Annotated[
+    bool, typer.Option("--no-wait", help="Stop at a `wait` node too, in place of waiting with it.")
+]
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the beginning of it.")]
 
 
@@ -94,16 +98,22 @@ def _version(wanted: bool) -> None:
 def main(
     context: typer.Context,
     home: Annotated[
-        str | None, typer.Option("--home", metavar="DIR", help="Where state is kept. [SAYSO_HOME, else .sayso]")
+        str | None,
+        typer.Option("--home", metavar="DIR", help="Where state is kept. [SAYSO_HOME, else .sayso]"),
     ] = None,
     flows: Annotated[
-        str | None, typer.Option("--flows", metavar="DIR", help="The folder of flows. [SAYSO_FLOWS, else flows]")
+        str | None,
+        typer.Option("--flows", metavar="DIR", help="The folder of flows. [SAYSO_FLOWS, else flows]"),
     ] = None,
     db: Annotated[
         str | None,
-        typer.Option("--db", metavar="FILE|URL", help="The database. [SAYSO_DATABASE_URL, else HOME/sayso.db]"),
+        typer.Option(
+            "--db", metavar="FILE|URL", help="The database. [SAYSO_DATABASE_URL, else HOME/sayso.db]"
+        ),
     ] = None,
-    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Tell more; -vv tells all.")] = 0,
+    verbose: Annotated[
+        int, typer.Option("-v", "--verbose", count=True, help="Tell more; -vv tells all.")
+    ] = 0,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
@@ -155,7 +165,8 @@ def run_flow(
     context: typer.Context,
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow's name, or its file.")],
     inputs: Annotated[
-        list[str] | None, typer.Option("-i", "--input", metavar="KEY=VALUE", help="An input; may be repeated.")
+        list[str] | None,
+        typer.Option("-i", "--input", metavar="KEY=VALUE", help="An input; may be repeated."),
     ] = None,
     inputs_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Inputs as a YAML or JSON file.")
@@ -173,14 +184,18 @@ def run_flow(
     Ctrl-C keeps the session: `sayso sessions resume ID` goes on with it. Without a terminal (or with --no-input)
     the flow runs until it needs people, prints JSON and exits with 3.
     """
-    from bot.cli import run as command
+    from bot.cli.inputs import read_inputs
 
-    place = _place(context)
-    given = command.read_inputs(inputs or [], inputs_file)
+    place, given = _place(context), read_inputs(inputs or [], inputs_file)
     if dry_run:
-        _end(command.dry_run(place, flow, given, as_name, as_json=as_json))
-    mode = command.Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
-    _end(command.run_flow(place, flow, given, as_name, mode))
+        from bot.cli.dry_run import dry_run_command
+
+        _end(dry_run_command(place, flow, given, as_name, as_json=as_json))
+    from bot.cli.following import Mode
+    from bot.cli.run import run_flow as command
+
+    mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
+    _end(command(place, flow, given, as_name, mode))
 
 
 @app.command()
@@ -188,7 +203,9 @@ def validate(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE|DIR...]", help="Flow files or folders. [the folder of flows]", exists=True),
+        typer.Argument(
+            metavar="[FILE|DIR...]", help="Flow files or folders. [the folder of flows]", exists=True
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -274,8 +291,8 @@ def sessions_resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a session, in this terminal; one of a Slack thread goes on where the bot runs."""
+    from bot.cli.following import Mode
     from bot.cli.resume import Resume, resume_session
-    from bot.cli.run import Mode
 
     mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
     wanted = Resume(session_id, message, snapshot, prompt, answer, as_name)
@@ -324,9 +341,13 @@ def prompts_list(context: typer.Context, as_json: Json = False) -> None:
 def prompts_answer(
     context: typer.Context,
     prompt_id: Annotated[str, typer.Argument(metavar="ID", help="A question's id, or the beginning of it.")],
-    text: Annotated[str | None, typer.Argument(metavar="[ANSWER]", help="A choice as people read it, or text.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[ANSWER]", help="A choice as people read it, or text.")
+    ] = None,
     value: Annotated[str | None, typer.Option(metavar="V", help="A choice by its value.")] = None,
-    text_option: Annotated[str | None, typer.Option("--text", metavar="T", help="The answer as text.")] = None,
+    text_option: Annotated[
+        str | None, typer.Option("--text", metavar="T", help="The answer as text.")
+    ] = None,
     as_name: As = None,
     as_json: Json = False,
 ) -> None:

@@ -65,7 +65,7 @@ _BY_CODE: dict[str, Exit] = {
     "storage_broken": Exit.STORE,
     "prompt_malformed": Exit.STORE,
     "start_failed": Exit.SLACK,
-    "auth_lost": Exit.SLACK,
+    "slack": Exit.SLACK,
 }
 
 

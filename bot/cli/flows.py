@@ -80,7 +80,9 @@ def _print(checked: dict[str, tuple[str | None, tuple[Problem, ...]]], bad: int)
             print(problem)
     total = sum(len(problems) for _, problems in checked.values())
     if bad:
-        print(f"{plural(total, 'problem')} in {plural(bad, 'file')}; {plural(len(checked) - bad, 'file')} without.")
+        print(
+            f"{plural(total, 'problem')} in {plural(bad, 'file')}; {plural(len(checked) - bad, 'file')} without."
+        )
     else:
         names = ", ".join(sorted(flow or "" for flow, _ in checked.values()))
         print(f"{plural(len(checked), 'flow')} without problems: {names}")

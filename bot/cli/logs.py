@@ -9,7 +9,9 @@ import sys
 def set_up_logging(verbose: int) -> None:
     """0: warnings; 1: what sayso does; 2 and more: everything, also of the libraries."""
     level = logging.WARNING if verbose == 0 else logging.INFO if verbose == 1 else logging.DEBUG
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=level)
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=level
+    )
     if verbose < 2:
         for name in ("slack_bolt", "slack_sdk", "aiohttp", "asyncio"):
             logging.getLogger(name).setLevel(logging.ERROR)

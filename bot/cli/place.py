@@ -31,9 +31,7 @@ class Place:
         url = self.database
         if url is not None and "://" not in url and url != "memory:":
             url = _SQLITE + str(Path(url).absolute())
-        return load_settings(
-            os.environ, cwd=Path.cwd(), flows=self.flows, home=self.home, database_url=url
-        )
+        return load_settings(os.environ, cwd=Path.cwd(), flows=self.flows, home=self.home, database_url=url)
 
     def command(self, *words: str) -> str:
         """A `sayso` command line that works in this place, for people to copy."""

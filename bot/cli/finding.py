@@ -1,0 +1,81 @@
+"""Finds what people mean: flows by name or file, sessions and questions by the beginning of their ids."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bot.cli.exits import UsageError
+from bot.settings import Settings
+from engine.actors import Actor
+from engine.errors import UnknownFlow, UnknownSession
+from engine.faults import suggest
+from engine.flow import Flow, load_flow_file, load_flows
+from engine.flow.load import SUFFIXES
+from engine.storage.port import Head, Store
+from prompt_state import store as prompt_store
+from prompt_state.model import PromptState
+
+_ALL = 1_000_000
+
+
+def actor_for(settings: Settings, as_name: str | None) -> Actor:
+    """Who acts: the person at the terminal, or whom they play."""
+    return Actor.pretend(as_name) if as_name else Actor.local(settings.local_user)
+
+
+def find_flow(settings: Settings, name: str) -> Flow:
+    """A flow by its file, or by its name in the folder of flows. Raises `FlowError`, `UnknownFlow`, `UsageError`."""
+    if name.endswith(SUFFIXES) or os.sep in name:
+        if not Path(name).is_file():
+            raise UsageError(f"There is no flow file {name}.")
+        # A node finds its programs beside the flow's file, so the session pins where that is.
+        return replace(load_flow_file(name), file=str(Path(name).resolve()))
+    flows, errors = load_flows(settings.flows) if settings.flows.is_dir() else ({}, {})
+    if name in flows:
+        return flows[name]
+    for file, error in errors.items():
+        if Path(file).stem == name:
+            raise error
+    if not flows:
+        raise UnknownFlow(
+            f"There is no flow {name!r}: {settings.flows} has no flows. Name a file, or use --flows."
+        )
+    hint = suggest(name, flows)
+    raise UnknownFlow(f"There is no flow {name!r} in {settings.flows}" + (f" ({hint})." if hint else "."))
+
+
+def find_session(store: Store, text: str) -> Head:
+    """A session by its id or a beginning of it that only it has. Raises `UnknownSession`."""
+    head = store.head(text)
+    if head is not None:
+        return head
+    heads = {known.session_id: known for known in store.heads(limit=_ALL)}
+    return heads[_one_of(text, list(heads), "session-", "session")]
+
+
+def find_prompt(store: Store, text: str) -> PromptState:
+    """A question by its id or a beginning of it that only one open one has. Raises `UnknownSession`."""
+    exact = prompt_store.find(store, text)
+    if exact is not None:
+        return exact
+    asked = {prompt.prompt_id: prompt for prompt in prompt_store.waiting(store)}
+    return asked[_one_of(text, list(asked), "prompt-", "open question")]
+
+
+def _one_of(text: str, ids: Sequence[str], prefix: str, word: str) -> str:
+    found = [known for known in ids if matches(known, text, prefix)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+        raise UnknownSession(f"{len(found)} of them begin with {text!r}: {shown}. Write more of the id.")
+    hint = suggest(text, ids, "") if ids else ""
+    raise UnknownSession(f"There is no {word} {text!r}" + (f" ({hint})." if hint else "."))
+
+
+def matches(known: str, text: str, prefix: str) -> bool:
+    """Whether a text is the beginning of an id, which may be written without its `session-` or `prompt-`."""
+    return bool(text) and known.startswith((text, prefix + text))

@@ -1,0 +1,181 @@
+"""Follows a session in this terminal and says how it ended: what `run`, `resume` and `answer` have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TextIO, TypeAlias
+
+from bot.cli.exits import INTERRUPTED, exit_of
+from bot.cli.narration import asked_of, error_text, question_lines
+from bot.cli.output import one_line, print_json
+from bot.cli.place import Place, opened
+from bot.cli.screen import TerminalScreen
+from bot.process import make_engine
+from bot.rendering.text import asked, elapsed, plain
+from bot.settings import Settings
+from bot.terminal import Follower, engine_action, open_prompts, terminal_label
+from engine import clock
+from engine.actors import Actor
+from engine.codec import Json
+from engine.engine import Engine
+from engine.state import PromptRun, State
+from prompt_state.policy import Gate
+
+Begin: TypeAlias = Callable[[Engine, Any], Awaitable[object]]
+"""What is done first: start the session, answer something, or take it up where it stands."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a session is followed: `ask` puts questions here, `wait` waits with `wait` nodes, `json` ends in JSON."""
+
+    ask: bool
+    wait: bool
+    json: bool
+
+    @classmethod
+    def of(cls, *, no_input: bool, no_wait: bool, as_json: bool) -> Mode:
+        """The mode for these options: without a terminal nobody is asked, and standard output is for a machine."""
+        person = sys.stdin.isatty() and not no_input
+        return cls(ask=person, wait=not no_wait, json=as_json or not person)
+
+    @property
+    def out(self) -> TextIO:
+        """Where people read."""
+        return sys.stderr if self.json else sys.stdout
+
+
+def local_gate(settings: Settings) -> Gate:
+    """The policy of a process without Slack: nobody of Slack acts here."""
+    return Gate(None, settings.admins, settings.allow_guests, allow_local=True)
+
+
+def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
+    """Follow a session to where it rests, say how that is, and give the exit code. Raises `SaysoError`."""
+    try:
+        return asyncio.run(_follow(place, session_id, actor, mode, begin))
+    except asyncio.CancelledError:
+        resume = place.command("sessions", "resume", session_id)
+        print(f"Left at once; what was running is not known. Kept: {resume}", file=sys.stderr)
+        return INTERRUPTED
+
+
+async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
+    settings = place.settings()
+    gate = local_gate(settings)
+    with opened(settings) as store:
+        engine = make_engine(settings, store, gate, label=terminal_label(session_id), slack=False)
+        screen = TerminalScreen(mode.out)
+        await engine.open()
+        try:
+            head = await engine.writer.call(store.head, session_id)
+            told = head.seq if head is not None else 0
+            follower = Follower(
+                engine, screen, session_id, actor=actor, policy=gate, ask=mode.ask, wait=mode.wait, told=told
+            )
+            with _signals(follower, screen):
+                state = await follower.follow(lambda: begin(engine, follower))
+        finally:
+            screen.close()
+            await engine.close()
+    if mode.json:
+        print_json(result_json(state))
+    else:
+        _tell_end(place, screen, state, gate, actor, left=follower.left)
+    return exit_of(state.status)
+
+
+@contextmanager
+def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
+    """The first signal leaves in order; a second one leaves at once, and what runs is killed."""
+    loop = asyncio.get_running_loop()
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def leave() -> None:
+        if follower.left:
+            for task in asyncio.all_tasks():
+                task.cancel()
+            return
+        screen.line()
+        if screen.working:
+            screen.note(f"stopping {screen.working}; once more leaves at once")
+        follower.stop()
+
+    for name in names:
+        loop.add_signal_handler(name, leave)
+    try:
+        yield
+    finally:
+        for name in names:
+            loop.remove_signal_handler(name)
+
+
+# --- how it ended ------------------------------------------------------------------------------------------
+
+
+def prompt_json(prompt: PromptRun, state: State) -> dict[str, Json]:
+    """An open question for a machine."""
+    spec = prompt.spec
+    return {
+        "promptId": prompt.prompt_id,
+        "sessionId": state.session_id,
+        "flow": state.flow_name,
+        "path": prompt.path,
+        "kind": prompt.kind,
+        "message": plain(spec["message"]),
+        "options": [{"value": option["value"], "label": option["label"]} for option in spec["options"]],
+        "acceptsText": spec["acceptsText"],
+        "asked": asked(spec, state.actor),
+        "deadline": prompt.deadline,
+    }
+
+
+def result_json(state: State) -> dict[str, Json]:
+    """Where a session rests, for a machine."""
+    waits = [timer.due_at for timer in state.timers.values() if timer.purpose == "wait"]
+    return {
+        "sessionId": state.session_id,
+        "flow": state.flow_name,
+        "status": state.status,
+        "prompts": [prompt_json(prompt, state) for prompt in open_prompts(state)],
+        "waitsUntil": min(waits) if waits else None,
+        "outputs": {path: run.output for path, run in state.nodes.items() if run.status == "completed"},
+        "error": state.error,
+    }
+
+
+def _tell_end(
+    place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor, *, left: bool
+) -> None:
+    paint = screen.paint
+    took = elapsed(clock.seconds_between(state.created_at, state.updated_at))
+    match state.status:
+        case "complete":
+            screen.line(paint("green", f"complete after {took}"))
+        case "failed":
+            screen.line(paint("red", f"failed: {error_text(state.error)}"))
+        case "aborted":
+            screen.line(paint("red", "aborted"))
+        case _:
+            if not left:
+                _tell_others(place, screen, state, gate, actor)
+            resume = place.command("sessions", "resume", state.session_id)
+            screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
+
+
+def _tell_others(place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor) -> None:
+    """Questions that are not for the person at this terminal: whom they ask, and how somebody is played."""
+    for prompt in open_prompts(state):
+        if gate(actor, engine_action(prompt.kind), state, prompt) is None:
+            continue
+        message = one_line(question_lines(prompt.spec["message"])[0], 100)
+        screen.line(f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {message}")
+        whom = next((entry for entry in asked(prompt.spec, state.actor) if entry != "channel"), None)
+        if whom is not None and not state.thread:
+            command = place.command("prompts", "answer", prompt.prompt_id, "--as", whom)
+            screen.note(f"    to play one of them: {command} ANSWER")

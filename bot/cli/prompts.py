@@ -1,0 +1,135 @@
+"""`prompts list` and `prompts answer`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from bot.cli.exits import Exit, UsageError
+from bot.cli.finding import actor_for, find_prompt
+from bot.cli.output import Paint, clean, one_line, print_json, table
+from bot.cli.place import Place, database_exists, opened
+from bot.rendering.text import asked, plain, waiting_on
+from bot.terminal import read_answer
+from engine.codec import Json
+from engine.errors import AlreadyAnswered, PromptClosed
+from engine.snapshot import load_state
+from engine.storage.port import Head
+from prompt_state import store as prompt_store
+from prompt_state.model import PromptState
+
+
+@dataclass(frozen=True)
+class Given:
+    """The answer as it was given: by what people read (or text), by value, or as text."""
+
+    answer: str | None
+    value: str | None
+    text: str | None
+
+    def line(self) -> str:
+        """The one way that was used. Raises `UsageError` for none, or several."""
+        given = [part for part in (self.answer, self.value, self.text) if part is not None]
+        if len(given) != 1:
+            raise UsageError("Give one answer: ANSWER, --value V or --text T.")
+        return given[0]
+
+
+def list_prompts(place: Place, *, as_json: bool) -> int:
+    """Print the open questions, oldest first."""
+    settings = place.settings()
+    found: list[PromptState] = []
+    flows: dict[str, str] = {}
+    if database_exists(settings):
+        with opened(settings) as store:
+            found = prompt_store.waiting(store)
+            heads = (store.head(session_id) for session_id in {prompt.session_id for prompt in found})
+            flows = {head.session_id: head.flow_name for head in heads if head is not None}
+    if as_json:
+        print_json({"prompts": [_as_json(prompt, flows.get(prompt.session_id, "")) for prompt in found]})
+    elif not found:
+        print("Nothing is asked right now.")
+    else:
+        rows = [_row(prompt, flows.get(prompt.session_id, "")) for prompt in found]
+        for line in table(("PROMPT", "FLOW", "ASKED", "CHOICES", "QUESTION"), rows, Paint(sys.stdout)):
+            print(line)
+    return Exit.OK
+
+
+def _spec(prompt: PromptState) -> dict[str, Json]:
+    """The part of a prompt's spec that says whom it asks and what it offers."""
+    return {
+        "approvers": list(prompt.approvers) if prompt.approvers is not None else None,
+        "who": list(prompt.who) if prompt.who is not None else None,
+        "options": [{"value": option.value, "label": option.label} for option in prompt.options],
+    }
+
+
+def _requester(prompt: PromptState) -> dict[str, Json]:
+    return {"id": prompt.requester_id, "name": prompt.requester_name}
+
+
+def _row(prompt: PromptState, flow: str) -> tuple[str, ...]:
+    choices = " | ".join(option.label for option in prompt.options) or "text"
+    whom = plain(waiting_on(_spec(prompt), _requester(prompt)))
+    question = one_line(plain(prompt.message), 200)
+    return prompt.prompt_id, clean(flow), one_line(whom, 30), one_line(choices, 30), question
+
+
+def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
+    return {
+        "promptId": prompt.prompt_id,
+        "sessionId": prompt.session_id,
+        "flow": flow,
+        "path": prompt.path,
+        "kind": prompt.kind,
+        "status": prompt.status,
+        "message": plain(prompt.message),
+        "options": _spec(prompt)["options"],
+        "acceptsText": prompt.accepts_text,
+        "asked": asked(_spec(prompt), _requester(prompt)),
+        "deadline": prompt.deadline,
+        "threadKey": prompt.thread_key,
+        "messageTs": prompt.message_ts,
+    }
+
+
+def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | None, *, as_json: bool) -> int:
+    """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
+    from bot.cli.following import Mode, follow
+    from bot.cli.reach import runs_here, told
+    from bot.cli.resume import Said, beginning, need_database, refuse_ended, say_elsewhere
+
+    settings = place.settings()
+    actor = actor_for(settings, as_name)
+    line = given.line()
+    need_database(settings, f"no question {prompt_id!r}")
+    with opened(settings) as store:
+        prompt = find_prompt(store, prompt_id)
+        _refuse_closed(prompt)
+        head: Head | None = store.head(prompt.session_id)
+        assert head is not None, "a prompt's session exists"
+        refuse_ended(head)
+        spec = load_state(store.load(head.session_id)).prompts[prompt.prompt_id].spec
+        value, text = read_answer(spec, line)
+        said = Said(prompt.prompt_id, value, text)
+        if not runs_here(store, head):
+            handed = say_elsewhere(store, head, said, actor)
+            if as_json:
+                print_json(
+                    {"promptId": prompt.prompt_id, "sessionId": head.session_id, "request": handed.outcome}
+                )
+            else:
+                print(told(handed, "Answered."))
+            return Exit.OK if handed.outcome == "applied" else Exit.PAUSED
+    mode = Mode(ask=False, wait=True, json=as_json)
+    return follow(place, head.session_id, actor, mode, beginning(head.session_id, said, actor))
+
+
+def _refuse_closed(prompt: PromptState) -> None:
+    """Say who was first, before anything is sent anywhere."""
+    if prompt.status == "answered":
+        who = prompt.answered_by_name or prompt.answered_by
+        raise AlreadyAnswered(f"Already answered by {who}: {prompt.answer_summary}.")
+    if not prompt.open:
+        raise PromptClosed(f"This question is closed: {prompt.status}.")

@@ -1,0 +1,92 @@
+"""Requests for a session that another process serves, through the inbox: no CLI claims what a living process owns.
+
+A session of a Slack thread is the bot's to run. A session of the terminal is run by whoever follows it; where nobody
+does, the command that wants something of it takes it up itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from bot.terminal import terminal_label
+from engine.actors import Actor
+from engine.codec import Json, decode
+from engine.engine import utc_now
+from engine.errors import SaysoError
+from engine.requests import item
+from engine.storage.port import Head, InboxRow, Store
+
+REPLY_SECONDS = 15.0
+"""How long a living process has to take a request."""
+
+_LOOK_SECONDS = 0.05
+
+
+class RefusedElsewhere(SaysoError):
+    """The process that runs the session refused; carries its error code and its words."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What became of a request: `applied`, or `queued` until the process named in `by` runs."""
+
+    outcome: str
+    by: str
+
+
+def served(store: Store, head: Head) -> bool:
+    """Whether a living process takes requests for this session."""
+    return _label(head) in store.serving()
+
+
+def runs_here(store: Store, head: Head) -> bool:
+    """Whether this process may take the session up: it is one of the terminal that nobody follows."""
+    return head.thread_key is None and not served(store, head)
+
+
+def hand_over(
+    store: Store, head: Head, do: str, actor: Actor, *, patience: float = REPLY_SECONDS, **fields: Json
+) -> Handed:
+    """Put a request into the inbox and wait for what becomes of it. Raises `RefusedElsewhere`, storage errors."""
+    key = f"cli:{os.urandom(8).hex()}"
+    request = item(key, head.session_id, do, actor=actor, **fields)
+    store.ingest([request], utc_now())
+    by = "bot" if head.thread_key else "terminal"
+    deadline = time.monotonic() + patience
+    while served(store, head) and time.monotonic() < deadline:
+        row = store.inbox_row(key)
+        if row is not None and row.outcome is not None:
+            return _outcome(row, by)
+        time.sleep(_LOOK_SECONDS)
+    return Handed("queued", by)
+
+
+def _outcome(row: InboxRow, by: str) -> Handed:
+    if row.outcome != "applied":
+        result = decode(row.result) if row.result else {}
+        message = result.get("message") or f"The request was not carried out ({row.outcome})."
+        raise RefusedElsewhere(str(result.get("error") or "refused"), str(message))
+    return Handed("applied", by)
+
+
+def _label(head: Head) -> str:
+    return "bot" if head.thread_key else terminal_label(head.session_id)
+
+
+def told(handed: Handed, done: str) -> str:
+    """What became of a request, in words; `done` says what was done."""
+    if handed.outcome == "applied":
+        return done
+    if handed.by == "bot":
+        return (
+            "The bot does not run right now. The request is kept, and carried out when it runs (sayso start)."
+        )
+    return (
+        "The terminal that has this session did not answer. The request is kept for whoever goes on with it."
+    )

@@ -1,0 +1,242 @@
+"""`sessions resume` and `sessions abort`: for a session that this process may take up, and for one that others run."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.cli.exits import Exit, UsageError, exit_of
+from bot.cli.finding import actor_for, find_session, matches
+from bot.cli.following import Begin, Mode, follow, local_gate, result_json
+from bot.cli.narration import asked_of, question_lines
+from bot.cli.output import one_line, print_json
+from bot.cli.place import Place, database_exists, opened
+from bot.cli.reach import Handed, hand_over, runs_here, told
+from bot.process import make_engine
+from bot.settings import Settings
+from bot.terminal import Follower, open_prompts, read_answer
+from engine.actors import Actor
+from engine.codec import Json
+from engine.commands import Answer
+from engine.engine import Engine, random_text
+from engine.errors import SessionEnded, SessionQuarantined, SnapshotRefused, UnknownSession
+from engine.snapshot import load_state, read_export
+from engine.state import State
+from engine.storage.port import Head, Store
+
+_ENDED = ("complete", "failed", "aborted")
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What `sessions resume` was given."""
+
+    session_id: str | None
+    message: str | None
+    snapshot: Path | None
+    prompt: str | None
+    answer: str | None
+    as_name: str | None
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a person says to a session: an answer to one prompt, a message, or nothing but to go on."""
+
+    prompt_id: str | None = None
+    value: Json = None
+    text: str | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the session just goes on."""
+        return self.prompt_id is None and self.text is None
+
+
+# --- resume ------------------------------------------------------------------------------------------------
+
+
+def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
+    """Go on with a session; the exit code says where it rests. Raises `SaysoError`."""
+    settings = place.settings()
+    actor = actor_for(settings, wanted.as_name)
+    if wanted.snapshot is not None:
+        return _from_snapshot(place, wanted, wanted.snapshot.read_bytes(), actor, mode)
+    if wanted.session_id is None:
+        raise UsageError("Say which session: sayso sessions resume ID (sayso sessions list shows them).")
+    need_database(settings, f"no session {wanted.session_id!r}")
+    with opened(settings) as store:
+        head = find_session(store, wanted.session_id)
+        refuse_ended(head)
+        state = load_state(store.load(head.session_id))
+        said = said_of(state, wanted, wanted.message)
+        if head.thread_key and said.nothing:
+            return _stands_in_slack(state, mode)
+        if not said.nothing and not runs_here(store, head):
+            return _resume_elsewhere(store, head, said, actor, mode)
+    return follow(place, head.session_id, actor, mode, beginning(head.session_id, said, actor))
+
+
+def said_of(state: State, wanted: Resume, message: str | None) -> Said:
+    """What the options say to this session. Raises `UsageError`, and `InvalidAnswer` for no option of the question."""
+    if wanted.answer is not None and message is not None:
+        raise UsageError("Give either a MESSAGE or --answer, not both.")
+    if wanted.answer is None and wanted.prompt is None:
+        return Said(text=message)
+    line = wanted.answer if wanted.answer is not None else message
+    if line is None:
+        raise UsageError("--prompt says which question; give the answer with --answer VALUE.")
+    found = [
+        prompt
+        for prompt in open_prompts(state)
+        if wanted.prompt is None or matches(prompt.prompt_id, wanted.prompt, "prompt-")
+    ]
+    if len(found) != 1:
+        names = ", ".join(prompt.prompt_id for prompt in open_prompts(state)) or "none"
+        raise UsageError(f"Say which question is answered, with --prompt ID. Open in this session: {names}.")
+    value, text = read_answer(found[0].spec, line)
+    return Said(found[0].prompt_id, value, text)
+
+
+def beginning(session_id: str, said: Said, actor: Actor) -> Begin:
+    """To say this to the session, and then to go on with it."""
+
+    async def begin(engine: Engine, follower: Follower) -> None:
+        await _say(engine, session_id, said, actor)
+        await follower.take_up()
+
+    return begin
+
+
+async def _say(engine: Engine, session_id: str, said: Said, actor: Actor) -> None:
+    if said.prompt_id is not None:
+        key = f"cli:{random_text()}"
+        await engine.apply(session_id, Answer(said.prompt_id, actor, key, value=said.value, text=said.text))
+    elif said.text is not None:
+        await engine.resume(session_id, said.text, actor=actor)
+
+
+def say_elsewhere(store: Store, head: Head, said: Said, actor: Actor) -> Handed:
+    """The same through the inbox, for a session that another process serves. Raises what that process refuses."""
+    if said.prompt_id is None:
+        return hand_over(store, head, "message", actor, text=said.text)
+    return hand_over(store, head, "answer", actor, promptId=said.prompt_id, value=said.value, text=said.text)
+
+
+def _resume_elsewhere(store: Store, head: Head, said: Said, actor: Actor, mode: Mode) -> int:
+    handed = say_elsewhere(store, head, said, actor)
+    state = load_state(store.load(head.session_id))
+    if mode.json:
+        print_json({**result_json(state), "request": handed.outcome})
+    else:
+        print(told(handed, f"Taken; the session is {state.status}."))
+    return Exit.OK if handed.outcome == "applied" else Exit.PAUSED
+
+
+def _stands_in_slack(state: State, mode: Mode) -> int:
+    """A session of a thread goes on there: say what it waits for."""
+    if mode.json:
+        print_json(result_json(state))
+        return exit_of(state.status)
+    print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.status}.")
+    for prompt in open_prompts(state):
+        question = one_line(question_lines(prompt.spec["message"])[0])
+        print(f"  waits for {asked_of(state, prompt)}: {question}")
+        print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
+    return exit_of(state.status)
+
+
+def refuse_ended(head: Head) -> None:
+    """Raise where a session takes nothing more: `SessionEnded`, `SessionQuarantined`."""
+    if head.quarantined:
+        raise SessionQuarantined(f"Session {head.session_id} was set aside: {head.quarantined}")
+    if head.status in _ENDED:
+        raise SessionEnded(f"Session {head.session_id} is {head.status} already; nothing was changed.")
+
+
+def need_database(settings: Settings, what: str) -> None:
+    """Raise `UnknownSession` where there is no database yet; looking does not make one."""
+    if not database_exists(settings):
+        raise UnknownSession(f"There is {what}: {settings.database_url} does not exist yet.")
+
+
+# --- from a file -------------------------------------------------------------------------------------------
+
+
+def _from_snapshot(place: Place, wanted: Resume, data: bytes, actor: Actor, mode: Mode) -> int:
+    """Continue from an exported file; the first argument may be its session's id, or the message already."""
+    file = read_export(data)
+    session_id, thread = str(file["sessionId"]), _thread(file)
+    message = wanted.message
+    if wanted.session_id is not None and not matches(session_id, wanted.session_id, "session-"):
+        if message is not None:
+            raise UsageError(f"The file holds {session_id}, not {wanted.session_id}.")
+        message = wanted.session_id
+
+    async def begin(engine: Engine, follower: Follower | None) -> None:
+        state = await engine.resume_from_snapshot(data)
+        await _say(engine, session_id, said_of(state, wanted, message), actor)
+        if follower is not None:
+            await follower.take_up()
+
+    if thread:
+        return asyncio.run(_bring(place, session_id, begin, mode))
+    return follow(place, session_id, actor, mode, begin)
+
+
+def _thread(file: dict[str, Json]) -> Json:
+    try:
+        return file["state"]["thread"]
+    except (KeyError, TypeError) as error:
+        raise SnapshotRefused("This is no snapshot file: its state is not one.") from error
+
+
+async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:
+    """Bring a session of a Slack thread into this database: the bot goes on with it, nothing starts here."""
+    settings = place.settings()
+    with opened(settings) as store:
+        engine = make_engine(settings, store, local_gate(settings), label="cli", slack=True)
+        await engine.open()
+        try:
+            await engine.drain(0)
+            await begin(engine, None)
+            state = await engine.state(session_id)
+        finally:
+            await engine.close()
+    if mode.json:
+        print_json(result_json(state))
+    else:
+        print(f"{session_id} is in this database now. It lives in a Slack thread: the bot goes on with it.")
+    return exit_of(state.status)
+
+
+# --- abort -------------------------------------------------------------------------------------------------
+
+
+def abort_session(place: Place, text: str, reason: str | None, *, as_json: bool) -> int:
+    """End a session for good: here, or by asking the process that serves it. Raises `SaysoError`."""
+    settings = place.settings()
+    actor = actor_for(settings, None)
+    need_database(settings, f"no session {text!r}")
+    with opened(settings) as store:
+        head = find_session(store, text)
+        refuse_ended(head)
+        if not runs_here(store, head):
+            return _abort_elsewhere(store, head, actor, reason, as_json=as_json)
+
+    async def begin(engine: Engine, follower: Follower) -> None:
+        await engine.abort(head.session_id, actor=actor, reason=reason)
+
+    code = follow(place, head.session_id, actor, Mode(ask=False, wait=False, json=as_json), begin)
+    return Exit.OK if code == Exit.FAILED else code
+
+
+def _abort_elsewhere(store: Store, head: Head, actor: Actor, reason: str | None, *, as_json: bool) -> int:
+    handed = hand_over(store, head, "abort", actor, reason=reason)
+    if as_json:
+        state = load_state(store.load(head.session_id))
+        print_json({**result_json(state), "request": handed.outcome})
+    else:
+        print(told(handed, f"{head.session_id} is aborted."))
+    return Exit.OK

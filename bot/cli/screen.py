@@ -1,0 +1,198 @@
+"""The terminal as a follower sees it: lines, a spinner while something works, and lines that are typed.
+
+Lines are read by the event loop from a terminal that keeps its own line editing, so a question can be given up the
+moment somebody else answers it, and no thread is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from typing import TextIO
+
+from bot.cli.narration import asked_of, happened, moment, question_lines
+from bot.cli.output import Paint, clean
+from bot.rendering.text import elapsed
+from bot.terminal import numbered
+from engine import clock
+from engine import events as ev
+from engine.engine import utc_now
+from engine.events import Event
+from engine.nodes.specs import node_types
+from engine.state import PromptRun, State
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAME_SECONDS = 0.12
+
+
+class TerminalScreen:
+    """Tells on `out`; reads from standard input."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self.paint = Paint(out)
+        self._live = out.isatty()
+        self._spinner: asyncio.Task[None] | None = None
+        self._working: dict[str, float] = {}
+        self._until: str | None = None
+        self._typed = b""
+
+    @property
+    def working(self) -> str:
+        """The nodes that work right now."""
+        return ", ".join(clean(path) for path in self._working)
+
+    # --- lines ---------------------------------------------------------------------------------------------
+
+    def line(self, text: str = "") -> None:
+        """One line of ours, whose parts from outside were cleaned."""
+        self._wipe()
+        print(text, file=self._out, flush=True)
+
+    def note(self, text: str) -> None:
+        """See `Screen.note`."""
+        self.line(self.paint("dim", clean(text)))
+
+    def problem(self, text: str) -> None:
+        """See `Screen.problem`."""
+        self.line(f"  {self.paint('red', clean(text))}")
+        if sys.stdin.isatty():
+            self._cursor()
+
+    def message(self, text: str) -> None:
+        """See `Screen.message`."""
+        for part in clean(text).splitlines() or [""]:
+            self.line(f"  {self.paint('blue', '┃')} {part}")
+
+    def narrate(self, state: State, event: Event) -> None:
+        """See `Screen.narrate`."""
+        self._until = None
+        self._track(event)
+        text = happened(state, event, self.paint)
+        if text is not None:
+            self.line(text)
+
+    def waiting(self, due_at: str) -> None:
+        """See `Screen.waiting`."""
+        self._until = due_at
+        if self._live:
+            self._spin()
+        else:
+            self.line(f"  ⏸ until {moment(due_at)}")
+
+    # --- the spinner ---------------------------------------------------------------------------------------
+
+    def _track(self, event: Event) -> None:
+        """Which nodes work right now."""
+        path = event.path or ""
+        if isinstance(event, ev.NodeStarted) and node_types()[event.node_type].mode == "run":
+            self._working[path] = time.monotonic()
+            if self._live:
+                self._spin()
+            else:
+                self.line(f"  ▸ {clean(event.node_id)}")
+        elif isinstance(event, ev.NodeCompleted | ev.NodeFailed | ev.NodeInterrupted):
+            self._working.pop(path, None)
+
+    def _spin(self) -> None:
+        if self._spinner is None or self._spinner.done():
+            self._spinner = asyncio.get_running_loop().create_task(self._spinning())
+
+    async def _spinning(self) -> None:
+        frame = 0
+        while self._working or self._until:
+            frame += 1
+            sign = self.paint("blue", _FRAMES[frame % len(_FRAMES)])
+            self._out.write(f"\r\x1b[2K  {sign} {self._doing()}")
+            self._out.flush()
+            await asyncio.sleep(_FRAME_SECONDS)
+        self._wipe()
+
+    def _doing(self) -> str:
+        if self._until is not None:
+            left = clock.seconds_between(utc_now(), self._until)
+            return f"waits until {moment(self._until)}, {elapsed(max(0.0, left))} left (Ctrl-C keeps it)"
+        now = time.monotonic()
+        return ", ".join(f"{clean(path)} {elapsed(now - since)}" for path, since in self._working.items())
+
+    def _wipe(self) -> None:
+        if self._live:
+            self._out.write("\r\x1b[2K")
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+        self._working.clear()
+        self._until = None
+        if self._spinner is not None:
+            self._spinner.cancel()
+        self._wipe()
+        self._out.flush()
+
+    # --- questions -----------------------------------------------------------------------------------------
+
+    def question(self, state: State, prompt: PromptRun) -> None:
+        """See `Screen.question`."""
+        self._forget_typed()
+        spec = prompt.spec
+        first, *rest = question_lines(spec["message"])
+        self.line()
+        self.line(f"{self.paint('yellow', '?')} {self.paint('bold', first)}")
+        for part in rest:
+            self.line(f"  {part}")
+        about = [f"asked: {asked_of(state, prompt)}"] if prompt.kind == "approval" else []
+        if prompt.deadline and spec.get("timeoutSeconds"):
+            about.append(f"until {moment(prompt.deadline)}")
+        if about:
+            self.line(self.paint("dim", f"  {', '.join(about)}"))
+        for text in option_lines(prompt):
+            self.line(f"  {text}")
+        self._cursor()
+
+    def _cursor(self) -> None:
+        self._out.write("> ")
+        self._out.flush()
+
+    def _forget_typed(self) -> None:
+        """What was typed before a question was seen is no answer to it."""
+        self._typed = b""
+        if sys.stdin.isatty():
+            import termios
+
+            with contextlib.suppress(termios.error, OSError):
+                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+    async def read(self) -> str:
+        """See `Screen.read`."""
+        descriptor = sys.stdin.fileno()
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._typed:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(descriptor, _settle, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(descriptor)
+            data = os.read(descriptor, 65536)
+            if not data:
+                raise EOFError
+            self._typed += data
+        line, _, self._typed = self._typed.partition(b"\n")
+        return line.decode("utf-8", "replace").rstrip("\r")
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def option_lines(prompt: PromptRun) -> list[str]:
+    """The options of a prompt, numbered where a number is clear."""
+    options = prompt.spec.get("options") or []
+    with_numbers = numbered(options)
+    return [
+        f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}"
+        for number, option in enumerate(options, 1)
+    ]

@@ -1,0 +1,169 @@
+"""`sessions list`, `show` and `export`: looking claims nothing and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bot.cli.exits import Exit, UsageError
+from bot.cli.finding import find_session
+from bot.cli.narration import ago
+from bot.cli.output import Paint, clean, one_line, print_json, table
+from bot.cli.place import Place, database_exists, opened
+from bot.cli.resume import need_database
+from bot.cli.show import show_lines
+from bot.rendering.text import plain
+from engine.codec import Json
+from engine.engine import utc_now
+from engine.errors import Corrupt, MalformedJournal
+from engine.events import event_from_bytes
+from engine.flow import flow_from_body
+from engine.inspection import inspection
+from engine.snapshot import load_state
+from engine.storage.port import Head, Store
+from prompt_state import store as prompt_store
+from prompt_state.model import PromptState
+
+STATUSES = ("running", "paused", "complete", "failed", "aborted")
+OPEN = ("idle", "running", "paused")
+
+
+def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limit: int, as_json: bool) -> int:
+    """Print sessions, newest first. Raises `UsageError` for a status that does not exist."""
+    for status in statuses:
+        if status not in STATUSES:
+            raise UsageError(f"There is no status {status!r}; there are: {', '.join(STATUSES)}.")
+    wanted = tuple(statuses) or (() if show_all else OPEN)
+    settings = place.settings()
+    heads: list[Head] = []
+    asked: dict[str, list[PromptState]] = {}
+    if database_exists(settings):
+        with opened(settings) as store:
+            heads = store.heads(statuses=wanted, limit=limit)
+            for prompt in prompt_store.waiting(store) if heads else ():
+                asked.setdefault(prompt.session_id, []).append(prompt)
+    if as_json:
+        print_json({"sessions": [_head_json(head, asked.get(head.session_id, [])) for head in heads]})
+    elif not heads:
+        print("There are no sessions." if show_all or statuses else "No session is open. Ended ones: --all")
+    else:
+        _print_table(heads, asked)
+    return Exit.OK
+
+
+def _print_table(heads: Sequence[Head], asked: dict[str, list[PromptState]]) -> None:
+    now, paint = utc_now(), Paint(sys.stdout)
+    rows = []
+    for head in heads:
+        questions = asked.get(head.session_id, [])
+        waits = "; ".join(one_line(plain(prompt.message), 60) for prompt in questions)
+        status = "set aside" if head.quarantined else head.status
+        place = "slack" if head.thread_key else "terminal"
+        rows.append((head.session_id, clean(head.flow_name), status, place, ago(head.updated_at, now), waits))
+    for line in table(("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR"), rows, paint):
+        print(line)
+
+
+def _head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:
+    return {
+        "sessionId": head.session_id,
+        "flow": head.flow_name,
+        "status": head.status,
+        "phase": "quarantined" if head.quarantined else head.phase,
+        "threadKey": head.thread_key,
+        "createdAt": head.created_at,
+        "updatedAt": head.updated_at,
+        "endedAt": head.ended_at,
+        "owner": head.owner,
+        "quarantined": head.quarantined,
+        "prompts": [prompt.prompt_id for prompt in asked],
+    }
+
+
+def show_session(place: Place, text: str, *, events: bool, as_json: bool) -> int:
+    """Print one session; damaged records are said, and shown as far as they can be. Raises `UnknownSession`."""
+    settings = place.settings()
+    need_database(settings, f"no session {text!r}")
+    with opened(settings) as store:
+        head = find_session(store, text)
+        try:
+            return _show(store, head, place, events=events, as_json=as_json)
+        except (Corrupt, MalformedJournal) as error:
+            if as_json:
+                print_json({**_head_json(head, []), "problem": str(error)})
+            else:
+                print(_damaged(head, str(error)))
+            return Exit.STORE
+
+
+def _show(store: Store, head: Head, place: Place, *, events: bool, as_json: bool) -> int:
+    journal = [event_from_bytes(row) for row in store.journal(head.session_id)] if events else []
+    state = load_state(store.load(head.session_id))
+    if as_json:
+        document = inspection(state, head)
+        if events:
+            document["events"] = [event.to_wire() for event in journal]
+        print_json(document)
+        return Exit.OK
+    flow = flow_from_body(store.flow(head.flow_digest))
+    paint = Paint(sys.stdout)
+    for line in show_lines(state, head, flow, utc_now(), paint, place.command):
+        print(line)
+    for event in journal:
+        wire = event.to_wire()
+        facts = {
+            name: value for name, value in wire.items() if name not in ("seq", "timestamp", "type", "path")
+        }
+        path = f" {event.path}" if event.path else ""
+        print(f"{event.seq:5} {event.timestamp} {event.type}{clean(path)} {one_line(str(facts), 200)}")
+    return Exit.OK
+
+
+def _damaged(head: Head, problem: str) -> str:
+    reason = head.quarantined or problem
+    return (
+        f"{head.session_id}  {clean(head.flow_name)}  set aside\n"
+        f"  Its records do not verify: {one_line(reason, 300)}\n"
+        "  Nothing of it runs and nothing was changed. Restore the database from a backup, or start the flow anew."
+    )
+
+
+def export_session(place: Place, text: str, output: Path | None) -> int:
+    """Write the portable file, readable by its owner only. Raises `UnknownSession`, `Corrupt`, `UsageError`."""
+    settings = place.settings()
+    need_database(settings, f"no session {text!r}")
+    with opened(settings) as store:
+        data = asyncio.run(_export(store, find_session(store, text).session_id))
+    if output is None:
+        sys.stdout.buffer.write(data + b"\n")
+        sys.stdout.flush()
+        return Exit.OK
+    try:
+        _write_private(output, data)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}.") from error
+    print(
+        f"Written to {output}. Go on with it: {place.command('sessions', 'resume', '--snapshot', str(output))}"
+    )
+    return Exit.OK
+
+
+async def _export(store: Store, session_id: str) -> bytes:
+    from engine.engine import Engine
+
+    engine = Engine(store, policy=lambda *_: "looking only", runners={}, home=Path())
+    engine.writer.start()
+    try:
+        return await engine.export(session_id)
+    finally:
+        engine.writer.close()
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    import os
+
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)

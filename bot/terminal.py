@@ -1,0 +1,349 @@
+"""One session followed at the terminal: it runs here until it ends, or waits for somebody who is not here.
+
+Theory: the engine runs the session as it runs any; a `Follower` only stands beside it. It does for a terminal what
+the bot does for a thread: puts questions, hands in answers, delivers `message` nodes, fires timers, and takes up
+requests of other processes (`sayso sessions abort` from another terminal). Nothing waits with the person: while a
+question is on the screen the session is released and paused in the store, so a terminal that is closed, or killed,
+loses nothing, and somebody else may answer meanwhile.
+
+Leaving (`stop`) cuts the node that runs, records that, and keeps the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from bot.rendering.text import plain
+from engine import requests
+from engine.actors import Actor
+from engine.codec import Json, decode
+from engine.commands import Answer, Policy, Shown
+from engine.engine import Engine
+from engine.errors import InvalidAnswer, Owned, Refused
+from engine.events import Event
+from engine.nodes.specs import node_types
+from engine.service import Service
+from engine.state import PromptRun, State
+from engine.storage.port import Head, OutboxRow
+from prompt_state.policy import ACTION_OF
+
+POLL_SECONDS = 0.25
+"""How often a session that another process may have moved is looked at."""
+
+SHOWN: dict[str, Json] = {"terminal": True}
+"""Where a prompt is, when it is on a terminal."""
+
+
+class Screen(Protocol):
+    """What a follower tells, and whom it asks."""
+
+    def narrate(self, state: State, event: Event) -> None:
+        """A committed event; `state` is the session's state after it, or later."""
+
+    def message(self, text: str) -> None:
+        """The text of a `message` node."""
+
+    def question(self, state: State, prompt: PromptRun) -> None:
+        """Put a question. What was typed before it does not count as an answer."""
+
+    def problem(self, text: str) -> None:
+        """Why an answer was not taken."""
+
+    async def read(self) -> str:
+        """The next line that is typed. Raises `EOFError` when there will be none."""
+
+    def waiting(self, due_at: str) -> None:
+        """Nothing happens until then."""
+
+    def note(self, text: str) -> None:
+        """Anything else worth a line."""
+
+
+def terminal_label(session_id: str) -> str:
+    """The label of a process that follows this session: others see by it who takes requests for the session."""
+    return "cli_" + re.sub("[^a-z0-9_]", "_", session_id.removeprefix("session-").lower())[:28]
+
+
+def new_session_id() -> str:
+    """An id for a session that starts at the terminal."""
+    return f"session-{os.urandom(5).hex()}"
+
+
+class Follower:
+    """Follows one session. `ask` puts questions here, `wait` waits with `wait` nodes."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        screen: Screen,
+        session_id: str,
+        *,
+        actor: Actor,
+        policy: Policy,
+        ask: bool = True,
+        wait: bool = True,
+        told: int = 0,
+    ) -> None:
+        self._engine = engine
+        self._screen = screen
+        self._session_id = session_id
+        self._actor = actor
+        self._policy = policy
+        self._ask = ask
+        self._wait = wait
+        self._told = told
+        self._news = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._service = Service(engine, wants=self._mine)
+        self._serving: asyncio.Task[None] | None = None
+        self.left = False
+        """Whether the person at the terminal left."""
+
+    def stop(self) -> None:
+        """Leave: cut what runs, keep the session."""
+        self.left = True
+        self._stopping.set()
+
+    async def follow(self, begin: Callable[[], Awaitable[object]]) -> State:
+        """Carry out `begin` (start it, answer, or just take it up) and follow to where it rests; the state there.
+
+        Raises what `begin` raises, and storage errors.
+        """
+        unsubscribe = self._engine.subscribe(self._seen)
+        try:
+            await begin()
+            self._serving = asyncio.create_task(self._service.run(), name="service")
+            state = await self._until_rest()
+            await self._catch_up(state)
+            return state
+        finally:
+            unsubscribe()
+            await self._end_service()
+
+    async def take_up(self) -> None:
+        """Go on where it stands; one that another living process runs is only followed."""
+        head = await self._engine.head(self._session_id)
+        if head.status == "running":
+            with contextlib.suppress(Owned):
+                await self._engine.apply(self._session_id, None)
+
+    async def _end_service(self) -> None:
+        self._service.stop()
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+    def _mine(self, head: Head) -> bool:
+        return head.session_id == self._session_id
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
+    async def _until_rest(self) -> State:
+        while True:
+            state = await self._parked()
+            await self._catch_up(state)
+            if self.left or state.ended:
+                return state
+            if await self._deliver(state):
+                await self._moved_or_left(state.seq)
+            elif state.open_prompts:
+                if not await self._question(state):
+                    return await self._engine.state(self._session_id)
+            elif not await self._elsewhere(state):
+                return state
+
+    async def _parked(self) -> State:
+        """The state once nothing here works for the session; leaving makes that happen soon."""
+        await self._first(self._engine.parked(self._session_id))
+        if self.left:
+            await self._engine.drain(0)
+        return await self._engine.state(self._session_id)
+
+    async def _elsewhere(self, state: State) -> bool:
+        """Wait for a timer, or for whoever else has the session; False when that is not wanted."""
+        due = [timer.due_at for timer in state.timers.values() if timer.purpose == "wait"]
+        if due and not self._wait:
+            return False
+        if due:
+            self._screen.waiting(min(due))
+        else:
+            await self._say_owner()
+        await self._moved_or_left(state.seq)
+        return True
+
+    async def _say_owner(self) -> None:
+        head = await self._engine.head(self._session_id)
+        if head.owner is not None:
+            self._screen.note(f"Another process ({head.owner}) runs this session; following it.")
+
+    async def _first(self, *work: Coroutine[Any, Any, Any]) -> Any:
+        """The result of what is first; None when the person left first. Raises what broke."""
+        assert self._serving is not None
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
+        stop = asyncio.create_task(self._stopping.wait())
+        done, _ = await asyncio.wait({*tasks, stop, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*tasks, stop):
+            if task not in done:
+                task.cancel()
+        await asyncio.gather(*tasks, stop, return_exceptions=True)
+        if self._serving in done:
+            self._serving.result()
+        for task in tasks:
+            if task in done:
+                return task.result()
+        return None
+
+    async def _moved_or_left(self, seq: int) -> None:
+        await self._first(self._moved(seq))
+
+    async def _moved(self, seq: int) -> None:
+        """Return when the session has gone beyond this event, by whatever process."""
+        while (await self._engine.head(self._session_id)).seq <= seq:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), POLL_SECONDS)
+            self._news.clear()
+
+    # --- what happened -------------------------------------------------------------------------------------
+
+    def _seen(self, state: State, events: Sequence[Event]) -> None:
+        if state.session_id != self._session_id:
+            return
+        self._news.set()
+        if events and events[0].seq == self._told + 1:
+            self._narrate(state, events)
+
+    async def _catch_up(self, state: State) -> None:
+        """Tell what another process did."""
+        if state.seq > self._told:
+            events = await self._engine.journal(self._session_id)
+            self._narrate(state, [event for event in events if self._told < event.seq <= state.seq])
+
+    def _narrate(self, state: State, events: Sequence[Event]) -> None:
+        for event in events:
+            self._screen.narrate(state, event)
+            self._told = event.seq
+
+    # --- message nodes -------------------------------------------------------------------------------------
+
+    async def _deliver(self, state: State) -> bool:
+        """Show the messages that are due; whether there is one whose outcome is still to come.
+
+        A crash between showing and recording shows a message again: on a terminal that is harmless.
+        """
+        found = False
+        for path in state.active:
+            run = state.nodes[path]
+            if run.status == "started" and node_types()[run.type].mode == "delivery":
+                found = True
+                key = f"message:{self._session_id}:{path}:{run.attempt}"
+                row: OutboxRow | None = await self._engine.writer.call("outbox_row", key)
+                if row is not None and row.state == "pending":
+                    await self._deliver_row(row)
+        return found
+
+    async def _deliver_row(self, row: OutboxRow) -> None:
+        data = decode(row.payload)
+        await self._engine.writer.call("outbox_attempt", row.id, self._engine.now())
+        self._screen.message(plain(data["config"]["text"]))
+        item = requests.item(
+            f"delivered:{row.key}",
+            self._session_id,
+            "delivered",
+            path=data["path"],
+            attempt=data["attempt"],
+            output={"channel": None, "ts": None},
+        )
+        now = self._engine.now()
+        await self._engine.writer.call("outbox_finish", row.id, row.rev, now=now, state="sent", items=[item])
+        self._service.notify()
+
+    # --- questions -----------------------------------------------------------------------------------------
+
+    async def _question(self, state: State) -> bool:
+        """Put the first question that this person may answer; False when none can be put here."""
+        for prompt_id in state.open_prompts:
+            if state.prompts[prompt_id].shown != SHOWN:
+                with contextlib.suppress(Owned):
+                    await self._engine.apply(self._session_id, Shown(prompt_id, SHOWN))
+        state = await self._engine.state(self._session_id)
+        mine = [prompt for prompt in open_prompts(state) if self._refusal(state, prompt) is None]
+        if not (mine and self._ask):
+            return not state.open_prompts
+        self._screen.question(state, mine[0])
+        while True:
+            line = await self._line(state.seq)
+            if line is None or await self._answered(mine[0], line):
+                return True
+
+    def _refusal(self, state: State, prompt: PromptRun) -> str | None:
+        return self._policy(self._actor, engine_action(prompt.kind), state, prompt)
+
+    async def _line(self, seq: int) -> str | None:
+        """What was typed; None when the person left, or the session moved on without them."""
+        try:
+            line = await self._first(self._screen.read(), self._moved(seq))
+        except EOFError:
+            self.stop()
+            return None
+        return line if isinstance(line, str) else None
+
+    async def _answered(self, prompt: PromptRun, line: str) -> bool:
+        """Whether the question is done with; the screen says what was wrong with an answer."""
+        try:
+            value, text = read_answer(prompt.spec, line)
+            key = f"terminal:{os.urandom(8).hex()}"
+            nonce = prompt.spec["nonce"]
+            command = Answer(prompt.prompt_id, self._actor, key, value=value, text=text, nonce=nonce)
+            await self._engine.apply(self._session_id, command)
+        except InvalidAnswer as error:
+            self._screen.problem(str(error))
+            return False
+        except (Refused, Owned) as error:
+            self._screen.problem(str(error))
+        return True
+
+
+def engine_action(kind: str) -> Any:
+    """What it is called to answer a prompt of this kind; a kind that is not known is refused by the policy."""
+    return ACTION_OF.get(kind, kind)
+
+
+def open_prompts(state: State) -> list[PromptRun]:
+    """The open prompts, in the order in which they were asked."""
+    return [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+
+
+def numbered(options: Sequence[dict[str, Json]]) -> bool:
+    """Whether options may be chosen by number: not where a number could also be what an option says."""
+    return not any(
+        str(word).strip().isdigit() for option in options for word in (option["label"], option["value"])
+    )
+
+
+def read_answer(spec: dict[str, Json], line: str) -> tuple[Json, str | None]:
+    """A typed line as `(value, text)`: an option by number, label or value, else text. Raises `InvalidAnswer`."""
+    options = spec.get("options") or []
+    if not options:
+        return None, line
+    typed = line.strip().casefold()
+    if numbered(options) and typed.isdigit() and 1 <= int(typed) <= len(options):
+        return options[int(typed) - 1]["value"], None
+    for words in (_label, _value):
+        found = [option for option in options if words(option) == typed]
+        if len(found) == 1:
+            return found[0]["value"], None
+    labels = ", ".join(str(option["label"]) for option in options)
+    raise InvalidAnswer(f"Please choose one of: {labels}.")
+
+
+def _label(option: dict[str, Json]) -> str:
+    return str(option["label"]).strip().casefold()
+
+
+def _value(option: dict[str, Json]) -> str:
+    value = option["value"]
+    return ("true" if value else "false") if isinstance(value, bool) else str(value).strip().casefold()
