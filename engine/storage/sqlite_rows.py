@@ -56,7 +56,8 @@ _NEXT_INBOX = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name
 _NEXT_OUTBOX = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0),
  coalesce((SELECT max(id) FROM outbox), 0)) + 1"""
 _INGEST = """INSERT INTO inbox (id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"""
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INBOX_KNOWN = "SELECT 1 FROM inbox WHERE key = ?"
 _INBOX_OPEN = """SELECT id FROM inbox INDEXED BY inbox_open WHERE outcome IS NULL AND id > ?
  ORDER BY id LIMIT ?"""
 _INBOX = """SELECT id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac FROM inbox
@@ -161,13 +162,15 @@ class RowTables:
 
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """What `Store.ingest` says."""
-        next_id = self._next(_NEXT_INBOX)
-        ids: list[int | None] = []
-        for item in items:
-            fresh = self._db.run(_INGEST, sealed(self._sealer, received(next_id, item, now))) == 1
-            ids.append(next_id if fresh else None)
-            next_id += fresh
-        return ids
+        return [self._receive(item, now) for item in items]
+
+    def _receive(self, item: InboxItem, now: str) -> int | None:
+        # Looked up first: an INSERT that ends in a conflict would write nevertheless (it spends an id).
+        if self._db.one(_INBOX_KNOWN, (item.key,)):
+            return None
+        row_id = self._next(_NEXT_INBOX)
+        self._db.run(_INGEST, sealed(self._sealer, received(row_id, item, now)))
+        return row_id
 
     def _next(self, sql: str) -> int:
         row = self._db.one(sql)

@@ -346,6 +346,16 @@ def test_a_commit_is_synced_before_it_returns(tmp_path: Path, faults: Faults) ->
     store.close()
 
 
+def test_a_duplicate_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
+    """Deliveries that are known already write nothing."""
+    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    store.ingest([InboxItem("m", "message", b"{}")], NOW)
+    faults.syncs.clear()
+    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [None]
+    assert faults.syncs == []
+    store.close()
+
+
 def test_a_group_of_commits_is_synced_once(tmp_path: Path, faults: Faults) -> None:
     """Sessions that are ready together share one wait for the disk."""
     store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)

@@ -1,0 +1,266 @@
+"""Random commands on both backends at once: they say the same."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from storagekit import KEY, at, new_session, step
+
+from engine.errors import SaysoError
+from engine.storage.memory import MemoryStore
+from engine.storage.port import Consumed, DropTimer, InboxItem, PutOutbox, PutPrompt, PutTimer, Row, Store
+from engine.storage.sqlite import open_sqlite
+
+SESSIONS = st.sampled_from(["session-1", "session-2", "session-3"])
+THREADS = st.sampled_from([None, "T", "U"])
+STATUSES = st.sampled_from(["running", "paused", "complete", "failed"])
+SMALL = st.integers(0, 5)
+TIMES = st.integers(0, 20).map(at)
+BODIES = st.binary(max_size=8)
+EVENTS = st.lists(BODIES, max_size=3).map(tuple)
+ITEMS = st.builds(
+    InboxItem,
+    st.sampled_from(["m1", "m2", "m3", "m4"]),
+    st.just("message"),
+    BODIES,
+    st.none() | SESSIONS,
+    THREADS,
+)
+DONE = st.builds(Consumed, SMALL, st.sampled_from(["applied", "refused"]), st.none() | BODIES)
+ROWS: st.SearchStrategy[Row] = st.one_of(
+    st.builds(
+        PutPrompt,
+        st.sampled_from(["p1", "p2", "p3"]),
+        SESSIONS,
+        st.sampled_from(["open", "answered"]),
+        BODIES,
+        THREADS,
+        st.none() | TIMES,
+    ),
+    st.builds(PutTimer, st.sampled_from(["t1", "t2"]), SESSIONS, TIMES),
+    st.builds(DropTimer, st.sampled_from(["t1", "t2"]), SESSIONS),
+    st.builds(
+        PutOutbox,
+        st.sampled_from(["k1", "k2", "k3", "k4"]),
+        st.sampled_from(["lane1", "lane2"]),
+        st.just("post"),
+        BODIES,
+        st.none() | SESSIONS,
+        st.none() | TIMES,
+        st.booleans(),
+    ),
+)
+SOME_ROWS = st.lists(ROWS, max_size=3).map(tuple)
+SOME_DONE = st.lists(DONE, max_size=2).map(tuple)
+
+
+class Backends(RuleBasedStateMachine):
+    """A store in memory and one on SQLite, given the same commands."""
+
+    @initialize()
+    def open(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name) / "sayso.db"
+        memory = MemoryStore(KEY)
+        self.pairs: list[tuple[Store, Store]] = [
+            (memory, open_sqlite(path, key=KEY)),
+            (memory.another(), open_sqlite(path, key=KEY)),
+        ]
+        self.owners = [tuple(store.register("bot") for store in pair) for pair in self.pairs]
+
+    def teardown(self) -> None:
+        if hasattr(self, "pairs"):
+            for pair in self.pairs:
+                for store in pair:
+                    store.close()
+            self.folder.cleanup()
+
+    def both(self, which: bool, work: Callable[[Store, int], object]) -> None:
+        """Run a command on one connection of each backend; they must agree."""
+        memory, sqlite = (
+            self.without_owner_ids(said(partial(work, store, side)), side)
+            for side, store in enumerate(self.pairs[which])
+        )
+        assert memory == sqlite
+
+    def without_owner_ids(self, value: object, side: int) -> str:
+        text = repr(value)
+        for number, owners in enumerate(self.owners):
+            text = text.replace(owners[side], f"owner-{number}")
+        return text
+
+    @rule(
+        which=st.booleans(),
+        session_id=SESSIONS,
+        events=EVENTS,
+        rows=SOME_ROWS,
+        thread=THREADS,
+        status=STATUSES,
+    )
+    def create(self, which: bool, session_id: str, rows: tuple[Row, ...], **given: object) -> None:
+        """A session begins."""
+        events, thread, status = given["events"], given["thread"], given["status"]
+        assert isinstance(events, tuple)
+        self.both(
+            which,
+            lambda store, side: store.commit(
+                [
+                    new_session(
+                        session_id,
+                        self.owners[which][side],
+                        *events,
+                        rows=rows,
+                        thread_key=thread,
+                        status=status,
+                    )
+                ]
+            ),
+        )
+
+    @rule(
+        which=st.booleans(),
+        sessions=st.lists(SESSIONS, min_size=1, max_size=3),
+        wrong=st.sampled_from([0, 0, 0, 0, 1]),
+        data=st.tuples(EVENTS, SOME_ROWS, SOME_DONE, STATUSES, st.booleans(), st.none() | BODIES, TIMES),
+    )
+    def advance(self, which: bool, sessions: list[str], wrong: int, data: tuple[object, ...]) -> None:
+        """A group of commits, mostly with the right epoch and seq."""
+        events, rows, consumed, status, release, snapshot, now = data
+        assert isinstance(events, tuple)
+
+        def commit(store: Store, side: int) -> object:
+            heads = [store.head(session_id) for session_id in sessions]
+            commits = [
+                step(
+                    session_id,
+                    head.epoch if head else 1,
+                    (head.seq if head else 0) + wrong,
+                    *events,
+                    rows=rows,
+                    consumed=consumed,
+                    status=status,
+                    release=release,
+                    snapshot=snapshot,
+                    now=now,
+                )
+                for session_id, head in zip(sessions, heads, strict=True)
+            ]
+            return store.commit(commits)
+
+        self.both(which, commit)
+
+    @rule(which=st.booleans(), session_id=SESSIONS, now=TIMES)
+    def claim(self, which: bool, session_id: str, now: str) -> None:
+        """An owner takes a session."""
+        self.both(which, lambda store, side: store.claim(session_id, self.owners[which][side], now))
+
+    @rule(which=st.booleans(), session_id=SESSIONS, rows=SOME_ROWS)
+    def quarantine(self, which: bool, session_id: str, rows: tuple[Row, ...]) -> None:
+        """A session is set aside."""
+        self.both(which, lambda store, _: store.quarantine(session_id, "bad", at(0), rows))
+
+    @rule(which=st.booleans(), items=st.lists(ITEMS, max_size=3), now=TIMES)
+    def ingest(self, which: bool, items: list[InboxItem], now: str) -> None:
+        """Deliveries come, some of them twice."""
+        self.both(which, lambda store, _: store.ingest(items, now))
+
+    @rule(which=st.booleans(), consumed=SOME_DONE, rows=SOME_ROWS, now=TIMES)
+    def consume(self, which: bool, consumed: tuple[Consumed, ...], rows: tuple[Row, ...], now: str) -> None:
+        """Deliveries are dealt with outside of any session."""
+        self.both(which, lambda store, _: store.consume(consumed, now, rows))
+
+    @rule(which=st.booleans(), row_id=SMALL, now=TIMES)
+    def attempt(self, which: bool, row_id: int, now: str) -> None:
+        """An intent is about to be sent."""
+        self.both(which, lambda store, _: store.outbox_attempt(row_id, now))
+
+    @rule(
+        which=st.booleans(),
+        row_id=SMALL,
+        rev=st.integers(1, 3),
+        state=st.sampled_from(["pending", "sent", "failed"]),
+        given=st.tuples(st.none() | BODIES, st.none() | TIMES, st.lists(ITEMS, max_size=1)),
+    )
+    def finish(self, which: bool, row_id: int, rev: int, state: object, given: tuple[object, ...]) -> None:
+        """An intent was sent, or not."""
+        result, not_before, items = given
+        self.both(
+            which,
+            lambda store, _: store.outbox_finish(
+                row_id,
+                rev,
+                now=at(0),
+                state=state,  # type: ignore[arg-type]  # drawn from the three states
+                result=result,  # type: ignore[arg-type]  # drawn as bytes or None
+                not_before=not_before,  # type: ignore[arg-type]  # drawn as text or None
+                items=items,  # type: ignore[arg-type]  # drawn as a list of items
+            ),
+        )
+
+    @rule(which=st.booleans(), ts=st.sampled_from(["9.1", "10.000001", "10.000002", "100.0"]))
+    def mark(self, which: bool, ts: str) -> None:
+        """A catch-up read has come this far."""
+        self.both(which, lambda store, _: store.set_mark("T", ts))
+        self.both(not which, lambda store, _: store.mark("T"))
+
+    @rule(which=st.booleans(), ended=TIMES, inbox=TIMES)
+    def reap(self, which: bool, ended: str, inbox: str) -> None:
+        """Old things go."""
+        self.both(which, lambda store, _: store.reap(ended_before=ended, inbox_before=inbox))
+
+    @rule(which=st.booleans())
+    def changed(self, which: bool) -> None:
+        """What others committed is noticed once."""
+        self.both(which, lambda store, _: store.changed())
+        self.both(which, lambda store, _: store.changed())
+
+    @rule(
+        which=st.booleans(), thread=THREADS, statuses=st.lists(STATUSES, max_size=2), limit=st.integers(1, 3)
+    )
+    def lists(self, which: bool, thread: str | None, statuses: list[str], limit: int) -> None:
+        """Lists can be narrowed."""
+        self.both(which, lambda s, _: s.heads(statuses=statuses, thread_key=thread, limit=limit))
+        self.both(which, lambda s, _: s.prompts(thread_key=thread, statuses=["open"], limit=limit))
+        self.both(which, lambda s, _: (s.timers(limit=limit), s.inbox(after=1, limit=limit)))
+
+    @invariant()
+    def they_say_the_same(self) -> None:
+        """Everything that can be read agrees."""
+        self.both(False, everything)
+
+
+def everything(store: Store, _side: int) -> object:
+    """All that can be read."""
+    sessions = ("session-1", "session-2", "session-3")
+    return (
+        [said(partial(store.load, session_id)) for session_id in sessions],
+        [said(lambda: list(store.journal(session_id))) for session_id in sessions],  # noqa: B023
+        [(store.head(session_id), store.prompts(session_id=session_id)) for session_id in sessions],
+        [(store.outbox(now=time), store.timers(due=time)) for time in (at(0), at(10), at(20))],
+        (store.heads(), store.inbox(), store.prompts(), store.orphans()),
+        [store.inbox_row(key) for key in ("m1", "m2", "m3", "m4")],
+        [store.outbox_row(key) for key in ("k1", "k2", "k3", "k4")],
+    )
+
+
+def said(work: Callable[[], object]) -> object:
+    """A result, or an error's type; the errors in a list of outcomes by their types too."""
+    try:
+        found = work()
+    except SaysoError as error:
+        return type(error).__name__
+    if isinstance(found, list):
+        return [type(value).__name__ if isinstance(value, Exception) else value for value in found]
+    return found
+
+
+Backends.TestCase.settings = settings(
+    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestBackendsAgree = Backends.TestCase

@@ -1,0 +1,257 @@
+"""The writer thread: order, group commit, errors, cancellation, and its own death."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storagekit import KEY, NOW, done, event, new_session, step
+
+from engine.errors import Fenced, StorageBroken, StorageError, StorageFull, UnknownSession
+from engine.storage.memory import MemoryStore
+from engine.storage.port import Commit, InboxItem
+from engine.storage.sqlite import open_sqlite
+from engine.storage.writer import Writer
+
+
+class Recorder(MemoryStore):
+    """A store that remembers its batches and can be told to fail or to wait."""
+
+    def __init__(self) -> None:
+        super().__init__(KEY)
+        self.batches: list[list[str]] = []
+        self.threads: set[str] = set()
+        self.failure: BaseException | None = None
+
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        self.batches.append([commit.session_id for commit in batch])
+        self.threads.add(threading.current_thread().name)
+        if self.failure is not None:
+            raise self.failure
+        return super().commit(batch)
+
+
+@pytest.fixture
+def store() -> Recorder:
+    """A recording store with sessions 0 to 9."""
+    store = Recorder()
+    done(store, *(new_session(f"session-{n}", None, event("a")) for n in range(10)))
+    store.batches.clear()
+    store.threads.clear()
+    return store
+
+
+@pytest.fixture
+async def writer(store: Recorder) -> AsyncIterator[Writer]:
+    """Its writer, started."""
+    writer = Writer(store)
+    writer.start()
+    yield writer
+    writer.close()
+
+
+class Gate:
+    """Holds the writer thread until it is opened."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.entered = asyncio.Event()
+        self._open = threading.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def _wait(self) -> None:
+        self._loop.call_soon_threadsafe(self.entered.set)
+        self._open.wait(30)
+
+    async def __aenter__(self) -> Gate:
+        self._task = asyncio.ensure_future(self.writer.call(self._wait))
+        await self.entered.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._open.set()
+        await self._task
+
+
+async def queued(*tasks: asyncio.Task[Any]) -> None:
+    """Let tasks run up to where they wait for the writer (each submits before its first suspension)."""
+    await asyncio.gather(*(asyncio.wait([task], timeout=0) for task in tasks))
+
+
+async def test_a_commit_is_done_on_return(store: Recorder, writer: Writer) -> None:
+    """What was committed can be read, and was written by the writer's thread."""
+    await writer.commit(step("session-0", 1, 1, event("b")))
+    assert list(store.journal("session-0")) == [event("a"), event("b")]
+    assert store.threads == {"sayso-writer"}
+
+
+async def test_queued_commits_share_one_transaction(store: Recorder, writer: Writer) -> None:
+    """All that wait when the thread comes around go together."""
+    async with Gate(writer):
+        tasks = [
+            asyncio.ensure_future(writer.commit(step(f"session-{n}", 1, 1, event("b")))) for n in range(10)
+        ]
+        await queued(*tasks)
+    await asyncio.gather(*tasks)
+    assert store.batches == [[f"session-{n}" for n in range(10)]]
+
+
+async def test_each_waiter_hears_of_its_own_commit(store: Recorder, writer: Writer) -> None:
+    """In a group one is fenced, one unknown, and the others succeed."""
+    async with Gate(writer):
+        tasks = [
+            asyncio.ensure_future(writer.commit(step("session-0", 1, 1, event("b")))),
+            asyncio.ensure_future(writer.commit(step("session-1", 9, 1, event("b")))),
+            asyncio.ensure_future(writer.commit(step("session-none", 1, 1, event("b")))),
+        ]
+        await queued(*tasks)
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(error) for error in found] == [type(None), Fenced, UnknownSession]
+    assert len(store.batches) == 1
+
+
+async def test_calls_and_commits_keep_their_order(store: Recorder, writer: Writer) -> None:
+    """A read between two commits sees the first and not the second."""
+
+    def read() -> int:
+        return len(list(store.journal("session-0")))
+
+    async with Gate(writer):
+        tasks = [
+            asyncio.ensure_future(work)
+            for work in (
+                writer.commit(step("session-0", 1, 1, event("b"))),
+                writer.call(read),
+                writer.commit(step("session-0", 1, 2, event("c"))),
+                writer.call(read),
+            )
+        ]
+        await queued(*tasks)
+    assert await asyncio.gather(*tasks) == [None, 2, None, 3]
+    assert store.batches == [["session-0"], ["session-0"]]
+
+
+async def test_a_method_may_be_named(store: Recorder, writer: Writer) -> None:
+    """`call` takes the method or its name, with arguments, and passes its error on."""
+    assert await writer.call("ingest", [InboxItem("m", "message", b"{}")], NOW) == [1]
+    assert await writer.call(store.ingest, [InboxItem("m", "message", b"{}")], now=NOW) == [None]
+    assert [row.key for row in await writer.call("inbox", limit=5)] == ["m"]
+    with pytest.raises(UnknownSession):
+        await writer.call("load", "session-none")
+
+
+async def test_a_failed_transaction_is_everybodys_error(store: Recorder, writer: Writer) -> None:
+    """When the whole batch fails, each waiter gets an error of its own, and the writer goes on."""
+    store.failure = StorageFull("no space")
+    async with Gate(writer):
+        tasks = [
+            asyncio.ensure_future(writer.commit(step(f"session-{n}", 1, 1, event("b")))) for n in range(3)
+        ]
+        await queued(*tasks)
+    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(error) for error in errors] == [StorageFull] * 3
+    assert len({id(error) for error in errors}) == 3
+    store.failure = None
+    await writer.commit(step("session-0", 1, 1, event("c")))
+    assert list(store.journal("session-0")) == [event("a"), event("c")]
+
+
+async def test_a_cancelled_waiter_takes_nothing_back(store: Recorder, writer: Writer) -> None:
+    """What was queued is committed even if nobody waits for it any more."""
+    async with Gate(writer):
+        task = asyncio.ensure_future(writer.commit(step("session-0", 1, 1, event("b"))))
+        await queued(task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await writer.call(lambda: len(list(store.journal("session-0")))) == 2
+
+
+async def test_when_the_thread_dies_everybody_is_told(store: Recorder, writer: Writer) -> None:
+    """Those in the batch, those queued behind it and those who come later get an error, and nobody waits for ever."""
+    store.failure = SystemExit("killed")
+    async with Gate(writer):
+        tasks = [
+            asyncio.ensure_future(work)
+            for work in (
+                writer.commit(step("session-0", 1, 1, event("b"))),
+                writer.call("head", "session-0"),
+                writer.commit(step("session-1", 1, 1, event("b"))),
+            )
+        ]
+        await queued(*tasks)
+    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(error) for error in errors] == [StorageBroken] * 3
+    with pytest.raises(StorageBroken, match="killed"):
+        await writer.commit(step("session-0", 1, 1, event("b")))
+    writer.close()
+
+
+async def test_close_carries_out_what_is_queued(store: Recorder) -> None:
+    """Closing loses nothing; afterwards the writer refuses."""
+    writer = Writer(store)
+    with pytest.raises(StorageError, match="start"):
+        await writer.commit(step("session-0", 1, 1, event("b")))
+    writer.start()
+    writer.start()
+    tasks = [asyncio.ensure_future(writer.commit(step(f"session-{n}", 1, 1, event("b")))) for n in range(10)]
+    await queued(*tasks)
+    writer.close()
+    writer.close()
+    await asyncio.gather(*tasks)
+    with pytest.raises(StorageError, match="closed"):
+        await writer.call("inbox")
+
+
+async def test_a_closed_writer_may_start_again(store: Recorder) -> None:
+    """A writer can be stopped and started."""
+    writer = Writer(store)
+    for seq in (1, 2):
+        writer.start()
+        await writer.commit(step("session-0", 1, seq, event("b")))
+        writer.close()
+    assert len(list(store.journal("session-0"))) == 3
+
+
+def test_several_event_loops_may_share_a_writer(store: Recorder) -> None:
+    """Each waiter is told on its own loop; a loop that has ended disturbs nobody."""
+    writer = Writer(store)
+    writer.start()
+
+    async def abandon(n: int) -> None:
+        task = asyncio.ensure_future(writer.commit(step(f"session-{n}", 1, 1, event("b"))))
+        await queued(task)
+
+    async def use(n: int) -> None:
+        await writer.commit(step(f"session-{n}", 1, 1, event("b")))
+
+    asyncio.run(abandon(0))
+    threads = [threading.Thread(target=asyncio.run, args=(use(n),)) for n in range(2, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    writer.close()
+    assert [len(list(store.journal(f"session-{n}"))) for n in (0, 2, 3, 4, 5)] == [2] * 5
+
+
+async def test_the_writer_drives_a_real_database(tmp_path: Path) -> None:
+    """Many sessions at once on SQLite: all events of all of them are there."""
+    store = open_sqlite(tmp_path / "sayso.db", key=KEY)
+    writer = Writer(store)
+    writer.start()
+
+    async def session(n: int) -> None:
+        await writer.commit(new_session(f"session-{n}", None, event("a")))
+        for seq in range(1, 6):
+            await writer.commit(step(f"session-{n}", 1, seq, event("b")))
+
+    await asyncio.gather(*(session(n) for n in range(30)))
+    counts = [len(list(await writer.call(store.journal, f"session-{n}"))) for n in range(30)]
+    assert counts == [6] * 30
+    writer.close()
+    store.close()
