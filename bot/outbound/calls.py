@@ -1,0 +1,193 @@
+"""The calls that show something in Slack. Each raises a `SlackFault` and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.webhook.async_client import AsyncWebhookClient
+
+from bot.outbound.pace import POST, Pace
+from bot.rendering import EVENT_TYPE, Rendered, block_key
+from bot.slack_api import Permanent, RateLimited, classify, of_status, quiet_client
+
+log = logging.getLogger("sayso.outbound")
+
+_BLOCKS_REFUSED = ("invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "block_mismatch")
+_SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov)?\.com")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message goes: a channel, and in it a thread."""
+
+    channel: str
+    thread_ts: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """Where a message stands."""
+
+    channel: str
+    ts: str
+
+
+class Calls:
+    """Slack's Web API as the outbox needs it, at the pace that Slack takes."""
+
+    def __init__(self, client: AsyncWebClient, pace: Pace, bot_user_id: str) -> None:
+        self._client = quiet_client(client)
+        self._pace = pace
+        self._bot_user_id = bot_user_id
+
+    async def post(self, place: Place, message: Rendered) -> Posted:
+        """Post a message; as plain text where Slack does not take its blocks. The pace was taken before."""
+        try:
+            return await self._post(place, message)
+        except Permanent as fault:
+            return await self._post(place, _without_blocks(message, fault))
+
+    async def _post(self, place: Place, message: Rendered) -> Posted:
+        call = self._client.chat_postMessage(
+            channel=place.channel,
+            thread_ts=place.thread_ts,
+            text=message.text,
+            blocks=message.blocks or None,
+            metadata=message.metadata,
+            unfurl_links=False,
+            unfurl_media=False,
+            parse="none",
+            link_names=False,
+        )
+        answer = await self._paced(POST, place.channel, call)
+        return Posted(str(answer["channel"]), str(answer["ts"]))
+
+    async def edit(self, where: Posted, message: Rendered, *, metadata: bool = False) -> None:
+        """Change a message of ours; its metadata stays unless `metadata` says to replace it."""
+        self._pace.take("chat.update", where.channel)
+        try:
+            await self._edit(where, message, metadata)
+        except Permanent as fault:
+            await self._edit(where, _without_blocks(message, fault), metadata)
+
+    async def _edit(self, where: Posted, message: Rendered, metadata: bool) -> None:
+        call = self._client.chat_update(
+            channel=where.channel,
+            ts=where.ts,
+            text=message.text,
+            blocks=message.blocks,
+            metadata=message.metadata if metadata else None,
+            parse="none",
+            link_names=False,
+        )
+        await self._paced("chat.update", where.channel, call)
+
+    async def whisper(self, place: Place, user: str, text: str, blocks: list[dict[str, Any]]) -> None:
+        """Show something to one person."""
+        call = self._client.chat_postEphemeral(
+            channel=place.channel,
+            user=user,
+            thread_ts=place.thread_ts,
+            text=text,
+            blocks=blocks,
+            parse="none",
+            link_names=False,
+        )
+        await self._paced("chat.postEphemeral", place.channel, call)
+
+    async def react(self, where: Posted, name: str) -> None:
+        """Add a reaction; one that is there already is fine."""
+        self._pace.take("reactions.add", where.channel)
+        call = self._client.reactions_add(channel=where.channel, timestamp=where.ts, name=name)
+        try:
+            await self._paced("reactions.add", where.channel, call)
+        except Permanent as fault:
+            if fault.reason != "already_reacted":
+                raise
+
+    async def respond(self, url: str, text: str) -> None:
+        """Answer a slash command at its response URL, which must be one of Slack's. No token goes there."""
+        self._check(url)
+        hook = AsyncWebhookClient(url, retry_handlers=[], proxy=self._client.proxy, ssl=self._client.ssl)
+        body = {"text": text, "response_type": "ephemeral", "replace_original": False}
+        try:
+            answer = await hook.send_dict(body)
+        except Exception as error:
+            raise classify(error) from error
+        if answer.status_code != 200:
+            code = "response_url_refused" if answer.status_code < 500 else None
+            raise of_status(answer.status_code, answer.headers, code, str(answer.body)[:200])
+
+    def _check(self, url: str) -> None:
+        given, own = urlsplit(url), urlsplit(self._client.base_url)
+        ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
+        if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.hostname or "")):
+            raise Permanent("response_url_refused", f"{given.hostname} is no host of Slack")
+
+    # --- looking -------------------------------------------------------------------------------------------
+
+    async def find(self, key: str, place: Place, oldest: float) -> list[Posted]:
+        """Our messages with this key, oldest first. In a thread all of it is read; for roots the channel from `oldest`
+        (seconds since 1970)."""
+        found = [
+            Posted(place.channel, str(message["ts"]))
+            async for message in self._read(place, oldest)
+            if self._is_ours(message, key)
+        ]
+        return sorted(found, key=lambda posted: float(posted.ts))
+
+    def _is_ours(self, message: dict[str, Any], key: str) -> bool:
+        if message.get("user") != self._bot_user_id:
+            return False
+        metadata = message.get("metadata") or {}
+        if metadata:
+            payload = metadata.get("event_payload") or {}
+            return metadata.get("event_type") == EVENT_TYPE and payload.get("key") == key
+        blocks = message.get("blocks") or [{}]
+        return bool(blocks[0].get("block_id") == block_key(key))
+
+    async def _read(self, place: Place, oldest: float) -> AsyncIterator[dict[str, Any]]:
+        cursor: str | None = None
+        while True:
+            answer = await self._page(place, oldest, cursor)
+            for message in answer["messages"]:
+                yield message
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor")
+            if not cursor:
+                return
+
+    async def _page(self, place: Place, oldest: float, cursor: str | None) -> Any:
+        options: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": 200}
+        if cursor:
+            options["cursor"] = cursor
+        if place.thread_ts is not None:
+            self._pace.take("conversations.replies", place.channel)
+            call: Any = self._client.conversations_replies(ts=place.thread_ts, **options)
+            return await self._paced("conversations.replies", place.channel, call)
+        self._pace.take("conversations.history", place.channel)
+        call = self._client.conversations_history(oldest=f"{oldest:.6f}", inclusive=True, **options)
+        return await self._paced("conversations.history", place.channel, call)
+
+    async def _paced(self, method: str, channel: str, call: Awaitable[Any]) -> Any:
+        """Make a call; what Slack asks to wait concerns everything that calls this method in this channel."""
+        try:
+            return await call
+        except Exception as error:
+            fault = classify(error)
+            if isinstance(fault, RateLimited):
+                self._pace.block(method, channel, fault.retry_after)
+            raise fault from error
+
+
+def _without_blocks(message: Rendered, fault: Permanent) -> Rendered:
+    """The message as plain text, if its blocks were what Slack refused. Raises the fault otherwise."""
+    if fault.reason not in _BLOCKS_REFUSED or not message.blocks:
+        raise fault
+    log.error("%s; the message is shown as plain text", fault)
+    return Rendered(message.text, [], message.metadata)

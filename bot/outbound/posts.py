@@ -1,0 +1,148 @@
+"""Posting once: the attempt is durable before the request, and a request whose outcome is unknown is looked up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from bot.outbound.calls import Calls, Place, Posted
+from bot.outbound.pace import POST, Hold, Pace
+from bot.rendering import Rendered, duplicate
+from bot.slack_api import NotSent, Permanent, RateLimited, Unknown
+from engine import clock
+from engine.codec import Json, decode
+from engine.storage.port import OutboxRow
+from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso.outbound")
+
+LOOK_DELAYS = (2.0, 10.0)
+"""Seconds after an attempt at which a message is looked for whose answer was lost; it may appear late."""
+
+_BEFORE = 60.0
+"""Seconds by which Slack's clock may be behind ours."""
+
+
+def result_of(row: OutboxRow) -> dict[str, Json]:
+    """What is recorded of earlier attempts; empty where nothing is."""
+    return dict(decode(row.result)) if row.result is not None else {}
+
+
+def posted_of(row: OutboxRow | None) -> Posted | None:
+    """Where a row's message stands, if it is known to stand."""
+    result = result_of(row) if row is not None else {}
+    return Posted(result["channel"], result["ts"]) if "ts" in result else None
+
+
+def is_uncertain(row: OutboxRow) -> bool:
+    """Whether a request may have been carried out without our knowing."""
+    result = result_of(row)
+    refused = (result.get("rev"), result.get("attempt")) == (row.rev, row.attempts)
+    return row.attempts > 0 and "ts" not in result and not refused
+
+
+def refused_result(row: OutboxRow, why: str) -> dict[str, Json]:
+    """The record of an attempt that is known to have had no effect: this one needs no looking up."""
+    return {"refused": why, "rev": row.rev, "attempt": row.attempts + 1}
+
+
+class Poster:
+    """Posts messages so that each is there once."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        calls: Calls,
+        pace: Pace,
+        now: Callable[[], str],
+        *,
+        delays: Sequence[float] = LOOK_DELAYS,
+        backoff: Callable[[OutboxRow], float],
+    ) -> None:
+        self._writer = writer
+        self._calls = calls
+        self._pace = pace
+        self._now = now
+        self._delays = sorted(delays)
+        self._backoff = backoff
+        self._told = False
+
+    @property
+    def first_look(self) -> float:
+        """Seconds after a lost answer until the first look."""
+        return self._delays[0] if self._delays else 0.0
+
+    async def once(self, row: OutboxRow, place: Place, message: Rendered) -> Posted:
+        """Post the message, or adopt the copy that is there. Raises `Hold` and `SlackFault`.
+
+        A `SlackFault` that leaves here belongs to the request that posts, never to a look; but for `AuthLost`.
+        """
+        uncertain = is_uncertain(row)
+        if uncertain:
+            there = await self.adopt(row, place)
+            if there is not None:
+                return there
+        self._pace.take(POST, place.channel)
+        await self._writer.call("outbox_attempt", row.id, self._now())
+        posted = await self._calls.post(place, message)
+        if uncertain:
+            # What was missing at every look may still have appeared by now.
+            found = await self._look(row, place)
+            return await self._choose(row, found) if found else posted
+        return posted
+
+    async def adopt(self, row: OutboxRow, place: Place) -> Posted | None:
+        """The message of an uncertain row if it is there; None when it is not and will not come any more.
+
+        Raises `Hold` while it may still appear, and when Slack cannot be asked.
+        """
+        found = await self._look(row, place)
+        if found:
+            return await self._choose(row, found)
+        wait = self._still_to_wait(row)
+        if wait > 0:
+            raise Hold(wait, f"{row.key} may still appear")
+        return None
+
+    async def _look(self, row: OutboxRow, place: Place) -> list[Posted]:
+        oldest = clock.from_text(row.created_at).timestamp() - _BEFORE
+        try:
+            return await self._calls.find(row.key, place, oldest)
+        except Permanent as fault:
+            self._cannot_look(fault)
+            return []
+        except RateLimited as fault:
+            raise Hold(fault.retry_after, "looking is limited") from fault
+        except (NotSent, Unknown) as fault:
+            raise Hold(self._backoff(row), f"looking for {row.key}: {fault}") from fault
+
+    def _cannot_look(self, fault: Permanent) -> None:
+        if not self._told:
+            self._told = True
+            log.error(
+                "what was posted cannot be looked up (%s): after a lost answer a message may appear twice",
+                fault,
+            )
+
+    def _still_to_wait(self, row: OutboxRow) -> float:
+        """Seconds until the next look; 0 when it was looked for at the end of the last delay."""
+        since = clock.seconds_between(row.attempted_at or row.created_at, self._now())
+        return next((delay - since for delay in self._delays if delay > since), 0.0)
+
+    async def _choose(self, row: OutboxRow, found: list[Posted]) -> Posted:
+        """The oldest copy counts; the others are made harmless, visibly."""
+        first, *others = found
+        for other in others:
+            log.warning("%s was posted twice; the copy at %s is disarmed", row.key, other.ts)
+            await self._disarm(row, other)
+        return first
+
+    async def _disarm(self, row: OutboxRow, copy: Posted) -> None:
+        try:
+            await self._calls.edit(copy, duplicate(row.key), metadata=True)
+        except Permanent as fault:
+            log.error("%s: the copy at %s could not be disarmed: %s", row.key, copy.ts, fault)
+        except RateLimited as fault:
+            raise Hold(fault.retry_after, "editing is limited") from fault
+        except (NotSent, Unknown) as fault:
+            raise Hold(self._backoff(row), f"disarming a copy of {row.key}: {fault}") from fault

@@ -1,0 +1,272 @@
+"""What sending a row means, kind by kind. Rendered from the session as it is now, not as it was when the row was written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.outbound.calls import Calls, Place, Posted
+from bot.outbound.names import Names
+from bot.outbound.pace import Hold
+from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
+from bot.rendering import (
+    Rendered,
+    card,
+    closed_prompt,
+    end_note,
+    message_blocks,
+    note,
+    prompt_key,
+    prompt_message,
+)
+from bot.slack_api import Permanent
+from engine import requests
+from engine.codec import Json, decode, encode
+from engine.flow import Flow
+from engine.state import PromptRun, State
+from engine.storage.port import InboxItem, OutboxRow
+from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso.outbound")
+
+STALE_SECONDS = 0.1
+"""How long to wait for a state that has not caught up with its row."""
+
+ELSEWHERE_SECONDS = 60.0
+"""How often rows are looked at that another process delivers (sessions of the terminal)."""
+
+_GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The row is done: what is recorded of it, and the inbox items that follow."""
+
+    result: dict[str, Json]
+    items: Sequence[InboxItem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The row will never be sent: why, and the inbox items that follow."""
+
+    result: dict[str, Json]
+    items: Sequence[InboxItem] = ()
+
+
+Outcome = Sent | Failed
+
+DROPPED: dict[str, Json] = {"dropped": True}
+
+
+class Rows:
+    """Sends rows. Every method raises `Hold` where the row has to wait, and `SlackFault` where Slack did not do it."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        calls: Calls,
+        poster: Poster,
+        names: Names,
+        *,
+        load_state: Callable[[str], Awaitable[State]],
+        load_flow: Callable[[str], Awaitable[Flow]],
+        bot_user_id: str,
+        now: Callable[[], str],
+    ) -> None:
+        self._writer = writer
+        self._calls = calls
+        self._poster = poster
+        self._names = names
+        self._load_state = load_state
+        self._load_flow = load_flow
+        self._bot_user_id = bot_user_id
+        self._now = now
+        self._kinds: dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]] = {
+            "prompt": self._prompt,
+            "close": self._close,
+            "card": self._card,
+            "message": self._message,
+            "note": self._note,
+            "root": self._root,
+            "ephemeral": self._ephemeral,
+            "respond": self._respond,
+            "reaction": self._reaction,
+        }
+
+    async def send(self, row: OutboxRow) -> Outcome:
+        """Do what the row says."""
+        send = self._kinds.get(row.kind)
+        if send is None:
+            return Failed(
+                {"error": "unknown_kind", "message": f"This release sends no rows of kind {row.kind!r}."}
+            )
+        return await send(row, decode(row.payload))
+
+    def refused(self, row: OutboxRow, reason: str, message: str) -> Failed:
+        """What follows when Slack refuses a row for good."""
+        kept = posted_of(row)
+        result: dict[str, Json] = {"error": reason, "message": message}
+        if kept is not None:
+            result |= _result(kept) | {"gone": reason in _GONE}
+        return Failed(result, _undelivered(row, message) if row.kind == "message" else ())
+
+    # --- prompts -------------------------------------------------------------------------------------------
+
+    async def _prompt(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Show a prompt; one that was closed meanwhile is not shown, and a copy that is there shows it closed."""
+        state, flow, prompt = await self._about(data)
+        place = _thread(state)
+        names = await self._ids(prompt)
+        if not prompt.open:
+            found = await self._poster.adopt(row, place) if is_uncertain(row) else None
+            if found is None:
+                return Sent(DROPPED)
+            await self._calls.edit(found, closed_prompt(state, prompt, flow, names=names))
+            return Sent(_result(found))
+        message = prompt_message(state, prompt, flow, names=names, now=self._now())
+        posted = await self._poster.once(row, place, message)
+        shown: dict[str, Json] = {**_result(posted), "threadTs": place.thread_ts}
+        key = f"shown:{row.key}:{posted.ts}"
+        item = requests.item(key, state.session_id, "shown", promptId=prompt.prompt_id, shown=shown)
+        return Sent(_result(posted), [item])
+
+    async def _close(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Take the buttons away and say who, what and when. What was never shown needs no closing."""
+        state, flow, prompt = await self._about(data)
+        if prompt.open:
+            raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
+        where = posted_of(await self._writer.call("outbox_row", prompt_key(prompt.prompt_id)))
+        if where is None and prompt.shown:
+            where = Posted(prompt.shown["channel"], prompt.shown["ts"])
+        if where is None:
+            return Sent(DROPPED)
+        names = await self._ids(prompt)
+        message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
+        await self._calls.edit(where, message)
+        return Sent(_result(where))
+
+    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, PromptRun]:
+        state = await self._load_state(data["sessionId"])
+        prompt = state.prompts.get(data["promptId"])
+        if prompt is None:
+            raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
+        return state, await self._load_flow(data["sessionId"]), prompt
+
+    async def _ids(self, *prompts: PromptRun) -> Mapping[str, str]:
+        lists = [prompt.spec.get("approvers") or prompt.spec.get("who") or () for prompt in prompts]
+        return await self._names(str(entry) for entries in lists for entry in entries)
+
+    # --- cards ---------------------------------------------------------------------------------------------
+
+    async def _card(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Post the card once, and edit it from then on, always as the session is now."""
+        where = posted_of(row)
+        if where is not None and result_of(row).get("gone"):
+            return Failed(result_of(row))
+        state = await self._state_at(data)
+        flow = await self._load_flow(state.session_id)
+        names = await self._ids(*(state.prompts[key] for key in state.open_prompts))
+        message = card(state, flow, self._now(), names=names)
+        if where is None:
+            where = await self._poster.once(row, _thread(state), message)
+        else:
+            await self._calls.edit(where, message)
+        return Sent(_result(where))
+
+    async def _state_at(self, data: dict[str, Json]) -> State:
+        state = await self._load_state(data["sessionId"])
+        if state.seq < data["seq"]:
+            raise Hold(STALE_SECONDS, f"{state.session_id} is not at {data['seq']} yet")
+        return state
+
+    # --- messages ------------------------------------------------------------------------------------------
+
+    async def _message(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Post a `message` node's text and report its outcome; not for a node that nobody waits for any more."""
+        state = await self._load_state(data["sessionId"])
+        if not state.thread:
+            raise Hold(ELSEWHERE_SECONDS, f"{row.key} belongs to a session without a thread")
+        run = state.nodes.get(data["path"])
+        if run is None or state.seq == 0:
+            raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
+        over = state.ended or run.status != "started" or run.attempt != data["attempt"]
+        if over and not is_uncertain(row):
+            return Sent(DROPPED)
+        posted = await self._poster.once(row, _thread(state), note(str(data["config"]["text"]), row.key))
+        fields: dict[str, Json] = {
+            "path": data["path"],
+            "attempt": data["attempt"],
+            "output": _result(posted),
+        }
+        item = requests.item(f"delivered:{row.key}", state.session_id, "delivered", **fields)
+        return Sent(_result(posted), [item])
+
+    async def _note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        if "text" not in data:
+            return await self._end_note(row, data)
+        message = note(data["text"], row.key)
+        if data.get("blocks"):
+            message = Rendered(message.text, data["blocks"], message.metadata)
+        place = Place(data["channel"], data.get("threadTs"))
+        return Sent(_result(await self._poster.once(row, place, message)))
+
+    async def _end_note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        state = await self._state_at(data)
+        flow = await self._load_flow(state.session_id)
+        by, reason = data.get("by"), data.get("reason")
+        message = end_note(state, flow, row.key, by=by, reason=reason, bot_user_id=self._bot_user_id)
+        return Sent(_result(await self._poster.once(row, _thread(state), message)))
+
+    async def _root(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Post the message that a thread begins with, and go on with what was to happen in it."""
+        posted = await self._poster.once(row, Place(data["channel"]), note(data["text"], row.key))
+        then = data["then"]
+        payload = {**then.get("payload", {}), "posted": _result(posted)}
+        return Sent(_result(posted), [InboxItem(then["key"], then["kind"], encode(payload))])
+
+    # --- what is seen by one person, or is no message ------------------------------------------------------
+
+    async def _ephemeral(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        place, text = Place(data["channel"], data.get("threadTs")), data["text"]
+        return await self._at_most_once(
+            row, self._calls.whisper, place, data["user"], note(text).text, message_blocks(text)
+        )
+
+    async def _respond(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        return await self._at_most_once(
+            row, self._calls.respond, data["responseUrl"], note(data["text"]).text
+        )
+
+    async def _at_most_once(
+        self, row: OutboxRow, send: Callable[..., Awaitable[None]], *args: object
+    ) -> Outcome:
+        """Nobody can look up what only one person sees, so what may have been seen is not sent again."""
+        if is_uncertain(row):
+            return Failed({"error": "outcome_unknown"})
+        await self._writer.call("outbox_attempt", row.id, self._now())
+        await send(*args)
+        return Sent({"done": True})
+
+    async def _reaction(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        await self._calls.react(Posted(data["channel"], data["ts"]), data["name"])
+        return Sent({"done": True})
+
+
+def _thread(state: State) -> Place:
+    """Where a session lives. Raises `Permanent` for one that has no thread."""
+    if not state.thread:
+        raise Permanent("no_thread", f"{state.session_id} lives in no thread")
+    return Place(state.thread["channel"], state.thread["threadTs"])
+
+
+def _result(posted: Posted) -> dict[str, Json]:
+    return {"channel": posted.channel, "ts": posted.ts}
+
+
+def _undelivered(row: OutboxRow, message: str) -> Sequence[InboxItem]:
+    data = decode(row.payload)
+    error: dict[str, Json] = {"type": "slack", "message": f"The message could not be posted. {message}"}
+    fields: dict[str, Json] = {"path": data["path"], "attempt": data["attempt"], "error": error}
+    return [requests.item(f"undelivered:{row.key}", data["sessionId"], "undelivered", **fields)]

@@ -1,0 +1,281 @@
+"""The loop of the outbox: reads what is to be sent, gives each lane one row at a time, and records what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.outbound.calls import Calls
+from bot.outbound.names import Names
+from bot.outbound.pace import Hold, Pace
+from bot.outbound.posts import LOOK_DELAYS, Poster, posted_of, refused_result
+from bot.outbound.rows import Failed, Outcome, Rows, Sent
+from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault, Unknown
+from engine import clock as moments
+from engine.codec import Json, encode
+from engine.engine import utc_now
+from engine.errors import Corrupt, MalformedJournal, SchemaTooNew, StorageBroken, StorageError, UnknownSession
+from engine.flow import Flow
+from engine.state import State
+from engine.storage.port import OutboxRow
+from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso.outbound")
+
+AT_MOST_ONCE = ("ephemeral", "respond")
+_PAGE = 100
+_MOST_ROWS = 6_400
+_LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew)
+
+
+class Outbound:
+    """Sends the rows of a store's outbox to Slack. Construct it on the running event loop.
+
+    `load_state` and `load_flow` give a session's state and pinned flow. `taken` is called when inbox items were stored
+    that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored. The rest
+    is for tests and small print: `look_delays` are the seconds after an attempt at which a lost message is looked
+    for, `rate` and `burst` Slack's advice of messages a second and channel, `card_seconds` the least time between two
+    edits of a card, `backoff` the first and the longest wait after an error that will pass.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        client: AsyncWebClient,
+        load_state: Callable[[str], Awaitable[State]],
+        load_flow: Callable[[str], Awaitable[Flow]],
+        bot_user_id: str,
+        *,
+        taken: Callable[[], None] = lambda: None,
+        now: Callable[[], str] = utc_now,
+        look_delays: Sequence[float] = LOOK_DELAYS,
+        rate: float | None = 1.0,
+        burst: int = 5,
+        card_seconds: float = 1.0,
+        backoff: tuple[float, float] = (1.0, 60.0),
+        lanes: int = 8,
+        poll_seconds: float = 1.0,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[None] = loop.create_future()
+        self._clock = loop.time
+        self._writer = writer
+        self._taken = taken
+        self._now = now
+        self._card_seconds = card_seconds
+        self._backoff = backoff
+        self._most_lanes = lanes
+        self._poll = poll_seconds
+        self._jitter = jitter
+        pace = Pace(self._clock, rate=rate, burst=burst)
+        calls = Calls(client, pace, bot_user_id)
+        self._poster = Poster(writer, calls, pace, now, delays=look_delays, backoff=self._again_in)
+        self._rows = Rows(
+            writer,
+            calls,
+            self._poster,
+            Names(client, self._clock),
+            load_state=load_state,
+            load_flow=load_flow,
+            bot_user_id=bot_user_id,
+            now=now,
+        )
+        self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
+        self._holds: dict[str, float] = {}
+        self._troubles: dict[str, int] = {}
+        self._limit = _PAGE
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    # --- life ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send until `stop()`. Raises `AuthLost` when the token is not accepted any more, and `StorageBroken`."""
+        try:
+            while not self._stopping and not self.failure.done():
+                pause = await self._look()
+                await self._sleep(pause)
+        finally:
+            await self._drain()
+        if self.failure.done():
+            self.failure.result()
+
+    def notify(self) -> None:
+        """There may be something to send."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Send nothing more; `run()` returns once the requests that are out have their answers."""
+        self._stopping = True
+        self._wake.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._wake.wait(), seconds)
+        except TimeoutError:
+            return
+        finally:
+            self._wake.clear()
+
+    async def _drain(self) -> None:
+        tasks = [task for _, task in self._lanes.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- lanes ---------------------------------------------------------------------------------------------
+
+    async def _look(self) -> float:
+        """Give every free lane its oldest row; seconds until it is worth looking again.
+
+        A lane is free only from here on: a row that was read while its lane was busy may be done by now.
+        """
+        for lane in [lane for lane, (_, task) in self._lanes.items() if task.done()]:
+            del self._lanes[lane]
+        try:
+            rows: list[OutboxRow] = await self._writer.call("outbox", now=self._now(), limit=self._limit)
+        except StorageBroken:
+            raise
+        except StorageError as error:
+            log.error("the outbox could not be read: %s", error)
+            return self._poll
+        if not self._stopping:
+            self._give(rows)
+        self._resize(len(rows))
+        return self._until_next()
+
+    def _give(self, rows: Sequence[OutboxRow]) -> None:
+        now, passed = self._clock(), set(self._lanes)
+        self._holds = {lane: until for lane, until in self._holds.items() if until > now}
+        for row in sorted(rows, key=_new_cards_first):
+            if len(self._lanes) >= self._most_lanes:
+                return
+            if row.lane in passed:
+                continue
+            passed.add(row.lane)
+            if row.lane not in self._holds and not self._card_first(row):
+                task = asyncio.create_task(self._work(row), name=f"outbox:{row.key}")
+                task.add_done_callback(lambda _: self._wake.set())
+                self._lanes[row.lane] = (row, task)
+
+    def _card_first(self, row: OutboxRow) -> bool:
+        """Whether the session's card is being posted just now: it shall stand above everything else."""
+        ahead = self._lanes.get(f"card:{row.session_id}")
+        return ahead is not None and posted_of(ahead[0]) is None
+
+    def _resize(self, found: int) -> None:
+        """Look further when a whole page of rows cannot be sent: they must not hide those behind them."""
+        if found < self._limit:
+            self._limit = max(_PAGE, self._limit // 2) if found < self._limit // 2 else self._limit
+        elif len(self._lanes) < self._most_lanes and self._limit < _MOST_ROWS:
+            self._limit *= 2
+            self._wake.set()
+
+    def _until_next(self) -> float:
+        soonest = min(self._holds.values(), default=self._clock() + self._poll) - self._clock()
+        return max(0.001, min(soonest, self._poll))
+
+    def _hold(self, lane: str, seconds: float) -> None:
+        self._holds[lane] = self._clock() + seconds
+
+    def _again_in(self, row: OutboxRow) -> float:
+        """Seconds to wait after an error that will pass: longer each time, and never the same for many rows."""
+        times = self._troubles[row.key] = self._troubles.get(row.key, 0) + 1
+        first, most = self._backoff
+        return float(min(most, first * 2 ** min(times - 1, 20)) * (0.5 + self._jitter() / 2))
+
+    # --- one row -------------------------------------------------------------------------------------------
+
+    async def _work(self, row: OutboxRow) -> None:
+        """Send → record. Whatever happens, the row is recorded, or stays as it is and its lane waits."""
+        try:
+            await self._send(row)
+        except Hold as hold:
+            log.debug("%s: %s", row.key, hold)
+            self._hold(row.lane, hold.seconds)
+        except (AuthLost, StorageBroken) as error:
+            self._fail(error)
+        except Exception:
+            log.exception("%s could not be sent and is tried again", row.key)
+            self._hold(row.lane, self._again_in(row))
+
+    async def _send(self, row: OutboxRow) -> None:
+        try:
+            outcome = await self._rows.send(row)
+        except AuthLost:
+            raise
+        except SlackFault as fault:
+            await self._faulted(row, fault)
+            return
+        except _LOST as error:
+            log.error("%s cannot be sent, for its session cannot be read: %s", row.key, error)
+            outcome = Failed({"error": error.code, "message": str(error)})
+        await self._record(row, outcome)
+
+    async def _faulted(self, row: OutboxRow, fault: SlackFault) -> None:
+        """What becomes of a row whose request did not succeed."""
+        match fault:
+            case Permanent():
+                log.error("%s: %s", row.key, fault)
+                await self._record(row, self._rows.refused(row, fault.reason, str(fault)))
+            case RateLimited() | NotSent():
+                seconds = fault.retry_after if isinstance(fault, RateLimited) else self._again_in(row)
+                log.warning("%s: %s", row.key, fault)
+                await self._postpone(row, str(fault), seconds)
+            case Unknown() if row.kind in AT_MOST_ONCE:
+                log.warning("%s: %s; it is not sent again", row.key, fault)
+                await self._record(row, Failed({"error": "outcome_unknown", "message": str(fault)}))
+            case _:
+                log.warning("%s: %s", row.key, fault)
+                edits = posted_of(row) is not None or row.kind in ("close", "reaction")
+                self._hold(row.lane, self._again_in(row) if edits else self._poster.first_look)
+
+    async def _postpone(self, row: OutboxRow, why: str, seconds: float) -> None:
+        """Nothing was sent, and that is recorded: the row needs no looking up when its time has come."""
+        result = None if posted_of(row) is not None else encode(refused_result(row, why))
+        not_before = moments.after(self._now(), seconds)
+        await self._writer.call(
+            "outbox_finish",
+            row.id,
+            row.rev,
+            now=self._now(),
+            state="pending",
+            result=result,
+            not_before=not_before,
+        )
+        self._hold(row.lane, seconds)
+
+    async def _record(self, row: OutboxRow, outcome: Outcome) -> None:
+        self._troubles.pop(row.key, None)
+        result: dict[str, Json] = outcome.result
+        await self._writer.call(
+            "outbox_finish",
+            row.id,
+            row.rev,
+            now=self._now(),
+            state="sent" if isinstance(outcome, Sent) else "failed",
+            result=encode(result),
+            items=outcome.items,
+        )
+        if outcome.items:
+            self._taken()
+        if row.kind == "card":
+            self._hold(row.lane, self._card_seconds)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failure.done():
+            log.critical("nothing more can be sent: %s", error)
+            self.failure.set_exception(error)
+        self._wake.set()
+
+
+def _new_cards_first(row: OutboxRow) -> bool:
+    """A session's card is posted before what follows it in the thread; the order is otherwise kept."""
+    return row.kind != "card" or posted_of(row) is not None

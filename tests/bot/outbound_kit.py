@@ -1,0 +1,306 @@
+"""A real engine, a real store and the real slack_sdk against the local workspace, with the outbox between them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from bot.intents import slack_intents
+from bot.outbound import Outbound
+from bot.slack_api import bot_client
+from bot.workspace import Workspace
+from engine.actors import Actor
+from engine.codec import decode
+from engine.commands import Answer
+from engine.engine import Engine, utc_now
+from engine.events import Event
+from engine.flow import load_flow
+from engine.nodes.port import Completed, NodeContext
+from engine.service import Service
+from engine.state import State
+from engine.storage.opening import open_store
+from engine.storage.port import OutboxRow, PutOutbox, Row
+from engine.storage.writer import Writer
+from prompt_state.model import Owner, project, thread_key
+from prompt_state.policy import Gate
+from tests.support.workspace import Json, running_workspace
+
+APPROVAL = """
+flow: rollback
+inputs:
+  service: {type: string, default: checkout}
+nodes:
+  - id: gate
+    type: approval
+    with: {message: "Roll back *{{ inputs.service }}*?", approvers: ["@sre", "ben@example.com"]}
+  - id: tell
+    type: message
+    with: {text: "Done with {{ inputs.service }}"}
+"""
+ASK = """
+flow: checkin
+nodes:
+  - id: how
+    type: ask
+    with: {message: "How does it look?"}
+"""
+TELL = """
+flow: tell
+nodes:
+  - id: first
+    type: message
+    with: {text: "first"}
+  - id: second
+    type: message
+    with: {text: "second"}
+"""
+FAST: dict[str, Any] = {
+    "look_delays": (0.02, 0.05),
+    "rate": None,
+    "card_seconds": 0.0,
+    "backoff": (0.01, 0.05),
+    "poll_seconds": 0.2,
+    "jitter": lambda: 0.5,
+}
+"""Waits short enough for tests, and no limit of our own."""
+
+
+class WatchedWriter(Writer):
+    """A writer that tells whenever something was done with the store."""
+
+    def __init__(self, store: Any, done: Callable[[], None]) -> None:
+        super().__init__(store)
+        self._done = done
+        self.before: Callable[[str], Awaitable[None]] | None = None
+
+    async def call(self, method: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a method of the store, and tell."""
+        if self.before is not None:
+            await self.before(str(method))
+        try:
+            return await super().call(method, *args, **kwargs)
+        finally:
+            self._done()
+
+    async def peek(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """The same without telling, for whoever waits."""
+        return await super().call(method, *args, **kwargs)
+
+
+class Rig:
+    """The bot without its ears: sessions run, the outbox is sent, and what happens is seen in the workspace."""
+
+    def __init__(self, workspace: Workspace, home: Path, url: str) -> None:
+        self.workspace = workspace
+        self.client = bot_client(workspace.bot_token, workspace.api_url)
+        self.store = open_store(url)
+        self.changed = asyncio.Event()
+        gate = Gate(workspace.team_id, allow_local=True)
+        self.engine = Engine(
+            self.store,
+            policy=gate,
+            runners={"shell": _nothing},
+            home=home,
+            extensions=[_projection, slack_intents],
+        )
+        self.writer = self.engine.writer = WatchedWriter(self.store, self.tell)
+        self.service = Service(self.engine, wants=lambda head: head.thread_key is not None)
+        self.engine.subscribe(self._happened)
+        self.outbound: Outbound | None = None
+        self.sending: asyncio.Task[None] | None = None
+        self.serving: asyncio.Task[None] | None = None
+
+    def tell(self) -> None:
+        """Something was done: whoever waits looks again."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def _happened(self, state: State, events: Any) -> None:
+        self.tell()
+        if self.outbound is not None:
+            self.outbound.notify()
+
+    # --- life ----------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Start the engine and its service, but not the outbox."""
+        await self.engine.open()
+        self.serving = asyncio.create_task(self.service.run())
+
+    def send(self, **options: Any) -> Outbound:
+        """Start sending, with a new `Outbound` as after a start of the process."""
+        self.outbound = Outbound(
+            self.writer,
+            self.client,
+            self.engine.state,
+            self.engine.flow_of,
+            self.workspace.bot_user_id,
+            **{"taken": self.service.notify, **FAST, **options},
+        )
+        self.sending = asyncio.create_task(self.outbound.run())
+        return self.outbound
+
+    async def crash(self) -> None:
+        """Stop sending in the middle of whatever it is doing: nothing more is recorded."""
+        assert self.sending is not None
+        assert self.outbound is not None
+        for _, task in self.outbound._lanes.values():
+            task.cancel()
+        self.sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.sending
+        self.outbound = None
+
+    async def close(self) -> None:
+        """Stop everything."""
+        self.service.stop()
+        if self.outbound is not None and self.sending is not None:
+            self.outbound.stop()
+            await asyncio.wait([self.sending])
+            if not self.sending.cancelled():
+                self.sending.exception()
+        if self.serving is not None:
+            await asyncio.wait([self.serving])
+        await self.engine.drain(0)
+        await self.engine.close()
+        self.store.close()
+
+    # --- doing ---------------------------------------------------------------------------------------------
+
+    def actor(self, name: str) -> Actor:
+        """Somebody with all facts looked up."""
+        user = self.workspace.user(name)
+        groups = frozenset(g.handle for g in self.workspace.state.groups.values() if user.id in g.users)
+        return Actor(
+            user.id,
+            name=user.real_name,
+            team_id=self.workspace.team_id,
+            email=user.email,
+            groups=groups,
+            in_channel=True,
+            facts_known=True,
+        )
+
+    async def start(self, text: str, channel: str = "ops", **inputs: Any) -> str:
+        """Start a flow as Ana in a thread of her message; the session's id."""
+        ts = await self.workspace.post("ana", channel, "please")
+        place = self.workspace.channel(channel).id
+        key = thread_key(self.workspace.team_id, place, ts)
+        thread = {"team": self.workspace.team_id, "channel": place, "threadTs": ts, "key": key}
+        flow = load_flow(text, "flow.yml")
+        return await self.engine.start(flow, inputs, actor=self.actor("ana"), thread=thread)
+
+    async def answer(self, session_id: str, who: str, *, value: Any = None, text: str | None = None) -> None:
+        """Answer the session's first prompt."""
+        state = await self.engine.state(session_id)
+        prompt_id = next(iter(state.prompts))
+        command = Answer(prompt_id, self.actor(who), f"test:{prompt_id}:{who}", value=value, text=text)
+        await self.engine.apply(session_id, command)
+
+    async def put(self, *rows: Row) -> None:
+        """Write rows as the bot does beside a session's steps."""
+        await self.writer.peek("consume", [], utc_now(), list(rows))
+        if self.outbound is not None:
+            self.outbound.notify()
+
+    # --- seeing --------------------------------------------------------------------------------------------
+
+    async def until(self, predicate: Callable[[], Awaitable[Any]], timeout: float = 10) -> Any:
+        """The first true value of `predicate`, asked again after everything that is done with the store."""
+        async with asyncio.timeout(timeout):
+            while True:
+                changed = self.changed
+                if found := await predicate():
+                    return found
+                await changed.wait()
+
+    async def row(self, key: str) -> OutboxRow:
+        """A row of the outbox."""
+        row: OutboxRow = await self.writer.peek("outbox_row", key)
+        return row
+
+    async def settled(self, key: str) -> Json:
+        """Wait until a row is sent or failed; its recorded result with its state."""
+
+        async def done() -> Json | None:
+            row = await self.row(key)
+            if row is None or row.state == "pending":
+                return None
+            return {"state": row.state, **(decode(row.result) if row.result else {})}
+
+        found: Json = await self.until(done)
+        return found
+
+    async def shown(self, session_id: str) -> str:
+        """Wait until the session knows that its first prompt is in front of people; the prompt's id."""
+
+        async def there() -> str | None:
+            state = await self.engine.state(session_id)
+            return next((key for key, prompt in state.prompts.items() if prompt.shown), None)
+
+        found: str = await self.until(there)
+        return found
+
+    async def thread(self, session_id: str) -> list[Json]:
+        """The bot's messages in the session's thread, oldest first."""
+        thread = (await self.engine.state(session_id)).thread
+        assert thread is not None
+        messages = self.workspace.messages(thread["channel"], thread["threadTs"])
+        return [message for message in messages if message.get("bot_id")]
+
+    def posts(self, text: str) -> list[Json]:
+        """Every message of the bot, in any channel or thread, whose text or blocks contain this."""
+        found = []
+        for channel in self.workspace.state.channels:
+            for root in self.workspace.messages(channel):
+                thread = self.workspace.messages(channel, root["ts"])
+                found += [m for m in thread if m.get("bot_id") and text in f"{m['text']}{m.get('blocks')}"]
+        return found
+
+    def calls(self, method: str) -> int:
+        """How often a method of the Web API was called."""
+        return len(self.workspace.calls_to(method))
+
+
+async def _nothing(config: dict[str, Any], ctx: NodeContext) -> Completed:
+    return Completed({"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0})
+
+
+def _projection(before: State, after: State, events: Any) -> list[Row]:
+    owner = Owner(after.session_id, after.thread, after.actor)
+    listed: list[Event] = list(events)
+    return list(project(owner, after.prompts, listed, after.seq))
+
+
+@asynccontextmanager
+async def running_rig(tmp_path: Path, url: str | None = None) -> AsyncIterator[Rig]:
+    """A rig that serves but does not send yet."""
+    logging.getLogger("slack_sdk").setLevel(logging.ERROR)
+    async with running_workspace() as workspace:
+        rig = Rig(workspace, tmp_path / "home", url or f"sqlite:///{tmp_path / 'store' / 'sayso.db'}")
+        await rig.open()
+        try:
+            yield rig
+        finally:
+            await rig.close()
+
+
+def buttons(message: Json) -> list[str]:
+    """The words on a message's buttons."""
+    blocks = message.get("blocks") or []
+    rows = [block["elements"] for block in blocks if block["type"] == "actions"]
+    return [element["text"]["text"] for row in rows for element in row]
+
+
+def key_of(message: Json) -> str | None:
+    """The outbox key that a message carries."""
+    payload = (message.get("metadata") or {}).get("event_payload") or {}
+    key: str | None = payload.get("key")
+    return key
+
+
+__all__ = ["APPROVAL", "ASK", "FAST", "TELL", "PutOutbox", "Rig", "buttons", "key_of", "running_rig"]

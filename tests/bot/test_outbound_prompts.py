@@ -1,0 +1,279 @@
+"""What a session shows in its thread: its card, its prompts, its messages, its end. With the real engine."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bot.rendering import card_key
+from engine.actors import Actor
+from engine.flow import load_flow
+from engine.storage.port import PutOutbox
+from tests.bot.outbound_kit import APPROVAL, ASK, TELL, Rig, buttons, key_of, running_rig
+from tests.bot.rendering_cases import HOSTILE, texts
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A bot without its ears, on SQLite."""
+    async with running_rig(tmp_path) as running:
+        yield running
+
+
+async def ended(rig: Rig, session_id: str) -> None:
+    """Wait until the session has ended and its card says so."""
+
+    async def over() -> bool:
+        row = await rig.row(card_key(session_id))
+        return (await rig.engine.state(session_id)).ended and row.state == "sent"
+
+    await rig.until(over)
+
+
+async def prompt_row(rig: Rig, session_id: str) -> str:
+    """The key of the row of the session's first prompt."""
+    return f"prompt:{next(iter((await rig.engine.state(session_id)).prompts))}"
+
+
+async def test_a_prompt_is_shown_and_its_place_is_known(rig: Rig) -> None:
+    """The prompt stands in the thread with its key and buttons, and the session knows where: its clock runs."""
+    rig.send()
+    session_id = await rig.start(APPROVAL)
+    prompt_id = await rig.shown(session_id)
+    card, prompt = await rig.thread(session_id)
+    assert (key_of(card), key_of(prompt)) == (card_key(session_id), f"prompt:{prompt_id}")
+    assert prompt["blocks"][0]["block_id"] == f"prompt:{prompt_id}"
+    assert buttons(prompt) == ["Approve", "Reject"]
+    state = await rig.engine.state(session_id)
+    place = {"channel": "C0LOCALOPS", "ts": prompt["ts"], "threadTs": prompt["thread_ts"]}
+    assert state.prompts[prompt_id].shown == place
+    assert state.prompts[prompt_id].deadline is not None
+
+
+async def test_whoever_is_asked_is_mentioned_by_id(rig: Rig) -> None:
+    """Groups and e-mail addresses become mentions, so that those people are told."""
+    rig.send()
+    session_id = await rig.start(APPROVAL)
+    await rig.shown(session_id)
+    prompt = (await rig.thread(session_id))[1]
+    assert "<!subteam^S0LOCALSRE> and <@U0LOCALBEN>" in texts(prompt["blocks"])[0]
+
+
+async def test_mentions_that_cannot_be_looked_up_hold_nothing_back(rig: Rig) -> None:
+    """Without the right to look people up a prompt is shown all the same, naming them as the flow does."""
+    rig.workspace.faults.set_scopes(["chat:write", "channels:history"])
+    rig.send()
+    session_id = await rig.start(APPROVAL)
+    await rig.shown(session_id)
+    assert "@sre and ben@example.com" in texts((await rig.thread(session_id))[1]["blocks"])[0]
+
+
+async def test_an_answered_prompt_loses_its_buttons_and_the_flow_goes_on(rig: Rig) -> None:
+    """The same message says who decided; what follows is posted below it; the card says how it ended."""
+    rig.send()
+    session_id = await rig.start(APPROVAL)
+    prompt_id = await rig.shown(session_id)
+    await rig.answer(session_id, "ben", value="approve")
+    await ended(rig, session_id)
+    await rig.settled(f"close:{prompt_id}")
+    card, prompt, told = await rig.thread(session_id)
+    assert buttons(prompt) == []
+    assert "✅ *Approved* by <@U0LOCALBEN>" in prompt["text"]
+    assert told["text"] == "Done with checkout"
+    assert "*Completed*" in card["text"]
+    assert buttons(card) == []
+    state = await rig.engine.state(session_id)
+    assert state.nodes["tell"].output == {"channel": "C0LOCALOPS", "ts": told["ts"]}
+
+
+async def test_messages_of_a_thread_keep_their_order(rig: Rig) -> None:
+    """The second message of a flow never stands above the first, and both follow the card."""
+    rig.send()
+    session_id = await rig.start(TELL)
+    await ended(rig, session_id)
+    assert [message["text"] for message in (await rig.thread(session_id))[1:]] == ["first", "second"]
+
+
+async def test_a_prompt_that_closes_before_it_is_shown_is_not_shown(rig: Rig) -> None:
+    """Nobody is asked what does not matter any more; the end is told."""
+    session_id = await rig.start(APPROVAL)
+    await rig.engine.abort(session_id, actor=rig.actor("ana"), reason="wrong service")
+    rig.send()
+    assert (await rig.settled(await prompt_row(rig, session_id)))["dropped"] is True
+    await rig.settled(f"end:{session_id}")
+    card, end = await rig.thread(session_id)
+    assert "*Aborted*" in card["text"]
+    assert end["text"].startswith("🛑 *rollback* was ended by <@U0LOCALANA>: wrong service.")
+    assert rig.posts("Approval needed") == []
+
+
+async def test_a_prompt_that_closes_while_its_post_is_uncertain_shows_that_it_is_closed(rig: Rig) -> None:
+    """The copy whose answer was lost is found and shows the end of the prompt, without buttons."""
+    rig.workspace.faults.effect_then_fail("chat.postMessage", times=2)
+    rig.send(look_delays=(60.0,))
+    session_id = await rig.start(APPROVAL)
+    key = await prompt_row(rig, session_id)
+    await rig.workspace.wait_for(lambda: rig.posts("Approval needed"))
+    await rig.crash()
+    await rig.engine.abort(session_id, actor=rig.actor("ana"))
+    rig.send()
+    await rig.settled(key)
+    await rig.settled(key.replace("prompt:", "close:"))
+    (prompt,) = rig.posts("Approval needed")
+    assert buttons(prompt) == []
+    assert "*Withdrawn:*" in prompt["text"]
+
+
+async def test_a_failed_session_says_what_one_can_do(rig: Rig) -> None:
+    """A bad end is told in the thread, with what was not done."""
+    rig.send()
+    flow = "flow: sad\nnodes:\n  - id: stop\n    type: fail\n    with: {message: no disk}\n  - id: later\n    type: noop\n"
+    session_id = await rig.start(flow)
+    await rig.settled(f"end:{session_id}")
+    note = (await rig.thread(session_id))[-1]["text"]
+    assert note.startswith("❌ *sad* failed at *stop*: no disk\n*Not done:* later.")
+
+
+async def test_a_message_that_slack_refuses_fails_its_node(rig: Rig) -> None:
+    """Where the bot is not a member nothing can be posted: the node fails with Slack's reason, and is not stuck."""
+    rig.send()
+    session_id = await rig.start(TELL, channel="random")
+
+    async def over() -> bool:
+        return (await rig.engine.state(session_id)).ended
+
+    await rig.until(over)
+    state = await rig.engine.state(session_id)
+    assert state.outcome == "failed"
+    assert state.error is not None
+    assert state.error["type"] == "slack"
+    assert "not_in_channel" in state.error["message"]
+
+
+async def test_a_prompt_that_slack_refuses_is_recorded(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A prompt that cannot be shown fails its row with the reason and is logged; the session goes on waiting."""
+    rig.send()
+    with caplog.at_level(logging.ERROR, "sayso.outbound"):
+        session_id = await rig.start(ASK, channel="random")
+        found = await rig.settled(await prompt_row(rig, session_id))
+    assert (found["state"], found["error"]) == ("failed", "not_in_channel")
+    assert "not_in_channel" in caplog.text
+    assert (await rig.engine.state(session_id)).status == "paused"
+
+
+async def test_hostile_answers_and_inputs_are_inert_wherever_they_appear(rig: Rig) -> None:
+    """What people typed reaches Slack as text: nothing mentions everybody, links, or unfurls."""
+    rig.send()
+    flow = (
+        "flow: echo\ninputs: {what: {type: string}}\nnodes:\n"
+        "  - id: how\n    type: ask\n    with: {message: 'About {{ inputs.what }}?'}\n"
+        "  - id: say\n    type: message\n    with: {text: 'You said {{ nodes.how.text }}'}\n"
+    )
+    session_id = await rig.start(flow, what=HOSTILE)
+    prompt_id = await rig.shown(session_id)
+    await rig.answer(session_id, "ana", text=HOSTILE)
+    await ended(rig, session_id)
+    await rig.settled(f"close:{prompt_id}")
+    messages = await rig.thread(session_id)
+    for message in messages:
+        for text in [message["text"], *texts(message["blocks"])]:
+            assert "<!channel>" not in text
+            assert "<https://evil" not in text
+            assert "\u202e" not in text
+    assert any("&lt;!channel&gt;" in message["text"] for message in messages)
+    for call in rig.workspace.calls_to("chat.postMessage"):
+        assert (call.args["unfurl_links"], call.args["unfurl_media"]) == (False, False)
+        assert (call.args["parse"], call.args["link_names"]) == ("none", False)
+
+
+# --- cards -------------------------------------------------------------------------------------------------
+
+
+async def test_a_card_is_posted_once_and_edited_in_place(rig: Rig) -> None:
+    """However much happens, there is one card, and it ends with the newest state."""
+    rig.send()
+    session_id = await rig.start(APPROVAL)
+    await rig.shown(session_id)
+    await rig.answer(session_id, "dev", value="reject")
+    await ended(rig, session_id)
+    cards = [message for message in await rig.thread(session_id) if key_of(message) == card_key(session_id)]
+    assert len(cards) == 1
+    assert "*Completed*" in cards[0]["text"]
+
+
+async def test_changes_of_a_card_during_an_edit_become_one_edit(rig: Rig) -> None:
+    """While an edit is out any number of changes wait as one row; the last edit has the newest state."""
+    session_id = await rig.start(APPROVAL)
+    rig.send()
+    await rig.settled(card_key(session_id))
+    before = rig.calls("chat.update")
+    rig.workspace.faults.slow("chat.update", 0.1, times=1)
+    row = await rig.row(card_key(session_id))
+    for _ in range(20):
+        await rig.put(PutOutbox(row.key, row.lane, "card", row.payload, session_id, replace=True))
+    await rig.engine.abort(session_id, actor=rig.actor("ana"))
+    await ended(rig, session_id)
+    cards = [
+        call for call in rig.workspace.calls_to("chat.update")[before:] if call.args["ts"] == _ts(row.result)
+    ]
+    assert len(cards) <= 4
+    assert "*Aborted*" in (await rig.thread(session_id))[0]["text"]
+
+
+async def test_edits_of_a_card_keep_their_distance(rig: Rig) -> None:
+    """Two edits of a card are at least as far apart as Slack takes them, and the newest state is never left out."""
+    rig.send(card_seconds=0.3)
+    session_id = await rig.start(APPROVAL)
+    await rig.shown(session_id)
+    await rig.answer(session_id, "ben", value="approve")
+    await ended(rig, session_id)
+    ts = (await rig.thread(session_id))[0]["ts"]
+    calls = [
+        call for call in rig.workspace.calls if call.args.get("ts") == ts and call.method == "chat.update"
+    ]
+    times = [float(ts), *(call.at for call in calls)]
+    assert all(later - earlier > 0.25 for earlier, later in pairwise(times))
+    assert "*Completed*" in (await rig.thread(session_id))[0]["text"]
+
+
+async def test_a_card_that_was_deleted_stays_deleted(rig: Rig) -> None:
+    """Somebody deleted the card: it is not posted again, and no more edits are tried."""
+    rig.send()
+    session_id = await rig.start(ASK)
+    await rig.shown(session_id)
+    await rig.settled(card_key(session_id))
+    card = (await rig.thread(session_id))[0]
+    await rig.workspace.delete(rig.workspace.bot_user_id, "ops", card["ts"])
+    await rig.answer(session_id, "ana", text="fine")
+
+    async def gone() -> bool:
+        row = await rig.row(card_key(session_id))
+        return row.state == "failed"
+
+    await rig.until(gone)
+    tried = sum(call.args.get("ts") == card["ts"] for call in rig.workspace.calls_to("chat.update"))
+    row = await rig.row(card_key(session_id))
+    await rig.put(PutOutbox(row.key, row.lane, "card", row.payload, session_id, replace=True))
+    await rig.until(gone)
+    assert sum(call.args.get("ts") == card["ts"] for call in rig.workspace.calls_to("chat.update")) == tried
+    assert [key_of(m) for m in await rig.thread(session_id)].count(card_key(session_id)) == 0
+
+
+async def test_sessions_of_the_terminal_are_left_to_the_terminal(rig: Rig) -> None:
+    """A message of a session without a thread is nobody's business here: it stays, and others are sent."""
+    alone = await rig.engine.start(load_flow(TELL, "flow.yml"), {}, actor=Actor.local("ana"))
+    rig.send()
+    session_id = await rig.start(TELL)
+    await ended(rig, session_id)
+    row = await rig.row(f"message:{alone}:first:1")
+    assert (row.state, row.attempts) == ("pending", 0)
+
+
+def _ts(result: bytes | None) -> str:
+    assert result is not None
+    return str(json.loads(result)["ts"])
