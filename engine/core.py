@@ -385,7 +385,8 @@ def _fail_node(turn: Turn, path: str, error: dict[str, Json]) -> None:
 def _storable(error: dict[str, Json]) -> dict[str, Json]:
     """The error as it can be journaled: a failure with details that are no JSON is a failure all the same."""
     try:
-        return copy(error)
+        copied: dict[str, Json] = copy(error)
+        return copied
     except NotJson:
         kept = {name: clean_text(str(error.get(name)))[0] for name in ("type", "message")}
         return {**kept, "details": None}

@@ -1,0 +1,319 @@
+"""Prompts: what counts as an answer, who may give it, and what comes too late."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.answers import MAX_TEXT
+from engine.commands import Answer, Message, Shown
+from engine.errors import (
+    AlreadyAnswered,
+    EmptyMessage,
+    InvalidAnswer,
+    NotAllowed,
+    PromptClosed,
+    SessionEnded,
+    SeveralPrompts,
+)
+from engine.events import PromptRequested
+from engine.state import evolve
+from tests.support.engine import ANA, BEN, Scenario, given
+
+ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: set, with: {said: '{{ nodes.q.text }}'}}]"
+CHOOSE = "nodes: [{id: q, type: ask, with: {message: Which?, choices: [{value: eu, label: Europe}, us]}}]"
+APPROVE = (
+    "nodes: [{id: gate, type: approval, with: {message: Go?, approvers: [channel], exclude_requester: true}}]"
+)
+LAST_WAIT = ("prompt:answered", "flow:resumed", "node:completed", "flow:completed", "session:end")
+
+
+def test_an_ask_waits_for_a_person() -> None:
+    """The node starts, its prompt is requested, the flow pauses; nothing is due while it waits."""
+    case = given(ASK).started()
+    case.then("session:start", "flow:started", "node:started", "prompt:requested", "flow:paused")
+    assert (case.state.status, case.state.phase) == ("paused", "waiting")
+    assert case.event("flow:paused").node_id == "q"
+    assert case.state.paused_at == case.now
+
+
+def test_an_answer_completes_the_node_and_the_flow_goes_on() -> None:
+    """The reply is the node's output and the next node sees it."""
+    case = given(ASK).started()
+    case.when(case.answer(text="fine", actor=BEN, key="m1"))
+    assert case.event("prompt:answered").key == "m1"
+    assert case.event("flow:resumed").message == "fine"
+    assert case.node("q").output == {
+        "text": "fine",
+        "value": None,
+        "values": {},
+        "files": [],
+        "by": {"id": BEN.id, "name": "ben"},
+        "at": case.now,
+    }
+    assert case.node("b").output == {"said": "fine"}
+    assert case.state.paused_at is None
+
+
+def test_a_choice_gives_its_value_and_its_label() -> None:
+    """With choices the answer is one of their values; the text is the label that people read."""
+    case = given(CHOOSE).started()
+    assert not case.prompt.spec["acceptsText"]
+    case.when(case.answer("eu")).then(*LAST_WAIT)
+    assert (case.node("q").output["value"], case.node("q").output["text"]) == ("eu", "Europe")
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+def test_an_approval_is_decided_by_its_buttons(decision: str) -> None:
+    """The output says how it was decided and by whom."""
+    case = given(APPROVE).started()
+    case.when(case.answer(decision, actor=BEN))
+    output = case.node("gate").output
+    assert (output["decision"], output["by"], output["reason"]) == (
+        decision,
+        [{"id": BEN.id, "name": "ben"}],
+        None,
+    )
+
+
+@pytest.mark.parametrize("text", ["approve", "yes", "Approve", "👍"])
+def test_text_never_approves(text: str) -> None:
+    """Free text is no decision, neither as an answer to the prompt nor as a message."""
+    case = given(APPROVE).started()
+    case.refused(case.answer(text=text), InvalidAnswer)
+    case.when(case.message(text)).then("session:message")
+    assert case.prompt.kind == "approval"
+
+
+@pytest.mark.parametrize("value", ["Europe", "EU", "", None, 1, True, ["eu"], {"value": "eu"}])
+def test_what_was_not_offered_is_no_choice(value: object) -> None:
+    """Only an offered value is an answer; the refusal names the labels."""
+    case = given(CHOOSE).started()
+    assert "Europe, us" in case.refused(case.answer(value), InvalidAnswer)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u00a0"])
+def test_an_empty_reply_is_no_answer(text: str) -> None:
+    """White space says nothing: the prompt stays open."""
+    case = given(ASK).started()
+    assert "empty" in case.refused(case.answer(text=text), InvalidAnswer)
+    case.refused(case.message(text), EmptyMessage)
+
+
+def test_a_value_is_no_text() -> None:
+    """A free-text prompt takes text, not a value."""
+    case = given(ASK).started()
+    case.refused(case.answer("fine"), InvalidAnswer)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [("a" * MAX_TEXT, True), ("a" * (MAX_TEXT + 1), False), ("é" * (MAX_TEXT // 2 + 1), False)],
+)
+def test_a_reply_has_at_most_16_kib(text: str, fits: bool) -> None:
+    """Length is counted in bytes of UTF-8; what is longer is refused as a whole, with both numbers."""
+    case = given(ASK).started()
+    if fits:
+        assert case.when(case.answer(text=text)).state.status == "complete"
+    else:
+        assert "16,384" in case.refused(case.answer(text=text), InvalidAnswer)
+        assert "16,384" in case.refused(case.message(text), InvalidAnswer)
+
+
+def test_a_kept_message_has_at_most_16_kib() -> None:
+    """A message that answers nothing is bounded too."""
+    case = given(APPROVE).started()
+    assert "16,384" in case.refused(case.message("a" * (MAX_TEXT + 1)), InvalidAnswer)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "a\ud800b", "e\u0301"])
+def test_text_is_cleaned_where_it_enters(text: str) -> None:
+    """NUL and lone surrogates become U+FFFD, the rest is NFC: in answers and in kept messages."""
+    clean = {"a\x00b": "a\ufffdb", "a\ud800b": "a\ufffdb", "e\u0301": "é"}[text]
+    case = given(ASK).started()
+    assert case.when(case.answer(text=text)).node("q").output["text"] == clean
+    case = given(APPROVE).started().when(Message(text, ANA, "k"))
+    assert case.state.messages[0]["text"] == clean
+
+
+def test_a_second_answer_is_told_who_was_first_and_when() -> None:
+    """Only the first answer counts; whoever comes second hears who it was, when, and what they said."""
+    case = given(CHOOSE + "\n").started()
+    second = case.answer("us", actor=BEN)
+    case.when(case.answer("eu"))
+    text = case.refused(second, AlreadyAnswered)
+    assert "ana" in text
+    assert case.now in text
+    assert "Europe" in text
+
+
+def test_the_same_key_counts_once() -> None:
+    """An answer or message that was taken before yields nothing and is no error."""
+    case = given(ASK.replace("{id: b", "{id: r, type: ask, with: {message: And?}}, {id: b")).started()
+    answer = case.answer(text="one", key="k1")
+    case.when(answer)
+    case.when(answer).then()
+    case.when(Answer(case.prompt.prompt_id, ANA, "k1", text="two")).then()
+    case.when(Message("three", ANA, "k1")).then()
+    assert case.prompt.path == "r"
+
+
+def test_a_prompt_that_is_not_known_is_refused() -> None:
+    """An answer to a prompt of nobody changes nothing."""
+    case = given(ASK).started()
+    case.refused(Answer("prompt-unknown", ANA, "k", text="x"), PromptClosed)
+
+
+def test_a_prompt_that_expired_is_refused() -> None:
+    """After the deadline the answer comes too late, and says so."""
+    case = given(ASK + "\nlimits: {deadline: 1h}").started()
+    late = case.answer(text="late")
+    case.when(case.shown()).later(3600).when(case.timer_due())
+    assert "time to answer was over" in case.refused(late, PromptClosed)
+
+
+def test_a_prompt_of_an_aborted_session_is_refused() -> None:
+    """A withdrawn prompt takes no answer."""
+    case = given(ASK).started()
+    late = case.answer(text="late")
+    case.when(case.abort())
+    assert "withdrawn" in case.refused(late, PromptClosed)
+
+
+def test_only_the_buttons_of_this_copy_count() -> None:
+    """A nonce of another copy is refused; the prompt's own, and none at all, are taken."""
+    case = given(CHOOSE).started()
+    case.refused(case.answer("eu", nonce="old"), PromptClosed)
+    case.refused(case.answer("eu", nonce=""), PromptClosed)
+    assert case.when(case.answer("eu", nonce=case.prompt.spec["nonce"])).state.status == "complete"
+
+
+@pytest.mark.parametrize(("flow", "action"), [(CHOOSE, "answer"), (APPROVE, "decide")])
+def test_the_policy_is_asked_with_the_prompt(flow: str, action: str) -> None:
+    """Who may not answer gets the policy's sentence, and the prompt stays open."""
+    case = given(flow).allowing(ANA).started()
+    value = case.prompt.spec["options"][0]["value"]
+    assert case.refused(case.answer(value, actor=BEN), NotAllowed) == f"ben may not {action}"
+    assert case.when(case.answer(value)).state.status == "complete"
+
+
+def test_who_may_not_answer_learns_nothing_from_a_wrong_answer() -> None:
+    """The right to answer is checked before the answer is."""
+    case = given(CHOOSE).allowing(ANA).started()
+    case.refused(case.answer("nonsense", actor=BEN), NotAllowed)
+
+
+def test_a_value_with_braces_stays_text() -> None:
+    """A reply is data: nothing in it is evaluated, and `[1, 2]` stays text."""
+    for text in ("{{ 1 + 1 }}", "[1, 2]", "{% raw %}"):
+        case = given(ASK).started()
+        assert case.when(case.answer(text=text)).node("b").output == {"said": text}
+
+
+# --- messages ----------------------------------------------------------------------------------------------
+
+
+def test_a_message_answers_the_only_text_prompt() -> None:
+    """With one open text prompt that this person may answer, a message is its answer."""
+    case = given(ASK).started()
+    case.when(case.message("fine", key="m7"))
+    assert case.event("prompt:answered").key == "m7"
+    assert case.node("b").output == {"said": "fine"}
+
+
+def test_a_message_that_nothing_takes_is_kept() -> None:
+    """Without a text prompt the message is kept, once for each key, and the session goes on waiting."""
+    case = given(APPROVE).started()
+    case.when(
+        case.message("hello", key="m1"), case.message("hello", key="m1"), case.message("there", key="m2")
+    )
+    case.then("session:message", "session:message")
+    assert [message["text"] for message in case.state.messages] == ["hello", "there"]
+    assert case.state.phase == "waiting"
+
+
+def test_a_message_while_a_node_runs_is_kept() -> None:
+    """A message to a running session is kept for expressions."""
+    case = given("nodes: [{id: a, type: shell, with: {run: [ls]}}]").started()
+    case.when(case.message("hello")).then("session:message")
+
+
+def test_a_message_of_somebody_who_may_neither_answer_nor_steer_is_refused() -> None:
+    """The policy is asked for `steer` when the person may answer nothing."""
+    case = given(ASK).allowing(ANA).started()
+    assert case.refused(case.message("x", actor=BEN), NotAllowed) == "ben may not steer"
+
+
+def two_open_prompts() -> Scenario:
+    """A session with two open text prompts, as branches that run side by side would leave it."""
+    case = given(ASK).started()
+    spec = {**case.prompt.spec, "message": "And the other?"}
+    paused = case.state
+    running = case.state._replace(phase="running")
+    event = PromptRequested(
+        seq=paused.seq + 1, timestamp=case.now, path="q", prompt_id="prompt-2", prompt=spec
+    )
+    case.state = evolve(running, event)._replace(phase="waiting")
+    return case
+
+
+def test_several_text_prompts_are_never_guessed_between() -> None:
+    """A message that two prompts could take is refused and both are named."""
+    case = two_open_prompts()
+    text = case.refused(Message("which?", ANA, "k"), SeveralPrompts)
+    assert "How?" in text
+    assert "And the other?" in text
+
+
+def test_of_several_text_prompts_the_one_that_this_person_may_answer_takes_the_message() -> None:
+    """Prompts that are for others do not count."""
+    case = two_open_prompts()
+    case.policy = lambda actor, action, state, prompt: (
+        None if prompt is not None and prompt.prompt_id == "prompt-2" else "not you"
+    )
+    case.only(Message("mine", ANA, "k"))
+    assert case.event("prompt:answered").prompt_id == "prompt-2"
+
+
+@pytest.mark.parametrize("text", ["hello", "stop"])
+def test_an_ended_session_takes_no_message(text: str) -> None:
+    """A message to a session that has ended is refused and says how it ended."""
+    case = given("nodes: [{id: a, type: noop}]").started()
+    assert "complete" in case.refused(case.message(text), SessionEnded)
+
+
+# --- shown -------------------------------------------------------------------------------------------------
+
+
+def test_shown_starts_the_clock_once() -> None:
+    """The first place where people see a prompt starts its deadline; another place only moves it."""
+    case = given(ASK.replace("message: How?", "message: How?, timeout: 10m")).started()
+    assert not case.state.timers
+    case.when(case.shown()).then("prompt:shown", "timer:set")
+    assert case.event("timer:set").due_at == "2026-11-21T09:10:00.000Z"
+    deadline = case.prompt.deadline
+    case.later(60).when(case.shown()).then()
+    case.when(case.shown(channel="C1", ts="9.9")).then("prompt:shown")
+    assert (case.prompt.deadline, case.prompt.shown) == (deadline, {"channel": "C1", "ts": "9.9"})
+
+
+def test_without_a_timeout_the_flow_has_a_deadline() -> None:
+    """A prompt without `timeout` waits as long as the flow says, 30 days where it says nothing."""
+    case = given(ASK).started()
+    case.when(case.shown())
+    assert case.event("timer:set").due_at == "2026-12-21T09:00:00.000Z"
+
+
+def test_a_prompt_that_is_closed_is_not_shown() -> None:
+    """News that a closed or unknown prompt was shown changes nothing."""
+    case = given(ASK).started()
+    late = case.shown()
+    case.when(case.answer(text="x"))
+    case.when(late, Shown("prompt-unknown", {})).then()
+
+
+def test_an_answer_takes_the_deadline_away() -> None:
+    """With the prompt its timer goes."""
+    case = given(ASK.replace("{id: b", "{id: r, type: ask, with: {message: And?}}, {id: b")).started()
+    case.when(case.shown())
+    case.when(case.answer(text="x"))
+    assert not case.state.timers
