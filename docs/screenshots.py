@@ -1,0 +1,118 @@
+"""Takes the README's pictures from the running page: `python -m docs.screenshots [DIRECTORY]`.
+
+The real bot serves the example `disk-cleanup` in a local workspace; Ana has chosen what to delete, and Ben is asked to
+approve it. Needs Chromium.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Browser, expect
+
+from bot.process import Bot
+from bot.settings import load_settings
+from bot.workspace import Workspace
+from tests.support.bot import ThreadView, start_flow
+from tests.support.browser import opened_page, running_browser
+
+ROOT = Path(__file__).resolve().parents[1]
+DESKTOP = {"width": 1280, "height": 860}
+PHONE = {"width": 390, "height": 844}
+
+CHATTER = (
+    ("ben", "Deploy of *checkout* 2.14 is through, graphs look calm."),
+    ("cleo", "Thanks! I have told the two customers who were waiting for it."),
+    ("dev", "The disk of `web-2` is at 91 % and grows by about 1 % an hour. It will page somebody tonight."),
+    ("ana", "I am on call, I will clean it up now."),
+)
+
+
+@asynccontextmanager
+async def served(workspace: Workspace, home: Path) -> AsyncIterator[None]:
+    """The bot with the example flows, connected to this workspace."""
+    environ = {
+        "SLACK_BOT_TOKEN": workspace.bot_token,
+        "SLACK_APP_TOKEN": workspace.app_token,
+        "SLACK_API_URL": workspace.api_url,
+    }
+    bot = Bot(load_settings(environ, cwd=home), flows=[ROOT / "examples"])
+    running = asyncio.create_task(bot.run())
+    try:
+        await workspace.connected(2)
+        yield
+    finally:
+        bot.stop()
+        await running
+
+
+@contextmanager
+def demo_directory() -> Iterator[Path]:
+    """A directory worth cleaning, with a name that looks well in a picture. `FileExistsError` when it is taken."""
+    path = Path(tempfile.gettempdir()).resolve() / "web-2"
+    path.mkdir()
+    try:
+        subprocess.run(
+            [ROOT / "examples/tools/disk_cleanup.py", "demo", path], check=True, capture_output=True
+        )
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+async def story(workspace: Workspace, logs: Path) -> ThreadView:
+    """As far as the approval: what people and the bot said before Ben is asked."""
+    for name, text in CHATTER:
+        await workspace.post(name, "ops", text)
+    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={logs}")
+    asked = await thread.says("Which should be deleted?")
+    button = next(text for text in _labels(asked) if text.startswith("All "))
+    await thread.press("ana", asked, button)
+    await thread.says("Delete these files")
+    await workspace.settled()
+    return thread
+
+
+def _labels(message: dict[str, Any]) -> list[str]:
+    blocks = [block for block in message["blocks"] if block["type"] == "actions"]
+    return [element["text"]["text"] for block in blocks for element in block["elements"]]
+
+
+async def picture(browser: Browser, address: str, file: Path, **options: Any) -> None:
+    """One picture of the thread, once everything in it has its place."""
+    async with opened_page(browser, address, **options) as page:
+        await expect(page.get_by_role("button", name="Delete them").last).to_be_in_viewport()
+        await page.wait_for_load_state("networkidle")
+        await page.screenshot(path=file, animations="disabled")
+
+
+async def take(folder: Path) -> None:
+    """All pictures, into this folder."""
+    with tempfile.TemporaryDirectory(prefix="sayso-") as scratch, demo_directory() as logs:
+        async with Workspace() as workspace, served(workspace, Path(scratch)), running_browser() as browser:
+            thread = await story(workspace, logs)
+            channel, person = workspace.channel("ops").id, workspace.user("ben").id
+            address = f"{workspace.url}/#/{channel}/{thread.root_ts}?as={person}"
+            await picture(browser, address, folder / "approval.png", viewport=DESKTOP)
+            await picture(
+                browser,
+                address,
+                folder / "approval-phone.png",
+                viewport=PHONE,
+                device_scale_factor=2,
+                has_touch=True,
+            )
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images"
+    target.mkdir(parents=True, exist_ok=True)
+    asyncio.run(take(target))
