@@ -108,7 +108,7 @@ nodes:
     type: shell
     if: "{{ nodes.gate.decision == 'approve' }}"
     with: {script: 'echo opened >> "$LOG"', env: {LOG: "LOGFILE"}}
-  - {id: tell, type: message, with: {text: "decided by {{ nodes.gate.by[0].name }}"}}
+  - {id: tell, type: message, with: {text: "The verdict came from {{ nodes.gate.by[0].name }}"}}
 """
 
 
@@ -124,7 +124,7 @@ async def test_two_presses_at_the_same_instant_have_one_winner(workspace: Worksp
         thread = await start_flow(workspace, "ana", "ops", "gate")
         prompt = await thread.says("Open the gate?")
         await asyncio.gather(thread.press("ben", prompt, "Approve"), thread.press("dev", prompt, "Approve"))
-        await thread.says("decided by")
+        await thread.says("The verdict came from")
 
         def told() -> list[str]:
             whispers = [*workspace.ephemerals("ben"), *workspace.ephemerals("dev")]
@@ -132,7 +132,7 @@ async def test_two_presses_at_the_same_instant_have_one_winner(workspace: Worksp
 
         await workspace.wait_for(lambda: len(told()) == 1)
         assert "Already answered by" in told()[0]
-        closed = await thread.says("Approved by")
+        closed = await thread.says("*Approved* by")
         assert "Approve\n" not in str(closed.get("blocks")), "the buttons are gone"
     assert counted(log) == ["opened"]
 
@@ -152,7 +152,7 @@ async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(workspac
         assert not workspace.ephemerals("ben")
         assert counted(log) == []
         await thread.press("ben", prompt, "Approve")
-        await thread.says("decided by")
+        await thread.says("The verdict came from")
     assert counted(log) == ["opened"]
 
 
@@ -167,7 +167,7 @@ async def test_text_never_approves(workspace: Workspace, tmp_path: Path) -> None
         await thread.says("buttons")
         assert counted(log) == []
         await thread.press("ben", prompt, "Reject")
-        await thread.says("decided by")
+        await thread.says("The verdict came from")
     assert counted(log) == []
 
 
@@ -185,7 +185,7 @@ async def test_what_is_delivered_twice_has_one_effect(workspace: Workspace, tmp_
         prompt = await approval.says("Open the gate?")
         workspace.faults.redeliver_next(1)
         await approval.press("ben", prompt, "Approve")
-        await approval.says("decided by")
+        await approval.says("The verdict came from")
         assert workspace.faults.struck, "the faults did strike"
     assert sorted(counted(log)) == ["after:once", "before", "opened"]
 
@@ -268,7 +268,7 @@ async def test_control_words(workspace: Workspace, tmp_path: Path) -> None:
         await thread.reply("cleo", "cancel")
         await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
         await thread.reply("ana", "cancel")
-        asked = await thread.says("What is done stays done")
+        asked = await thread.says("Cancel *two*?")
         await thread.press("ana", asked, "Cancel it")
         await thread.says("Cancelled by") if thread.find("Cancelled by") else await thread.says("ancelled")
         await thread.says("Withdrawn")

@@ -55,8 +55,7 @@ class BotProcess:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "bot.cli",
-            "start",
+            "tests.support.run_bot",
             cwd=self.home,
             env={**self.env, "PYTHONPATH": str(ROOT)},
             stdin=asyncio.subprocess.DEVNULL,

@@ -1,0 +1,265 @@
+"""Damaged records, hostile texts, and Slack that does not answer: never a wrong resume, nothing evaluated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.e2e.test_slice import two_steps
+from tests.support.bot import BotProcess, counted, running_bot, start_flow
+
+pytestmark = pytest.mark.process
+
+
+@contextmanager
+def database(bot: BotProcess) -> Iterator[sqlite3.Connection]:
+    """The bot's database, opened by somebody who should not."""
+    with closing(sqlite3.connect(bot.home / "sayso.db")) as connection:
+        yield connection
+        connection.commit()
+
+
+CHANGE = {
+    "snapshots": "UPDATE snapshots SET body = ?",
+    "journal": "UPDATE journal SET body = ? WHERE session_id = ? AND seq = ?",
+}
+
+
+def flip_snapshots(connection: sqlite3.Connection) -> None:
+    """Change one byte in the only snapshot."""
+    (body,) = connection.execute("SELECT body FROM snapshots").fetchone()
+    connection.execute(CHANGE["snapshots"], (flipped(body),))
+
+
+def flip_journal(connection: sqlite3.Connection) -> None:
+    """Change one byte in the second event of one session."""
+    session_id, body = connection.execute("SELECT session_id, body FROM journal WHERE seq = 2").fetchone()
+    connection.execute(CHANGE["journal"], (flipped(body), session_id, 2))
+
+
+def flipped(body: bytes) -> bytes:
+    """The same bytes but for one bit."""
+    return bytes(body[:20]) + bytes([body[20] ^ 1]) + bytes(body[21:])
+
+
+async def test_a_damaged_snapshot_is_rebuilt_from_the_journal(workspace: Workspace, tmp_path: Path) -> None:
+    """With a flipped byte in the snapshot row and garbage in the snapshot file the flow still goes on rightly."""
+    log, files = tmp_path / "log", tmp_path / "snapshots"
+    async with running_bot(workspace, tmp_path, two_steps(log), SAYSO_SNAPSHOT_DIR=str(files)) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        await bot.kill()
+        with database(bot) as connection:
+            flip_snapshots(connection)
+        for file in files.glob("*.json"):
+            file.write_bytes(b"garbage")
+        await bot.start()
+        await thread.reply("ana", "on")
+        await thread.says("All is done")
+    assert counted(log) == ["before", "after:on"]
+
+
+async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """One changed byte of a journal row: nothing of the session runs again, the thread is told, others go on."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        other = await start_flow(workspace, "ana", "releases", "steps")
+        await other.says("What now?")
+        await bot.kill()
+        with database(bot) as connection:
+            flip_journal(connection)
+            connection.execute("DELETE FROM snapshots")
+        await bot.start()
+        await thread.reply("ana", "on")
+        await other.reply("ana", "on")
+        await workspace.wait_for(lambda: thread.find("set aside") or other.find("set aside"), timeout=20)
+        damaged, sound = (thread, other) if thread.find("set aside") else (other, thread)
+        await sound.says("All is done")
+        assert damaged.find("All is done") is None
+    assert counted(log) == ["before", "before", "after:on"]
+
+
+HOSTILE = [
+    "<!channel> <!here> <@U0LOCALBEN> @channel",
+    "{{ 7*7 }} {% raw %} {{ secrets.TOKEN }} ${7*7}",
+    "$(touch pwned) `touch pwned` ; touch pwned | touch pwned && touch pwned",
+    "rtl \u202e gnp.exe \u2066 isolate",
+    "<https://evil.example/?q=1|click> https://evil.example &amp; &lt;b&gt;",
+    "*bold* ```fence``` > quote \u0007 bell",
+]
+
+ECHO = """
+flow: echo
+nodes:
+  - {id: said, type: ask, with: {message: "Say it"}}
+  - id: use
+    type: shell
+    with: {run: [printf, "%s", "{{ nodes.said.text }}"], cwd: "CWD"}
+  - {id: tell, type: message, with: {text: "heard [{{ nodes.use.stdout }}]"}}
+"""
+
+
+def markup(args: dict[str, Any]) -> Iterator[str]:
+    """Every text of a post that Slack would read as mrkdwn."""
+    yield str(args.get("text", ""))
+    blocks = args.get("blocks") or []
+    yield from _markup(json.loads(blocks) if isinstance(blocks, str) else blocks)
+
+
+def _markup(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if value.get("type") in ("mrkdwn", "markdown"):
+            yield str(value["text"])
+        for item in value.values():
+            yield from _markup(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _markup(item)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_a_hostile_reply_is_data(workspace: Workspace, tmp_path: Path, text: str) -> None:
+    """What people write is passed on as it is: nothing is evaluated, executed, pinged or unfurled."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    async with running_bot(workspace, tmp_path, {"echo": ECHO.replace("CWD", str(folder))}):
+        thread = await start_flow(workspace, "ana", "ops", "echo")
+        await thread.says("Say it")
+        await thread.reply("ana", text)
+        await thread.says("heard [")
+        await workspace.settled()
+    assert list(folder.iterdir()) == []
+    posts = [*workspace.calls_to("chat.postMessage"), *workspace.calls_to("chat.update")]
+    for call in posts:
+        shown = "\n".join(markup(call.args))
+        assert "<!channel>" not in shown
+        assert "<!here>" not in shown
+        assert "heard [49" not in shown
+        assert "\u202e" not in shown
+        assert "<https://evil" not in shown
+        if call.method == "chat.postMessage":
+            assert str(call.args["unfurl_links"]).lower() in ("false", "0")
+            assert str(call.args["unfurl_media"]).lower() in ("false", "0")
+
+
+async def test_a_reply_of_100_kb_is_refused_where_its_author_sees_it(workspace: Workspace, tmp_path: Path) -> None:
+    """A reply that is too long is refused in the thread, and the next one is taken."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)):
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        huge = "\ud800\x00\u202e{{ 7*7 }}" + "x" * 100_000
+        workspace.admin.emit(
+            {
+                "type": "message",
+                "channel": workspace.channel("ops").id,
+                "channel_type": "channel",
+                "user": workspace.user("ana").id,
+                "team": workspace.team_id,
+                "text": huge,
+                "thread_ts": thread.root_ts,
+                "ts": workspace.core.now_ts(),
+            }
+        )
+        await thread.says("the most is 16,384")
+        await thread.reply("ana", "short")
+        await thread.says("All is done")
+    assert counted(log) == ["before", "after:short"]
+
+
+async def test_too_many_requests_are_waited_out(workspace: Workspace, tmp_path: Path) -> None:
+    """After 429 the bot waits as long as Slack says, and then posts once and in order."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)):
+        workspace.faults.ratelimit("chat.postMessage", times=2, retry_after=1)
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        await thread.reply("ana", "patience")
+        await thread.says("All is done")
+    assert counted(log) == ["before", "after:patience"]
+
+
+@pytest.mark.parametrize("mode", ["graceful", "abrupt"])
+async def test_a_reply_during_a_reconnect_is_found(workspace: Workspace, tmp_path: Path, mode: str) -> None:
+    """Sockets end, a reply comes while there is none, and the catch-up read after the reconnect finds it."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)):
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        await workspace.settled()
+        workspace.faults.disconnect_all(mode)  # type: ignore[arg-type]
+        await thread.reply("ana", "between")
+        await thread.says("All is done", timeout=40)
+    assert counted(log) == ["before", "after:between"]
+
+
+async def test_a_bad_token_ends_the_start_with_a_clear_message(workspace: Workspace, tmp_path: Path) -> None:
+    """A token that Slack refuses: one clear message within 15 seconds and an exit code that is not 0."""
+    for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"):
+        prefix = "xoxb-" if "BOT" in name else "xapp-"
+        bot = BotProcess(workspace, tmp_path, tmp_path, **{name: prefix + "wrong"})
+        await bot.launch()
+        assert await bot.ended(timeout=15) != 0
+        assert name in "\n".join(bot.lines)
+        assert "Traceback" not in "\n".join(bot.lines)
+
+
+async def test_a_server_that_is_not_there_ends_the_start(workspace: Workspace, tmp_path: Path) -> None:
+    """An address where nobody listens: one clear message within 15 seconds and an exit code that is not 0."""
+    bot = BotProcess(workspace, tmp_path, tmp_path, SLACK_API_URL="http://127.0.0.1:9/api/")
+    await bot.launch()
+    assert await bot.ended(timeout=15) != 0
+    assert "127.0.0.1:9" in "\n".join(bot.lines)
+    assert "Traceback" not in "\n".join(bot.lines)
+
+
+async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(workspace: Workspace, tmp_path: Path) -> None:
+    """Without usergroups:read the bot says what will not work and runs; without chat:write it does not start."""
+    full = ["app_mentions:read", "channels:history", "groups:history", "im:history", "chat:write", "commands"]
+    reading = ["channels:read", "groups:read", "users:read", "users:read.email"]
+    workspace.faults.set_scopes([*full, *reading])
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+        await bot.said("usergroups:read")
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+    workspace.faults.set_scopes([scope for scope in [*full, *reading] if scope != "chat:write"])
+    refused = BotProcess(workspace, tmp_path / "home", tmp_path / "flows")
+    await refused.launch()
+    assert await refused.ended(timeout=15) != 0
+    assert "chat:write" in "\n".join(refused.lines)
+
+
+async def test_a_server_that_does_not_name_scopes_is_no_error(workspace: Workspace, tmp_path: Path) -> None:
+    """When answers have no scopes header the bot starts and works."""
+    workspace.faults.set_scopes(None, announce=False)
+    async with running_bot(workspace, tmp_path, two_steps(tmp_path / "log")):
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+
+
+async def test_a_revoked_token_ends_the_process(workspace: Workspace, tmp_path: Path) -> None:
+    """When Slack revokes the token the bot stops with a message and a code that is not 0; nothing is lost."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        workspace.faults.reject_token("token_revoked")
+        await thread.reply("ana", "kept")
+        assert await asyncio.wait_for(bot.ended(), 40) != 0
+        workspace.faults.accept_token()
+        await bot.start()
+        await thread.says("All is done")
+    assert counted(log) == ["before", "after:kept"]
