@@ -1,0 +1,296 @@
+"""What one person sees, reactions, answers to slash commands, and the pace at which Slack is called."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from bot.intents import ephemeral_row, note_row, reaction_row, respond_row
+from bot.outbound.pace import POST, Hold, Pace
+from bot.slack_api import (
+    AuthLost,
+    NotSent,
+    Permanent,
+    RateLimited,
+    Unknown,
+    bot_client,
+    classify,
+    describe,
+    quiet_client,
+)
+from engine.engine import utc_now
+from tests.bot.outbound_kit import Rig, running_rig
+from tests.bot.rendering_cases import HOSTILE
+from tests.support.workspace import running_app
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A bot without its ears."""
+    async with running_rig(tmp_path, "memory:") as running:
+        yield running
+
+
+def whisper(name: str = "1") -> Any:
+    """A row for Ben's eyes."""
+    return ephemeral_row(f"ephemeral:{name}", "C0LOCALOPS", "U0LOCALBEN", None, "only you")
+
+
+# --- at most once ------------------------------------------------------------------------------------------
+
+
+async def test_an_ephemeral_is_seen_by_its_person(rig: Rig) -> None:
+    """Only the person that it is for sees it."""
+    rig.send()
+    await rig.put(whisper())
+    await rig.settled("ephemeral:1")
+    assert [message["text"] for message in rig.workspace.ephemerals("ben")] == ["only you"]
+    assert rig.workspace.ephemerals("ana") == []
+
+
+async def test_an_ephemeral_whose_answer_is_lost_is_not_sent_again(rig: Rig) -> None:
+    """Nobody can look up what one person sees, so it is dropped rather than shown twice."""
+    rig.workspace.faults.effect_then_fail("chat.postEphemeral", times=1)
+    rig.send()
+    await rig.put(whisper())
+    assert (await rig.settled("ephemeral:1"))["error"] == "outcome_unknown"
+    assert len(rig.workspace.ephemerals("ben")) == 1
+
+
+async def test_an_ephemeral_that_was_attempted_before_a_crash_is_not_sent_again(rig: Rig) -> None:
+    """The next process cannot know, and does not call."""
+    await rig.put(whisper())
+    await rig.writer.peek("outbox_attempt", (await rig.row("ephemeral:1")).id, utc_now())
+    rig.send()
+    assert (await rig.settled("ephemeral:1"))["state"] == "failed"
+    assert rig.calls("chat.postEphemeral") == 0
+
+
+async def test_an_ephemeral_that_was_limited_is_sent_when_its_time_has_come(rig: Rig) -> None:
+    """429 says that nothing was done, so sending again shows it once."""
+    rig.workspace.faults.ratelimit("chat.postEphemeral", times=1, retry_after=0)
+    rig.send()
+    await rig.put(whisper())
+    assert (await rig.settled("ephemeral:1"))["state"] == "sent"
+    assert len(rig.workspace.ephemerals("ben")) == 1
+
+
+async def test_a_slash_command_is_answered_at_its_own_address(rig: Rig) -> None:
+    """The answer goes to the response URL and is seen by whoever typed the command."""
+    rig.send()
+    async with running_app(rig.workspace) as app:
+        await rig.workspace.slash("ana", "ops", "/sayso", "status")
+        (body,) = [body for body in app.bodies if "command" in body]
+        await rig.put(respond_row("respond:1", body["response_url"], "all quiet"))
+        await rig.settled("respond:1")
+    assert [message["text"] for message in rig.workspace.ephemerals("ana")] == ["all quiet"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/commands",
+        "http://hooks.slack.com/commands",
+        "https://slack.com.evil.example/x",
+        "https://evilslack.com/x",
+        "file:///etc/passwd",
+    ],
+)
+async def test_an_answer_goes_to_slack_and_nowhere_else(rig: Rig, url: str) -> None:
+    """A response URL of another host is refused before anything is sent there."""
+    rig.send()
+    await rig.put(respond_row("respond:1", url, "secret"))
+    assert (await rig.settled("respond:1"))["error"] == "response_url_refused"
+
+
+# --- reactions ---------------------------------------------------------------------------------------------
+
+
+async def test_a_reaction_that_is_there_already_is_fine(rig: Rig) -> None:
+    """Reactions can be repeated without harm: a lost answer is simply tried again."""
+    ts = await rig.workspace.post("ana", "ops", "hello")
+    rig.workspace.faults.effect_then_fail("reactions.add", times=1)
+    rig.send()
+    await rig.put(reaction_row("reaction:1", "C0LOCALOPS", ts, "eyes"))
+    assert (await rig.settled("reaction:1"))["state"] == "sent"
+    (message,) = rig.workspace.messages("ops")
+    assert [reaction["name"] for reaction in message["reactions"]] == ["eyes"]
+
+
+# --- notes -------------------------------------------------------------------------------------------------
+
+
+async def test_a_note_may_bring_its_own_blocks(rig: Rig) -> None:
+    """Buttons of a note are shown as they were given, and the note is still found by its key."""
+    ts = await rig.workspace.post("ana", "ops", "hello")
+    element = {
+        "type": "button",
+        "action_id": "sayso:keep",
+        "text": {"type": "plain_text", "text": "Keep going"},
+    }
+    blocks = [{"type": "actions", "elements": [element]}]
+    rig.workspace.faults.effect_then_fail("chat.postMessage", times=1)
+    rig.send()
+    await rig.put(note_row("note:1", "lane", "C0LOCALOPS", ts, "Sure?", blocks=blocks))
+    await rig.settled("note:1")
+    (message,) = rig.posts("Keep going")
+    assert message["text"] == "Sure?"
+
+
+async def test_control_characters_in_a_note_are_spelled_out(rig: Rig) -> None:
+    """What would reorder a line is shown as its code, even where the text was said to be safe."""
+    ts = await rig.workspace.post("ana", "ops", "hello")
+    rig.send()
+    await rig.put(note_row("note:1", "lane", "C0LOCALOPS", ts, HOSTILE.replace("<", "&lt;")))
+    await rig.settled("note:1")
+    assert "\\u202e" in rig.posts("evil")[0]["text"]
+
+
+# --- pace --------------------------------------------------------------------------------------------------
+
+
+class Time:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Seconds."""
+        return self.now
+
+
+def test_a_channel_takes_a_burst_and_then_a_message_a_second() -> None:
+    """Five at once, then one for each second that passed; other channels have their own."""
+    clock = Time()
+    pace = Pace(clock, rate=1.0, burst=5)
+    for _ in range(5):
+        pace.take(POST, "C1")
+    with pytest.raises(Hold) as held:
+        pace.take(POST, "C1")
+    assert held.value.seconds == pytest.approx(1.0)
+    pace.take(POST, "C2")
+    clock.now += 1.0
+    pace.take(POST, "C1")
+    with pytest.raises(Hold):
+        pace.take(POST, "C1")
+
+
+def test_edits_are_no_messages() -> None:
+    """The advice of a message a second concerns posts and nothing else."""
+    pace = Pace(Time(), rate=1.0, burst=1)
+    for _ in range(10):
+        pace.take("chat.update", "C1")
+
+
+def test_what_slack_asks_to_wait_concerns_one_method_in_one_channel() -> None:
+    """After Retry-After nothing else is held back, and the wait ends when it is over."""
+    clock = Time()
+    pace = Pace(clock, rate=None)
+    pace.block(POST, "C1", 30)
+    with pytest.raises(Hold) as held:
+        pace.take(POST, "C1")
+    assert held.value.seconds == pytest.approx(30)
+    pace.take("chat.update", "C1")
+    pace.take(POST, "C2")
+    clock.now += 30
+    pace.take(POST, "C1")
+
+
+async def test_messages_above_the_advice_wait_and_are_all_sent(rig: Rig) -> None:
+    """With a limit of our own, messages come a little later and in order, and none is lost."""
+    ts = await rig.workspace.post("ana", "ops", "hello")
+    rig.send(rate=20.0, burst=2)
+    await rig.put(*(note_row(f"note:{n}", "lane", "C0LOCALOPS", ts, f"n{n}") for n in range(6)))
+    await rig.settled("note:5")
+    times = [call.at for call in rig.workspace.calls_to("chat.postMessage")]
+    assert times[-1] - times[0] >= 0.15
+    assert [message["text"] for message in rig.posts("")] == [f"n{n}" for n in range(6)]
+
+
+# --- what errors mean --------------------------------------------------------------------------------------
+
+
+def refusal(status: int, data: Any, **headers: str) -> SlackApiError:
+    """What slack_sdk raises for such an answer."""
+    response = AsyncSlackResponse(
+        client=None,
+        http_verb="POST",
+        api_url="",
+        req_args={},
+        data=data,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+        status_code=status,
+    )
+    return SlackApiError("The request failed.", response)  # type: ignore[no-untyped-call]  # slack_sdk's
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (refusal(200, {"ok": False, "error": "channel_not_found"}), Permanent),
+        (refusal(200, {"ok": False, "error": "invalid_auth"}), AuthLost),
+        (refusal(200, {"ok": False, "error": "account_inactive"}), AuthLost),
+        (refusal(200, {"ok": False, "error": "internal_error"}), Unknown),
+        (refusal(429, {"ok": False, "error": "ratelimited"}, Retry_After="7"), RateLimited),
+        (refusal(503, "down"), Unknown),
+        (refusal(200, "<html>"), Unknown),
+        (aiohttp.ServerDisconnectedError(), Unknown),
+        (TimeoutError(), Unknown),
+        (ConnectionResetError(), Unknown),
+        (aiohttp.ConnectionTimeoutError(), NotSent),
+    ],
+)
+def test_errors_are_told_apart_by_what_may_have_happened(error: Exception, meaning: type[Exception]) -> None:
+    """Refused for good, later, not sent, token gone; and where nobody can know: unknown."""
+    assert type(classify(error)) is meaning
+
+
+def test_the_time_to_wait_is_the_one_that_slack_names() -> None:
+    """Retry-After is read whatever its case; without it the wait is a long one."""
+    named = classify(refusal(429, {}, retry_after="7"))
+    silent = classify(refusal(429, {}))
+    assert isinstance(named, RateLimited)
+    assert isinstance(silent, RateLimited)
+    assert (named.retry_after, silent.retry_after) == (7.0, 30.0)
+
+
+async def test_a_server_that_is_not_there_got_nothing() -> None:
+    """A connection that could not be made is told apart from one that was lost."""
+    with pytest.raises(Exception) as failure:  # aiohttp's own; classified below
+        await bot_client("xoxb-1", "http://127.0.0.1:1/api/").auth_test()
+    assert isinstance(classify(failure.value), NotSent)
+    said = describe(failure.value, token="SLACK_BOT_TOKEN", api_url="http://127.0.0.1:1/api/")
+    assert "http://127.0.0.1:1/api/" in said
+    assert "SLACK_API_URL" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("invalid_auth", "does not accept SLACK_BOT_TOKEN"),
+        ("missing_scope", "lacks a right"),
+        ("team_added_to_org", "SLACK_API_URL"),
+        ("access_denied", "refuses SLACK_BOT_TOKEN"),
+    ],
+)
+def test_a_failed_start_says_what_to_do(code: str, words: str) -> None:
+    """Whoever starts the bot reads which setting is wrong and what is wrong with it."""
+    error = refusal(200, {"ok": False, "error": code, "needed": "chat:write"})
+    assert words in describe(error, token="SLACK_BOT_TOKEN", api_url="https://slack.com/api/")
+
+
+def test_the_posting_client_repeats_nothing() -> None:
+    """slack_sdk repeats a request after a lost connection unless told not to; the one that posts never does."""
+    reading = bot_client("xoxb-1", "https://slack.com/api/")
+    assert [type(handler).__name__ for handler in reading.retry_handlers] == [
+        "AsyncRateLimitErrorRetryHandler"
+    ]
+    assert quiet_client(reading).retry_handlers == []
+    assert quiet_client(reading).token == "xoxb-1"
