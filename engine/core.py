@@ -341,7 +341,8 @@ def _current_run(turn: Turn, path: str, attempt: int) -> NodeRun | None:
     run = turn.state.nodes.get(path)
     if run is None or run.status != "started" or run.attempt != attempt or turn.state.phase == "ended":
         return None
-    return run
+    # What waits for a person or a time has no outcome that somebody else could report.
+    return run if node_types()[run.type].mode in ("run", "delivery") else None
 
 
 def _node_done(turn: Turn, command: NodeDone) -> None:

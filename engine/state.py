@@ -280,10 +280,13 @@ def _node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
 def _prompt_requested(state: State, event: ev.PromptRequested) -> State:
     if event.prompt_id in state.prompts:
         raise MalformedJournal(f"prompt {event.prompt_id} was requested before")
+    kind = event.prompt.get("kind")
+    if not isinstance(kind, str):
+        raise MalformedJournal(f"prompt {event.prompt_id} is of no kind")
     prompt = PromptRun(
         prompt_id=event.prompt_id,
         path=_path(event),
-        kind=str(event.prompt.get("kind")),
+        kind=kind,
         status="requested",
         spec=event.prompt,
         requested_at=event.timestamp,

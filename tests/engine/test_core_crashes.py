@@ -13,7 +13,7 @@ from tests.support.engine import ANA, BEN, Scenario, given
 OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}
 
 
-def running(policy: str = "", kind: str = "shell", **inputs: str) -> Scenario:
+def running(policy: str = "", kind: str = "shell", word: str = "one") -> Scenario:
     """A session whose node `a` is being worked on."""
     with_ = {
         "shell": "{run: [echo, '{{ inputs.word }}']}",
@@ -22,7 +22,7 @@ def running(policy: str = "", kind: str = "shell", **inputs: str) -> Scenario:
     }[kind]
     node = f"{{id: a, type: {'http' if kind == 'post' else kind}, {policy} with: {with_}}}"
     flow = f"inputs: {{word: {{type: string, default: one}}}}\nnodes: [{node}, {{id: b, type: noop}}]"
-    return given(flow).started(**inputs)
+    return given(flow).started(word=word)
 
 
 def test_a_crash_interrupts_what_was_started_before() -> None:

@@ -180,3 +180,13 @@ nodes:
     case.when(case.message("while we wait")).then("session:message")
     case.when(case.answer("go"))
     assert case.node("a").output == {"who": ANA.id, "said": "while we wait", "n": 1}
+
+
+@pytest.mark.parametrize(
+    "node", ["{id: a, type: ask, with: {message: Go?}}", "{id: a, type: wait, with: {for: 1m}}"]
+)
+def test_what_waits_for_a_person_or_a_time_has_no_outcome_from_elsewhere(node: str) -> None:
+    """An outcome that is reported for a question or a wait neither answers it nor breaks the session."""
+    case = given(f"nodes: [{node}]").started()
+    case.when(NodeDone("a", 1, {}), NodeBroke("a", 1, ERROR)).then()
+    assert case.state.phase == "waiting"

@@ -54,7 +54,7 @@ def nobody_but(*allowed: Actor) -> Callable[[Actor, Action, State, PromptRun | N
 
 def flow_of(text: str, file: str = "flow.yml") -> Flow:
     """The flow of a text; nodes may be written without the head of a file."""
-    head = "" if "flow:" in text else "flow: demo\n"
+    head = "" if text.startswith(("flow:", "{")) or "\nflow:" in text else "flow: demo\n"
     return load_flow(head + text, file)
 
 

@@ -1,0 +1,113 @@
+"""Random flows, random commands: the core never reaches a state that is not defined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone
+from engine.core import due, launched
+from engine.state import derive_state
+from tests.engine.walks import Walk, commands, flows
+from tests.support.engine import ANA, Scenario, check_invariants, flow_of
+
+
+class RandomSession(RuleBasedStateMachine):
+    """One session under whatever can be thrown at it; what is refused changes nothing, what is taken makes sense."""
+
+    walk: Walk
+
+    @initialize(text=flows())
+    def begin(self, text: str) -> None:
+        """A flow, and no session yet."""
+        self.walk = Walk(Scenario(flow_of(text)))
+
+    @rule(data=st.data(), begin=st.booleans())
+    def anything(self, data: Any, begin: bool) -> None:
+        """Any command at all, with names of this session or of none."""
+        self.walk.step(data.draw(commands(self.walk.case)), begin)
+
+    @rule(seconds=st.sampled_from([0.001, 60.0, 3600.0, -60.0]))
+    def time_passes(self, seconds: float) -> None:
+        """The clock moves, sometimes backwards."""
+        self.walk.case.later(seconds)
+
+    @rule()
+    @precondition(lambda self: self.walk.case.state.timers)
+    def timers_fire(self) -> None:
+        """Every timer that is set is reported as due."""
+        for timer_id in list(self.walk.case.state.timers):
+            self.walk.step(Due(timer_id), begin=True)
+
+    @rule()
+    @precondition(lambda self: launched(self.walk.case.state))
+    def a_node_finishes_twice(self) -> None:
+        """The same outcome comes twice; the second one changes nothing."""
+        path = launched(self.walk.case.state)[0]
+        done = NodeDone(path, self.walk.case.state.nodes[path].attempt, {})
+        self.walk.step(done, begin=False)
+        self.walk.case.only(done).then()
+
+    @rule()
+    @precondition(lambda self: self.walk.case.state.seq)
+    def a_process_dies(self) -> None:
+        """The session is claimed under another epoch: afterwards nothing of an earlier epoch runs."""
+        self.walk.step(Claimed(), begin=False)
+        state = self.walk.case.state
+        assert all(state.nodes[path].epoch == self.walk.case.epoch for path in launched(state))
+
+    @invariant()
+    def begin_leaves_nothing_due(self) -> None:
+        """Once begun, nothing is due that was started in this epoch: beginning twice starts nothing twice."""
+        case = getattr(self, "walk", None) and self.walk.case
+        if case is not None and case.state.seq:
+            case.only(Begin())
+            assert due(case.flow, case.state) == []
+            case.only(Begin()).then()
+            check_invariants(case.flow, case.events, case.state, case.epoch)
+
+    def teardown(self) -> None:
+        """Whatever happened, the session can be brought to its end, and its journal folds to its state."""
+        case = self.walk.case
+        if case.state.seq:
+            bring_to_an_end(self.walk)
+            assert derive_state(case.events) == case.state
+
+
+def bring_to_an_end(walk: Walk) -> None:
+    """Answer, finish and wait for everything: every session ends within a bounded number of steps."""
+    case = walk.case
+    for step in range(60):
+        state = case.state
+        if state.ended:
+            return
+        if state.open_prompts:
+            options = case.prompt.spec["options"]
+            value, text = (options[0]["value"], None) if options else (None, "an end")
+            walk.step(Answer(case.prompt.prompt_id, ANA, f"end-{step}", value=value, text=text), begin=True)
+        elif state.timers:
+            case.later(7 * 86400)
+            walk.step(Due(case.timer), begin=True)
+        else:
+            path = next(iter(state.active))
+            walk.step(NodeDone(path, state.nodes[path].attempt, {}), begin=True)
+    raise AssertionError(f"a session that cannot be ended: {case.state}")
+
+
+TestRandomSession = RandomSession.TestCase
+TestRandomSession.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_a_cut_of_a_safe_node_is_not_repeated_for_ever() -> None:
+    """A process that is always cut while a safe node runs asks nobody, but a crash that repeats is asked about."""
+    from tests.support.engine import given
+
+    case = given("nodes: [{id: a, type: shell, on_crash: again, with: {run: [ls]}}]").started()
+    for attempt in range(1, 6):
+        case.only(NodeCut("a", attempt, "cut")).then("node:interrupted")
+        case.claimed().then("node:started")
+    case.claimed().claimed()
+    case.claimed().then("node:interrupted", "prompt:requested", "flow:paused")

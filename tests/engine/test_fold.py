@@ -1,0 +1,284 @@
+"""The fold: cuts, copies, malformed journals, and what an event costs."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import events as ev
+from engine.errors import MalformedJournal
+from engine.events import Event, event_from_bytes
+from engine.machine import PHASES, TRANSITIONS, Phase, mermaid
+from engine.snapshot import document, read_document
+from engine.state import State, current_path, derive_state, evolve, from_bytes, from_json, to_bytes, to_json
+from tests.engine.walks import Walk, walks
+from tests.support.engine import START
+
+KINDS: tuple[type[ev.BaseEvent], ...] = get_args(Event)
+
+
+@settings(max_examples=60, deadline=None)
+@given(walks())
+def test_a_snapshot_and_the_tail_give_the_same_as_all_events(walk: Walk) -> None:
+    """At every cut of every run: fold(all) == fold(snapshot of the first part + the rest)."""
+    events = walk.events
+    whole = derive_state(events)
+    state = State()
+    for cut, event in enumerate(events, 1):
+        state = evolve(state, event)
+        if cut % 3 == 0 or cut == len(events):
+            restored = from_bytes(to_bytes(state))
+            assert restored == state
+            assert derive_state(events[cut:], restored) == whole
+    assert whole == walk.case.state
+
+
+@settings(max_examples=60, deadline=None)
+@given(walks())
+def test_snapshots_and_events_are_what_their_bytes_say(walk: Walk) -> None:
+    """Encoding and decoding changes nothing: neither an event nor a snapshot document."""
+    for event in walk.events:
+        assert event_from_bytes(event.to_bytes()) == event
+    state = walk.case.state
+    from engine.codec import encode
+
+    assert read_document(encode(document(state))) == state
+
+
+def test_every_event_type_has_a_fold_and_a_place_in_the_table() -> None:
+    """No event can be written that the table or the fold does not know."""
+    names = {kind.model_fields["type"].default for kind in KINDS}
+    assert names == {event for _, event in TRANSITIONS}
+    from engine.state import _FOLDS
+
+    assert names == set(_FOLDS)
+
+
+def sample(kind: type[ev.BaseEvent], seq: int = 1) -> Event:
+    """An event of that type with something in every field that must be there."""
+    values: dict[str, Any] = {"seq": seq, "timestamp": START, "path": "a"}
+    for name, field in kind.model_fields.items():
+        if name not in values and field.is_required():
+            values[name] = {"status": "complete", "epoch": 1, "node_index": 0}.get(name) or _of(
+                field.annotation
+            )
+    return kind(**values)  # type: ignore[return-value]  # every member of the union
+
+
+def _of(annotation: Any) -> Any:
+    if annotation is int:
+        return 0
+    if getattr(annotation, "__origin__", None) is dict:
+        return {"kind": "ask"}
+    choices = [value for value in get_args(annotation) if isinstance(value, str)]
+    return choices[0] if choices else "x"
+
+
+ILLEGAL = [
+    (phase, kind)
+    for phase in PHASES
+    for kind in KINDS
+    if (phase, kind.model_fields["type"].default) not in TRANSITIONS
+]
+
+
+@pytest.mark.parametrize(("phase", "kind"), ILLEGAL, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_what_the_table_does_not_list_cannot_happen(phase: Phase, kind: type[ev.BaseEvent]) -> None:
+    """An event outside of its phases is a malformed journal, and the error names event and phase."""
+    event = sample(kind, 8)
+    with pytest.raises(MalformedJournal, match=rf"event 8 \({event.type}\).*{phase}"):
+        evolve(State(phase=phase, seq=7), event)
+
+
+@pytest.mark.parametrize("seq", [0, 1, 2, 4, 5, -1])
+def test_a_gap_or_a_repetition_is_malformed(seq: int) -> None:
+    """Events follow one another without gap: after event 2 only event 3 can come."""
+    with pytest.raises(MalformedJournal, match="does not follow event 2"):
+        evolve(State(phase="running", seq=2), sample(ev.SessionMessage, seq))
+
+
+def running_state() -> State:
+    """A session with one started node, one completed node and an open prompt."""
+    events: list[Any] = [
+        ev.SessionStarted(
+            seq=1,
+            timestamp=START,
+            session_id="s",
+            flow_name="f",
+            flow_digest="d",
+            given={},
+            actor={"id": "U1"},
+        ),
+        ev.FlowStarted(seq=2, timestamp=START, flow_name="f", input={}),
+        ev.NodeStarted(
+            seq=3, timestamp=START, path="a", node_id="a", node_type="noop", node_index=0, epoch=1
+        ),
+        ev.NodeCompleted(seq=4, timestamp=START, path="a", node_id="a", output=None),
+        ev.NodeStarted(seq=5, timestamp=START, path="b", node_id="b", node_type="ask", node_index=1, epoch=1),
+        ev.PromptRequested(seq=6, timestamp=START, path="b", prompt_id="p", prompt={"kind": "ask"}),
+        ev.PromptAnswered(
+            seq=7, timestamp=START, path="b", prompt_id="p", actor={"id": "U1"}, answer={"value": 1}
+        ),
+    ]
+    return derive_state(events)
+
+
+FACT: dict[str, Any] = {"seq": 8, "timestamp": START}
+NODE: dict[str, Any] = {"node_id": "x", "node_type": "noop", "node_index": 0, "epoch": 1}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.FlowStarted(**FACT, flow_name="f", input={}),
+        ev.NodeStarted(**FACT, path="a", **NODE),
+        ev.NodeStarted(**FACT, path="b", **NODE),
+        ev.NodeStarted(**FACT, **NODE),
+        ev.NodeCompleted(**FACT, path="a", node_id="a"),
+        ev.NodeCompleted(**FACT, path="never", node_id="never"),
+        ev.NodeCompleted(**FACT, node_id="b"),
+        ev.NodeFailed(**FACT, path="a", node_id="a", error={}),
+        ev.NodeSkipped(**FACT, path="a", node_id="a", node_type="noop", reason="r"),
+        ev.NodeSkipped(**FACT, path="b", node_id="b", node_type="noop", reason="r"),
+        ev.NodeInterrupted(**FACT, path="a", node_id="a", reason="crash"),
+        ev.NodeInterrupted(**FACT, path="never", node_id="never", reason="crash"),
+        ev.PromptRequested(**FACT, path="b", prompt_id="p", prompt={"kind": "ask"}),
+        ev.PromptRequested(**FACT, path="b", prompt_id="q", prompt={}),
+        ev.PromptRequested(**FACT, prompt_id="q", prompt={"kind": "ask"}),
+        ev.PromptShown(**FACT, prompt_id="p", shown={}),
+        ev.PromptAnswered(**FACT, prompt_id="p", actor={}, answer={}),
+        ev.PromptAnswered(**FACT, prompt_id="never", actor={}, answer={}),
+        ev.PromptExpired(**FACT, prompt_id="p", outcome="fail"),
+        ev.PromptCancelled(**FACT, prompt_id="p", reason="r"),
+        ev.TimerSet(**FACT, timer_id="t", due_at=START, purpose="deadline", prompt_id="p"),
+        ev.TimerFired(**FACT, timer_id="never"),
+    ],
+    ids=lambda event: f"{event.type} {event.path}",
+)
+def test_an_event_that_does_not_follow_is_malformed(event: Event) -> None:
+    """A second start, an outcome of nothing, an answer to a closed prompt: the error names the event."""
+    with pytest.raises(MalformedJournal, match=f"event 8 \\({event.type}\\)"):
+        evolve(running_state(), event)
+
+
+def test_a_session_ends_as_it_was_decided() -> None:
+    """`session:end` with another status than the outcome is malformed."""
+    state = derive_state([ev.FlowFailed(seq=8, timestamp=START, path="b", error={})], running_state())
+    with pytest.raises(MalformedJournal, match="ended as failed"):
+        evolve(state, ev.SessionEnd(seq=9, timestamp=START, status="complete"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"null", b"[]", b"{}", b'{"type":"unknown"}', b'{"type":"flow:completed"}', b"\xff"],
+)
+def test_bytes_that_are_no_event_are_malformed(data: bytes) -> None:
+    """Whatever stands in a row, reading it raises `MalformedJournal` and nothing else."""
+    with pytest.raises(MalformedJournal):
+        event_from_bytes(data)
+
+
+def test_an_event_with_an_unknown_field_is_malformed() -> None:
+    """A field of a newer release is not dropped silently."""
+    with pytest.raises(MalformedJournal, match="flow:completed"):
+        event_from_bytes(b'{"type":"flow:completed","seq":1,"timestamp":"x","more":1}')
+
+
+@pytest.mark.parametrize("missing", sorted(to_json(State())))
+def test_a_snapshot_without_one_of_its_parts_is_malformed(missing: str) -> None:
+    """A state document that lacks something the fold needs is refused, not guessed; projections may be absent."""
+    projected = {
+        "status", "currentNodeId", "currentNodeIndex", "containerStack", "loopCounters",
+    }  # fmt: skip
+    data = to_json(running_state())
+    del data[missing]
+    if missing in projected:
+        assert from_json(data) == running_state()
+    else:
+        with pytest.raises(MalformedJournal):
+            from_json(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"version":2}', b'{"version":1,"state":3}', b"\xff"])
+def test_bytes_that_are_no_snapshot_are_malformed(data: bytes) -> None:
+    """Whatever stands in a snapshot row, reading it raises `MalformedJournal`."""
+    with pytest.raises(MalformedJournal):
+        read_document(data)
+    with pytest.raises(MalformedJournal):
+        from_bytes(data)
+
+
+# --- what an event costs -----------------------------------------------------------------------------------
+
+UNTOUCHED: dict[str, set[str]] = {
+    "session:message": {"nodes", "active", "frames", "prompts", "open_prompts", "timers"},
+    "prompt:requested": {"nodes", "active", "frames", "timers", "messages", "seen"},
+    "node:started": {"frames", "prompts", "open_prompts", "timers", "messages", "seen"},
+    "node:completed": {"prompts", "open_prompts", "timers", "messages", "seen"},
+    "node:interrupted": {"active", "frames", "prompts", "open_prompts", "timers", "messages", "seen"},
+    "flow:paused": {"nodes", "active", "frames", "prompts", "open_prompts", "timers", "messages", "seen"},
+    "flow:resumed": {"nodes", "active", "frames", "prompts", "open_prompts", "timers", "messages", "seen"},
+    "timer:fired": {"nodes", "active", "frames", "prompts", "open_prompts", "messages", "seen"},
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(walks())
+def test_what_an_event_does_not_touch_is_shared(walk: Walk) -> None:
+    """The state after an event holds the very same maps for everything that the event is not about."""
+    state = State()
+    for event in walk.events:
+        after = evolve(state, event)
+        for name in UNTOUCHED.get(event.type, ()):
+            assert getattr(after, name) is getattr(state, name), f"{event.type} copied {name}"
+        state = after
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(min_value=2, max_value=5))
+def test_folding_an_event_shares_what_completed_long_ago(count: int) -> None:
+    """After a thousand nodes, an event still shares every earlier outcome instead of copying it."""
+    state = derive_state(
+        [
+            ev.SessionStarted(
+                seq=1, timestamp=START, session_id="s", flow_name="f", flow_digest="d", given={}, actor={}
+            ),
+            ev.FlowStarted(seq=2, timestamp=START, flow_name="f", input={}),
+        ]
+    )
+    for index in range(1000 + count):
+        place: dict[str, Any] = {"path": f"n{index}", "node_id": f"n{index}"}
+        started = ev.NodeStarted(
+            seq=state.seq + 1, timestamp=START, **place, node_type="noop", node_index=index, epoch=1
+        )
+        before = evolve(state, started)
+        after = evolve(
+            before, ev.NodeCompleted(seq=before.seq + 1, timestamp=START, **place, output={"n": index})
+        )
+        if index:
+            assert after.nodes["n0"] is state.nodes["n0"]
+        assert len(after.active) == 0
+        state = after
+    assert len(state.nodes) == 1000 + count
+
+
+def test_the_diagram_says_what_the_table_says() -> None:
+    """Every change of phase in the table is an arrow of the diagram, and nothing else is."""
+    lines = mermaid().splitlines()
+    arrows = {tuple(line.split(":")[0].split(" --> ")) for line in map(str.strip, lines) if " --> " in line}
+    moves = {(before, later) for (before, _), later in TRANSITIONS.items() if before != later}
+    assert arrows == moves | {("[*]", "idle"), ("ended", "[*]")}
+    assert lines[0] == "stateDiagram-v2"
+
+
+def test_a_session_stands_at_its_oldest_wait() -> None:
+    """`currentNodeId` is the oldest open prompt's node, else the oldest node that runs, else nothing."""
+    state = running_state()
+    assert current_path(state) == "b"
+    assert to_json(state)["currentNodeIndex"] == 1
+    ended = evolve(state, ev.NodeCompleted(seq=8, timestamp=START, path="b", node_id="b"))
+    assert current_path(ended) is None
+    assert (to_json(ended)["currentNodeId"], to_json(ended)["currentNodeIndex"]) == (None, 2)

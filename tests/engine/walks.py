@@ -1,0 +1,160 @@
+"""Random flows and random commands: what the property tests of the core walk through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from hypothesis import strategies as st
+
+from engine.commands import (
+    Abort,
+    Answer,
+    Begin,
+    Claimed,
+    Command,
+    Due,
+    Message,
+    NodeBroke,
+    NodeCut,
+    NodeDone,
+    Shown,
+    Start,
+)
+from engine.errors import Refused, SessionError
+from engine.events import Event
+from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, flow_of
+
+_COMMON: dict[str, st.SearchStrategy[Any]] = {
+    "if": st.sampled_from(
+        ["{{ inputs.yes }}", "{{ not inputs.yes }}", "{{ inputs.word == 'a' }}", "{{ inputs.word }}"]
+    ),
+    "on_error": st.sampled_from(["fail", "continue"]),
+    "on_crash": st.sampled_from(["again", "ask"]),
+}
+_WITH: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "noop": st.just({}),
+    "set": st.sampled_from([{"x": "{{ inputs.word }}"}, {"x": "{{ inputs.missing.deep }}"}]).map(
+        lambda with_: with_ if "missing" not in with_["x"] else {"x": "{{ inputs.word.deep }}"}
+    ),
+    "fail": st.just({"message": "no"}),
+    "wait": st.just({"for": "1m"}),
+    "message": st.just({"text": "Hello"}),
+    "shell": st.just({"run": ["ls"]}),
+    "http": st.sampled_from([{"url": "http://e.org"}, {"url": "http://e.org", "method": "POST"}]),
+    "ask": st.sampled_from(
+        [
+            {"message": "How?"},
+            {"message": "Which?", "choices": ["a", "b"], "timeout": "1m"},
+            {"message": "How?", "timeout": "1m", "on_timeout": "default", "default": "x"},
+        ]
+    ),
+    "approval": st.sampled_from(
+        [
+            {"message": "Go?", "approvers": ["channel"]},
+            {"message": "Go?", "approvers": ["channel"], "timeout": "1m", "on_timeout": "approve"},
+        ]
+    ),
+}
+
+
+@st.composite
+def _nodes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    kinds = draw(st.lists(st.sampled_from(sorted(_WITH)), min_size=1, max_size=5))
+    nodes = []
+    for index, kind in enumerate(kinds):
+        extra = {name: draw(values) for name, values in _COMMON.items() if draw(st.integers(0, 3)) == 0}
+        nodes.append({"id": f"n{index}", "type": kind, "with": draw(_WITH[kind]), **extra})
+    return nodes
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> str:
+    """The text of a small flow (JSON, which is YAML)."""
+    inputs = {
+        "yes": {"type": "boolean", **({"default": True} if draw(st.booleans()) else {})},
+        "word": {"type": "string", "default": "a"},
+        "note": {"type": "string", "required": False},
+    }
+    document = {"flow": "walk", "inputs": inputs, "limits": {"deadline": "1h"}, "nodes": draw(_nodes())}
+    return orjson.dumps(document).decode()
+
+
+@dataclass
+class Walk:
+    """A run of a random flow under random commands; invariants were checked after every command."""
+
+    case: Scenario
+    refusals: int = 0
+
+    @property
+    def events(self) -> list[Event]:
+        """The journal."""
+        return self.case.events
+
+    def step(self, command: Command, begin: bool) -> None:
+        """Carry a command out, or be refused; what begins is due."""
+        case = self.case
+        if isinstance(command, Claimed):
+            case.epoch += 1
+        try:
+            case.only(command)
+        except (Refused, SessionError):
+            self.refusals += 1
+        if begin and case.state.seq:
+            case.only(Begin())
+        check_invariants(case.flow, case.events, case.state, case.epoch)
+
+
+_OUTPUT = {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0}
+_TEXTS = st.sampled_from(["yes", "a", "", "x" * 20000, "\ud800\x00", "{{ 1 }}"])
+_VALUES = st.sampled_from(["a", "b", "approve", "reject", "done", "again", "abort", True, False, None, 3])
+_KEYS = st.sampled_from([f"k{number}" for number in range(12)])
+_WHO = st.sampled_from([ANA, BEN])
+
+
+@st.composite
+def commands(draw: st.DrawFn, case: Scenario) -> Command:
+    """Any command, with names from this session most of the time."""
+    state = case.state
+    if not state.seq:
+        given = draw(st.sampled_from([{}, {"yes": True}, {"yes": "no", "word": "b"}]))
+        return Start(SESSION, given, ANA)
+    prompt_id = draw(st.sampled_from([*state.open_prompts, *state.prompts, "prompt-none"]))
+    path = draw(st.sampled_from([*state.active, *state.nodes, "nowhere"]))
+    attempt = draw(st.sampled_from([state.nodes[path].attempt if path in state.nodes else 1, 1, 2]))
+    timer = draw(st.sampled_from([*state.timers, "timer-none"]))
+    kind = draw(st.integers(0, 12))
+    match kind:
+        case 0 | 1:
+            return Answer(prompt_id, draw(_WHO), draw(_KEYS), value=draw(_VALUES))
+        case 2 | 3:
+            return Answer(prompt_id, draw(_WHO), draw(_KEYS), text=draw(_TEXTS))
+        case 4:
+            return Message(draw(_TEXTS), draw(_WHO), draw(_KEYS))
+        case 5:
+            return Shown(prompt_id, {"ts": draw(_KEYS)})
+        case 6:
+            return Due(timer)
+        case 7 | 8:
+            return NodeDone(path, attempt, draw(st.sampled_from([_OUTPUT, float("nan"), None])))
+        case 9:
+            return NodeBroke(path, attempt, {"type": "exit_code", "message": "no", "details": None})
+        case 10:
+            return NodeCut(path, attempt, draw(st.sampled_from(["cut", "timeout", "lost"])))
+        case 11:
+            return Claimed()
+        case _:
+            return Abort(draw(_WHO)) if draw(st.integers(0, 4)) == 0 else Begin()
+
+
+@st.composite
+def walks(draw: st.DrawFn, longest: int = 25) -> Walk:
+    """A random flow under up to so many random commands."""
+    walk = Walk(Scenario(flow_of(draw(flows()))))
+    for _ in range(draw(st.integers(1, longest))):
+        if draw(st.integers(0, 3)) == 0:
+            walk.case.later(draw(st.sampled_from([0.5, 60, 3600])))
+        walk.step(draw(commands(walk.case)), begin=draw(st.integers(0, 4)) > 0)
+    return walk
