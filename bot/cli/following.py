@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,7 +24,7 @@ from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
 from engine.engine import Engine
-from engine.state import PromptRun, State
+from engine.state import NodeRun, PromptRun, State
 from prompt_state.policy import Gate
 
 Begin: TypeAlias = Callable[[Engine, Any], Awaitable[object]]
@@ -144,9 +145,14 @@ def result_json(state: State) -> dict[str, Json]:
         "status": state.status,
         "prompts": [prompt_json(prompt, state) for prompt in open_prompts(state)],
         "waitsUntil": min(waits) if waits else None,
-        "outputs": {path: run.output for path, run in state.nodes.items() if run.status == "completed"},
+        "outputs": {path: run.output for path, run in _in_order(state) if run.status == "completed"},
         "error": state.error,
     }
+
+
+def _in_order(state: State) -> list[tuple[str, NodeRun]]:
+    """The nodes as they began; a map in memory has no order of its own."""
+    return sorted(state.nodes.items(), key=lambda item: (item[1].started_at or "", item[0]))
 
 
 def _tell_end(
@@ -163,19 +169,19 @@ def _tell_end(
             screen.line(paint("red", "aborted"))
         case _:
             if not left:
-                _tell_others(place, screen, state, gate, actor)
+                _tell_open(place, screen, state, gate, actor)
             resume = place.command("sessions", "resume", state.session_id)
             screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
 
 
-def _tell_others(place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor) -> None:
-    """Questions that are not for the person at this terminal: whom they ask, and how somebody is played."""
+def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor) -> None:
+    """The questions that were not put here: whom they ask, and how they are answered."""
     for prompt in open_prompts(state):
-        if gate(actor, engine_action(prompt.kind), state, prompt) is None:
-            continue
         message = one_line(question_lines(prompt.spec["message"])[0], 100)
         screen.line(f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {message}")
-        whom = next((entry for entry in asked(prompt.spec, state.actor) if entry != "channel"), None)
-        if whom is not None and not state.thread:
-            command = place.command("prompts", "answer", prompt.prompt_id, "--as", whom)
-            screen.note(f"    to play one of them: {command} ANSWER")
+        answer = place.command("prompts", "answer", prompt.prompt_id)
+        if gate(actor, engine_action(prompt.kind), state, prompt) is None:
+            screen.note(f"    answer it: {answer} ANSWER")
+        elif not state.thread:
+            whom = next((entry for entry in asked(prompt.spec, state.actor) if entry != "channel"), "NAME")
+            screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")

@@ -1,0 +1,88 @@
+"""`start` and `dev`: the bot as a process, against Slack or against the local workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from bot.cli.exits import INTERRUPTED, Exit
+from bot.cli.output import Paint, clean, plural
+from bot.cli.place import Place
+from bot.dev import PORT, Ready, display_there, open_page, run_dev, stop_on_signals
+from bot.flows import Library
+from bot.process import Bot, Identity
+from bot.settings import slack_tokens
+
+
+def start_command(place: Place, flows: list[Path]) -> int:
+    """Serve flows in Slack until a signal. Raises `SettingsError`, `StartFailed`, `StorageError`, `SlackFault`."""
+    settings = place.settings()
+    slack_tokens(settings)
+    return _until_stopped(_start(Bot(settings, flows=flows)))
+
+
+def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
+    try:
+        asyncio.run(work)
+    except asyncio.CancelledError:
+        print("Stopped at once. What was running is asked about at the next start.", flush=True)
+        return INTERRUPTED
+    print("Stopped. What waits for people is kept.", flush=True)
+    return Exit.OK
+
+
+async def _start(bot: Bot) -> None:
+    stop_on_signals(bot)
+
+    def ready(identity: Identity) -> None:
+        print(f"Ready: @{identity.bot_user} in {identity.team}, {_served(bot.library)}.", flush=True)
+        _list_broken(bot.library)
+
+    await bot.run(ready)
+
+
+def _served(library: Library) -> str:
+    names = sorted(library.refresh())
+    if not names:
+        return "no flows yet"
+    listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return f"{plural(len(names), 'flow')} ({listed})"
+
+
+def _list_broken(library: Library) -> None:
+    for file, error in library.errors.items():
+        print(f"Not served: {file}\n{error}", file=sys.stderr, flush=True)
+
+
+def dev_command(place: Place, flows: list[Path], port: int | None, open_it: bool | None) -> int:
+    """Serve flows in a local workspace until a signal. Raises `SettingsError`, `DevFailed`, `StorageError`."""
+    wanted = display_there() if open_it is None else open_it
+
+    def ready(found: Ready) -> None:
+        _tell_dev(place, found, port)
+        if wanted:
+            open_page(found.url)
+
+    return _until_stopped(run_dev(place.settings(), flows, port, ready))
+
+
+def _tell_dev(place: Place, ready: Ready, port: int | None) -> None:
+    paint = Paint(sys.stdout)
+    flows = ready.bot.library.refresh()
+    print("A local workspace. It is not Slack; nothing leaves this machine.")
+    if port is None and not ready.url.endswith(f":{PORT}"):
+        print(f"Port {PORT} is taken, so the page is elsewhere:")
+    print(f"\n  {paint('bold', ready.url + '/')}\n")
+    print(f"Serving {_served(ready.bot.library)}.")
+    example = clean(next(iter(sorted(flows)), "NAME"))
+    print("Three things to try:")
+    print(f"  1. In #ops write: @sayso {example}   (@sayso help lists the flows)")
+    print("  2. Answer in the thread, or press a button; act as somebody else with the switch of people.")
+    print(
+        "  3. While it waits, stop this with Ctrl-C and start it again: the thread goes on where it stopped."
+    )
+    sys.stdout.flush()
+    _list_broken(ready.bot.library)

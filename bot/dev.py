@@ -1,0 +1,124 @@
+"""`sayso dev`: the real bot and a local workspace that speaks Slack's protocol, in one process.
+
+The bot is started as it is against Slack, with other settings: the workspace's tokens, its Web API as the base URL,
+and a database of its own under `<home>/dev`. There is no other connection between the two than the socket. Both are
+kept, so stopping and starting again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import webbrowser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import bot
+from bot.process import Bot, Identity
+from bot.settings import Settings, SettingsError
+from bot.workspace import Workspace, WorkspaceError
+from engine.errors import SaysoError
+from engine.flow.load import SUFFIXES
+
+PORT = 8765
+"""Where the page is, unless that port is taken or another one is asked for."""
+
+
+class DevFailed(SaysoError):
+    """The local workspace cannot start; says why."""
+
+    code = "settings"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What there is once both run."""
+
+    url: str
+    api_url: str
+    bot: Bot
+    identity: Identity
+
+
+async def run_dev(
+    settings: Settings, flows: Sequence[Path], port: int | None, on_ready: Callable[[Ready], None]
+) -> None:
+    """Serve until SIGINT, SIGTERM or SIGHUP, and drain. Raises `DevFailed`, `StorageError`."""
+    places = flows or default_flows(settings)
+    home = settings.home / "dev"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    workspace = await _workspace(home / "workspace.json", port)
+    try:
+        served = Bot(_settings(settings, home, workspace), flows=places)
+        stop_on_signals(served)
+        await served.run(lambda identity: on_ready(Ready(workspace.url, workspace.api_url, served, identity)))
+    finally:
+        await workspace.stop()
+
+
+def default_flows(settings: Settings) -> list[Path]:
+    """The folder of flows where it has any, else the examples of a checkout. Raises `SettingsError`."""
+    examples = Path(bot.__file__).resolve().parent.parent / "examples"
+    for folder in (settings.flows, examples):
+        if folder.is_dir() and any(file.suffix in SUFFIXES for file in folder.iterdir()):
+            return [folder]
+    raise SettingsError(
+        f"There are no flows in {settings.flows}. Name flow files or folders (sayso dev FILE), or set SAYSO_FLOWS."
+    )
+
+
+def display_there() -> bool:
+    """Whether a browser could be shown to somebody."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def open_page(url: str) -> None:
+    """Open the page in a browser, if there is one; it may take its time elsewhere."""
+    asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
+
+
+async def _workspace(file: Path, port: int | None) -> Workspace:
+    """The workspace, started: on the port that was asked for, else on the usual one, else on a free one."""
+    for number in (PORT, 0) if port is None else (port,):
+        try:
+            workspace = Workspace(port=number, persist_path=file)
+            await workspace.start()
+            return workspace
+        except WorkspaceError as error:
+            raise DevFailed(
+                f"The workspace kept in {file} cannot be read ({error}). Move the file away."
+            ) from error
+        except OSError as error:
+            if number != PORT or port is not None:
+                raise DevFailed(f"The workspace cannot listen on port {number}: {error.strerror}.") from error
+    raise AssertionError("the loop returns or raises")
+
+
+def _settings(settings: Settings, home: Path, workspace: Workspace) -> Settings:
+    """The same settings, for the local workspace: nothing of the real Slack or its database is touched."""
+    return replace(
+        settings,
+        home=home,
+        database_url=f"sqlite:///{home / 'sayso.db'}",
+        bot_token=workspace.bot_token,
+        app_token=workspace.app_token,
+        api_url=workspace.api_url,
+        snapshot_dir=None,
+    )
+
+
+def stop_on_signals(served: Bot) -> None:
+    """The first signal drains; a second one ends at once, and what runs is killed and recorded as interrupted."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if served.stopping.is_set():
+            for task in asyncio.all_tasks():
+                task.cancel()
+        served.stop()
+
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(name, stop)

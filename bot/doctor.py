@@ -1,0 +1,374 @@
+"""Checks of an installation, each with what it found and what to do. Nothing is changed, nothing is posted.
+
+A check that cannot be made because an earlier one failed is left out, so that one cause is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from bot.scopes import EVENTS, NEEDED, scope_report
+from bot.settings import Settings, SettingsError, slack_tokens
+from bot.slack_api import Permanent, app_client, bot_client, classify, describe
+from engine.codec import Json
+from engine.errors import FlowError, SaysoError, StorageError
+from engine.flow import Flow, load_flows
+from engine.flow.yaml import decode_source, load_located
+from engine.nodes.secrets import SecretSource
+from engine.storage.opening import open_store
+from engine.storage.port import Store
+
+Level = Literal["ok", "warn", "fail"]
+
+SLACK_SECONDS = 12.0
+"""How long Slack may take for all that is asked of it."""
+
+_ALL = 1_000_000
+_FAR = "9999-12-31T00:00:00.000Z"
+_OLDEST_SQLITE = (3, 51, 3)
+_NO_MESSAGE = ("thread_not_found", "message_not_found")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding: `fail` keeps something from working, `warn` should be looked at. `hint` says what to do."""
+
+    name: str
+    level: Level
+    text: str
+    hint: str | None = None
+
+
+async def examine(settings: Settings, manifest: Path | None) -> AsyncIterator[Check]:
+    """All checks, in the order in which things build on each other."""
+    for check in (*check_versions(), *check_user(), *check_flows(settings), *check_database(settings)):
+        yield check
+    for check in check_manifest(manifest):
+        yield check
+    async for check in check_slack(settings):
+        yield check
+
+
+# --- this machine ------------------------------------------------------------------------------------------
+
+
+def check_versions() -> Iterator[Check]:
+    """Python, SQLite, and the libraries that speak to Slack."""
+    import apsw
+
+    python = platform.python_version()
+    known = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    yield Check(
+        "python",
+        "ok" if known else "warn",
+        f"Python {python}",
+        None if known else "sayso is tested with Python 3.11, 3.12 and 3.13.",
+    )
+    sqlite = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    sound = sqlite >= _OLDEST_SQLITE
+    yield Check(
+        "sqlite",
+        "ok" if sound else "fail",
+        f"SQLite {apsw.sqlite_lib_version()} (apsw {version('apsw')})",
+        None if sound else "SQLite before 3.51.3 can corrupt a database in WAL mode: pip install -U apsw",
+    )
+    names = ("slack-bolt", "slack-sdk", "aiohttp", "pydantic")
+    yield Check("libraries", "ok", ", ".join(f"{name} {version(name)}" for name in names))
+
+
+def check_user() -> Iterator[Check]:
+    """Programs of flows run with the rights of this process."""
+    if os.geteuid() == 0:
+        yield Check(
+            "user",
+            "warn",
+            "running as root: so does every program that a flow runs",
+            "Run sayso as a user of its own.",
+        )
+    else:
+        yield Check("user", "ok", "not running as root")
+
+
+# --- flows -------------------------------------------------------------------------------------------------
+
+
+def check_flows(settings: Settings) -> Iterator[Check]:
+    """The folder of flows, its files, and the secrets that they name."""
+    if not settings.flows.is_dir():
+        yield Check("flows", "warn", f"there is no folder {settings.flows}", "Make it, or set SAYSO_FLOWS.")
+        return
+    flows, errors = load_flows(settings.flows)
+    if errors:
+        text = "\n".join(str(error) for error in errors.values())
+        yield Check(
+            "flows", "fail", text, "The other flows are served; these are not, until they are repaired."
+        )
+    names = ", ".join(sorted(flows)) or "none"
+    yield Check("flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}: {names}")
+    yield from _check_secrets(settings, flows)
+
+
+def _check_secrets(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
+    source = SecretSource(settings.env, settings.secrets_dir)
+    wanted = sorted({(name, flow.name) for flow in flows.values() for name in flow.secrets})
+    for name, flow_name in wanted:
+        try:
+            source.get(name)
+        except SaysoError as error:
+            yield Check("secrets", "warn", f"flow {flow_name}: {error}")
+
+
+# --- the database ------------------------------------------------------------------------------------------
+
+
+def check_database(settings: Settings) -> Iterator[Check]:
+    """Whether it opens, is sound, is ours alone, and what lies in it undone."""
+    prefix = "sqlite:///"
+    if not settings.database_url.startswith(prefix):
+        yield Check("database", "warn", f"{settings.database_url} is not kept", "Use a file: sqlite:///path.")
+        return
+    file = Path(settings.database_url.removeprefix(prefix))
+    if not file.exists():
+        yield _check_place(file)
+        return
+    problem = _quick_check(file)
+    if problem is not None:
+        yield Check("database", "fail", f"{file}: {problem}", "Restore it from a backup, with its key file.")
+        return
+    try:
+        store = open_store(settings.database_url, settings.secret_key)
+    except StorageError as error:
+        yield Check("database", "fail", str(error))
+        return
+    try:
+        yield Check("database", "ok", f"{file}: opens with its key, schema is current, pages are sound")
+        yield from _check_content(store)
+    except StorageError as error:
+        yield Check("database", "fail", str(error))
+    finally:
+        store.close()
+
+
+def _check_place(file: Path) -> Check:
+    """A database that does not exist yet: whether it can be made."""
+    folder = next(parent for parent in file.parents if parent.exists())
+    if os.access(folder, os.W_OK | os.X_OK):
+        return Check("database", "ok", f"{file} does not exist yet; it is made at the first start")
+    return Check("database", "fail", f"{file} cannot be made: {folder} is not writable")
+
+
+def _quick_check(file: Path) -> str | None:
+    """What SQLite itself finds wrong; None for a sound file. Opened for reading, so that nothing is repaired."""
+    import apsw
+
+    try:
+        connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.set_busy_timeout(2000)
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return str(error)
+    return None if found == ["ok"] else "; ".join(found)
+
+
+def _check_content(store: Store) -> Iterator[Check]:
+    heads = store.heads(limit=_ALL)
+    aside = [head.session_id for head in heads if head.quarantined]
+    if aside:
+        hint = f"sayso sessions show {aside[0]} says what is wrong."
+        yield Check(
+            "sessions", "fail", f"{len(aside)} set aside, records damaged: {', '.join(aside[:5])}", hint
+        )
+    open_ones = sum(1 for head in heads if head.status in ("running", "paused"))
+    yield Check("sessions", "ok", f"{len(heads)} kept, {open_ones} open")
+    unsent, untaken = len(store.outbox(now=_FAR, limit=_ALL)), len(store.inbox(limit=_ALL))
+    running = "bot" in store.serving()
+    if (unsent or untaken) and not running:
+        text = f"{unsent} to be sent and {untaken} to be taken, and no bot runs on this database"
+        yield Check("queues", "warn", text, "They are kept, and done when it runs: sayso start")
+    else:
+        yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {_runs(running)}")
+
+
+def _runs(running: bool) -> str:
+    return "runs" if running else "does not run"
+
+
+# --- the manifest ------------------------------------------------------------------------------------------
+
+
+def check_manifest(path: Path | None) -> Iterator[Check]:
+    """The app's manifest against what the code needs."""
+    file = path or Path("manifest.yml")
+    if not file.is_file():
+        yield Check("manifest", "ok", "no manifest.yml here, so it was not checked (--manifest FILE)")
+        return
+    try:
+        problems = manifest_problems(load_manifest(file))
+    except FlowError as error:
+        yield Check("manifest", "fail", f"not readable: {error}")
+        return
+    if problems:
+        hint = "Change it, paste it under App Manifest in the app's settings, and install the app again."
+        yield Check("manifest", "fail", f"{file}: " + "; ".join(problems), hint)
+    else:
+        yield Check("manifest", "ok", f"{file} has what the app needs")
+
+
+def load_manifest(file: Path) -> Json:
+    """The manifest as data. Raises `FlowError` with the places where it is no YAML."""
+    located = load_located(decode_source(file.read_bytes(), str(file)), str(file))
+    if located.problems:
+        raise FlowError(located.problems)
+    return located.data
+
+
+def manifest_problems(manifest: Json) -> list[str]:
+    """What a manifest lacks, or has too much, for the app to work. Pure."""
+    if not isinstance(manifest, dict):
+        return ["it is no mapping"]
+    return [
+        *_about_names(_at(manifest, "display_information")),
+        *_about_features(_at(manifest, "features")),
+        *_about_rights(manifest),
+        *_about_settings(_at(manifest, "settings")),
+    ]
+
+
+def _at(data: Json, *keys: str) -> Json:
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _listed(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _about_names(about: Json) -> Iterator[str]:
+    for name, most in (("name", 35), ("description", 140)):
+        text = _at(about, name)
+        if not isinstance(text, str) or not 1 <= len(text) <= most:
+            yield f"display_information.{name} must be text of 1 to {most} characters"
+
+
+def _about_features(features: Json) -> Iterator[str]:
+    if not _at(features, "bot_user", "display_name"):
+        yield "features.bot_user is missing"
+    if _at(features, "app_home", "messages_tab_enabled") is not True:
+        yield "features.app_home.messages_tab_enabled must be true: people write direct messages there"
+    if _at(features, "app_home", "messages_tab_read_only_enabled") is not False:
+        yield "features.app_home.messages_tab_read_only_enabled must be false"
+    commands = [entry for entry in _listed(_at(features, "slash_commands")) if isinstance(entry, dict)]
+    if "/sayso" not in [entry.get("command") for entry in commands]:
+        yield "features.slash_commands has no /sayso"
+    if any(entry.get("url") for entry in commands):
+        yield "slash commands have no url in Socket Mode"
+
+
+def _about_rights(manifest: Json) -> Iterator[str]:
+    scopes = _listed(_at(manifest, "oauth_config", "scopes", "bot"))
+    for scope in NEEDED:
+        if scope not in scopes:
+            yield f"scope {scope} is missing: needed for {NEEDED[scope]}"
+    events = _listed(_at(manifest, "settings", "event_subscriptions", "bot_events"))
+    for event in EVENTS:
+        if event not in events:
+            yield f"event {event} is missing"
+
+
+def _about_settings(settings: Json) -> Iterator[str]:
+    wanted = (
+        (("socket_mode_enabled",), True),
+        (("interactivity", "is_enabled"), True),
+        (("token_rotation_enabled",), False),
+    )
+    for path, value in wanted:
+        if _at(settings, *path) is not value:
+            yield f"settings.{'.'.join(path)} must be {'true' if value else 'false'}"
+    for path in (("event_subscriptions", "request_url"), ("interactivity", "request_url")):
+        if _at(settings, *path):
+            yield f"settings.{'.'.join(path)} has no place in Socket Mode"
+
+
+# --- Slack -------------------------------------------------------------------------------------------------
+
+
+async def check_slack(settings: Settings) -> AsyncIterator[Check]:
+    """Both tokens, the granted scopes, and whether threads can be read."""
+    try:
+        bot_token, app_token = slack_tokens(settings)
+    except SettingsError as error:
+        yield Check("tokens", "fail", str(error))
+        return
+    url = settings.api_url
+    bot, app = bot_client(bot_token, url), app_client(app_token, url)
+    try:
+        async with asyncio.timeout(SLACK_SECONDS):
+            found = [check async for check in _ask_slack(bot, app, url)]
+    except TimeoutError:
+        text = f"Slack at {url} did not answer within {SLACK_SECONDS:g} s"
+        found = [Check("slack", "fail", text, "Check the network, a proxy, and SLACK_API_URL.")]
+    for check in found:
+        yield check
+
+
+async def _ask_slack(bot: Any, app: Any, url: str) -> AsyncIterator[Check]:
+    try:
+        who = await bot.auth_test()
+        yield Check("bot token", "ok", f"@{who.get('user')} in {who.get('team')} ({who.get('team_id')})")
+    except Exception as error:
+        yield Check("bot token", "fail", describe(error, token="SLACK_BOT_TOKEN", api_url=url))
+        who = None
+    try:
+        await app.apps_connections_open(app_token=app.token)
+        yield Check("app token", "ok", "opens Socket Mode connections")
+    except Exception as error:
+        yield Check("app token", "fail", describe(error, token="SLACK_APP_TOKEN", api_url=url))
+    if who is not None:
+        yield _scopes(who)
+        yield await _check_threads(bot)
+
+
+def _scopes(who: Any) -> Check:
+    headers = {name.lower(): value for name, value in (who.headers or {}).items()}
+    report = scope_report(headers.get("x-oauth-scopes"))
+    level: Level = "fail" if report.fatal else "warn" if report.missing else "ok"
+    return Check("scopes", level, report.text())
+
+
+async def _check_threads(bot: Any) -> Check:
+    """Whether replies can be read: what was missed while the bot was away is found by that alone."""
+    try:
+        mine = await bot.users_conversations(types="public_channel,private_channel", limit=1)
+        channels = mine["channels"]
+        if not channels:
+            return Check("threads", "warn", "the bot is in no channel", "Invite it: /invite @sayso")
+        await _read_thread(bot, channels[0]["id"])
+    except Exception as error:
+        hint = "Replies that people write while the bot is away would not be found."
+        return Check("threads", "fail", f"conversations.replies: {classify(error)}", hint)
+    return Check("threads", "ok", f"replies in #{channels[0].get('name')} can be read")
+
+
+async def _read_thread(bot: Any, channel: str) -> None:
+    """Read one thread. A message that does not exist shows as well that reading is allowed."""
+    history = await bot.conversations_history(channel=channel, limit=1)
+    messages = history["messages"]
+    ts = messages[0]["ts"] if messages else "1000000000.000001"
+    try:
+        await bot.conversations_replies(channel=channel, ts=ts, limit=1)
+    except Exception as error:
+        fault = classify(error)
+        if not (isinstance(fault, Permanent) and fault.reason in _NO_MESSAGE):
+            raise
