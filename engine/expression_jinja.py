@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from jinja2 import StrictUndefined, Undefined, UndefinedError, nodes
+from jinja2 import StrictUndefined, Template, Undefined, UndefinedError, nodes
 from jinja2.exceptions import TemplateSyntaxError
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -282,15 +282,14 @@ def _finish(value: Any, source: str) -> Json:
 
 
 def _computed(tree: nodes.Expr, source: str, found: tuple[Reference, ...]) -> Run:
-    """Compiles what is more than a path with Jinja."""
-    body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), _without_concat(tree), lineno=1)]
-    try:
-        template = _ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
-    except (TemplateSyntaxError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
-        raise BadExpression(f"cannot read the expression: {error}") from None
+    """What is more than a path: code of Jinja's, generated when it is first needed (a millisecond each)."""
+    template: Template | None = None
 
     def run(context: Mapping[str, Any]) -> Json:
+        nonlocal template
         try:
+            if template is None:
+                template = _generate(tree)
             scope = template.new_context(dict(context))
             for _ in template.root_render_func(scope):
                 pass
@@ -302,6 +301,11 @@ def _computed(tree: nodes.Expr, source: str, found: tuple[Reference, ...]) -> Ru
             raise failed(source, str(error) or type(error).__name__) from error
 
     return run
+
+
+def _generate(tree: nodes.Expr) -> Template:
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), _without_concat(tree), lineno=1)]
+    return _ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
 
 
 def _without_concat(node: nodes.Expr) -> nodes.Expr:

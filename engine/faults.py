@@ -14,6 +14,9 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
+MAX_FAULTS = 100
+"""How many problems of one file are listed: looking for the nearest name costs, and nobody reads on."""
+
 Path: TypeAlias = tuple[str | int, ...]
 """The way from the top of a document to a value: keys and list positions."""
 
@@ -88,13 +91,10 @@ _EXPECTED = {
 
 
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[Fault, Any]]:
-    """What pydantic found, in our words, each with the value that it is about."""
-    found: list[tuple[Fault, Any]] = []
-    for detail in error.errors(include_url=False):
-        fault = _translate(detail, model)
-        if all(fault != other for other, _ in found):
-            found.append((fault, detail["input"]))
-    return found
+    """What pydantic found, in our words, each with the value that it is about; not much more than `MAX_FAULTS` of it."""
+    details = error.errors(include_url=False)[: MAX_FAULTS + 1]
+    found = {_translate(detail, model): detail["input"] for detail in details}
+    return list(found.items())
 
 
 def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:

@@ -35,21 +35,22 @@ RESERVED_IDS = frozenset(_ROOT_WORDS | _BODY_WORDS | _LANGUAGE_WORDS)
 MAX_NAME = 64
 
 
-def check_flow(data: Mapping[str, Any]) -> list[Fault]:
+def check_flow(data: Mapping[str, Any]) -> Iterator[Fault]:
     """Everything that is wrong beyond the shape of the document."""
-    faults = list(_flow_name(data.get("flow")))
+    yield from _flow_name(data.get("flow"))
     inputs = _mapping(data.get("inputs"))
     for name, entry in inputs.items():
-        faults += _input(name, entry)
-    triggers = data.get("triggers")
-    for index, trigger in enumerate(triggers if isinstance(triggers, list) else []):
+        yield from _input(name, entry)
+    for index, trigger in enumerate(_list(data.get("triggers"))):
         mention = _mapping(trigger).get("mention")
         if isinstance(mention, str) and mention:
-            faults += [
-                fault.under(("triggers", index, "mention")) for fault in check_mention(mention, inputs)
-            ]
-    nodes = data.get("nodes")
-    return faults + list(_nodes(nodes if isinstance(nodes, list) else [], inputs))
+            for fault in check_mention(mention, inputs):
+                yield fault.under(("triggers", index, "mention"))
+    yield from _nodes(_list(data.get("nodes")), inputs)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from engine.codec import Json, decode
 from engine.errors import FlowError, Problem
 from engine.expressions import Compiled, compile_condition, compile_config
-from engine.faults import Fault, faults_of, kind_of
+from engine.faults import MAX_FAULTS, Fault, faults_of, kind_of
 from engine.flow.check import check_flow
 from engine.flow.document import FlowDoc, InputDoc, NodeDoc
 from engine.flow.model import BODY_VERSION, Flow, Input, Node, Trigger
@@ -27,10 +28,14 @@ SUFFIXES = (".yml", ".yaml")
 def load_flow(text: str, file: str) -> Flow:
     """The flow that a text is; `file` names it in errors. Raises `FlowError` with everything that is wrong."""
     located = load_located(text, file)
-    faults = _check(located.data)
-    problems = [*located.problems, *(located.problem(fault) for fault in faults)]
+    faults = list(islice(_check(located.data), MAX_FAULTS + 1))
+    problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
+    if len(problems) > MAX_FAULTS:
+        last = problems[MAX_FAULTS - 1]
+        more = "there are more problems than are listed here"
+        problems[MAX_FAULTS:] = [Problem(file, last.line, last.column, more, "correct these first")]
     if problems:
-        raise FlowError(_in_order(problems))
+        raise FlowError(problems)
     return _build(FlowDoc.model_validate(located.data), located)
 
 
@@ -97,16 +102,17 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 # --- checking --------------------------------------------------------------------------------------------
 
 
-def _check(data: Json) -> list[Fault]:
+def _check(data: Json) -> Iterator[Fault]:
+    """Everything that is wrong, found only as far as somebody asks for more."""
     if not isinstance(data, dict):
-        message = f"a flow is a mapping with `flow` and `nodes`, not {kind_of(data)}"
-        return [Fault((), message)]
-    faults: list[Fault] = []
+        yield Fault((), f"a flow is a mapping with `flow` and `nodes`, not {kind_of(data)}")
+        return
     try:
         FlowDoc.model_validate(data)
     except ValidationError as error:
-        faults = [_advised(fault, data) for fault, _ in faults_of(error, FlowDoc)]
-    return faults + check_flow(data)
+        for fault, _ in faults_of(error, FlowDoc):
+            yield _advised(fault, data)
+    yield from check_flow(data)
 
 
 def _advised(fault: Fault, data: dict[str, Any]) -> Fault:

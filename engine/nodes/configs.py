@@ -223,8 +223,9 @@ class AskConfig(Config):
 
 
 def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
-    values: list[str] = []
-    labels: list[str] = []
+    # Mappings and not sets: they keep the order for the message.
+    values: dict[str, None] = {}
+    labels: dict[str, None] = {}
     for index, choice in enumerate(choices):
         entry = choice if isinstance(choice, dict) else {"value": choice}
         value = entry.get("value")
@@ -233,10 +234,9 @@ def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
             return
         if value in values or label in labels:
             yield Fault(("choices", index), f"the choice {label!r} stands here twice")
-        values.append(value)
-        labels.append(label)
+        values[value] = labels[label] = None
     if isinstance(default, str) and not has_expression(default) and default not in values:
-        yield Fault(("default",), f"`default` is not one of the choices: {', '.join(dict.fromkeys(values))}")
+        yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
 
 
 class ApprovalConfig(Config):

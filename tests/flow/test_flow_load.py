@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -269,3 +270,49 @@ def test_loading_runs_imports_and_opens_nothing(tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == []
+
+
+def test_a_flood_of_problems_is_cut_and_says_so() -> None:
+    """A file with thousands of mistakes is answered at once, with the first hundred and a note."""
+    nodes = "".join(
+        f"  - {{id: n{number}, type: set, with: {{a: '{{{{ nodes.m{number} }}}}'}}}}\n"
+        for number in range(4000)
+    )
+    found = problems("flow: f\nnodes:\n" + nodes)
+    assert len(found) == 101
+    assert found[0] == "3:39: there is no node `m0`"
+    assert found[-1].endswith("there are more problems than are listed here")
+
+
+PURE = ["engine/expressions.py", "engine/expression_jinja.py", "engine/expression_text.py", "engine/filters.py",
+        "engine/faults.py", "engine/durations.py", "engine/nodes/specs.py", "engine/nodes/configs.py", "engine/flow"]  # fmt: skip
+IMPURE = {
+    "asyncio",
+    "time",
+    "random",
+    "logging",
+    "socket",
+    "subprocess",
+    "secrets",
+    "threading",
+    "uuid",
+    "bot",
+    "prompt_state",
+}
+
+
+def test_flows_are_part_of_the_pure_core() -> None:
+    """Nothing that reads, checks or evaluates a flow imports a clock, chance, a log, a loop or the layers above."""
+    root = Path(__file__).parents[2]
+    files = [
+        file
+        for name in PURE
+        for file in ([root / name] if name.endswith(".py") else (root / name).glob("*.py"))
+    ]
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                names.append(node.module)
+            assert not {name.split(".")[0] for name in names} & IMPURE, file
+    assert len(files) > 15
