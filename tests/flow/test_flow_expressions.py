@@ -60,6 +60,10 @@ GIVES: list[tuple[str, Json]] = [
     ("{{ inputs.name ~ '-' ~ inputs.count ~ inputs.sure }}", "api-3true"), ("{{ 'ab' * 2 }}", "abab"),
     ("{{ [1, inputs.count] }}", [1, 3]), ("{{ {'a': {'b': 1}} }}", {"a": {"b": 1}}), ("{{ (1, 2) }}", [1, 2]),
     ("{{ null }}", None), ("{{ none }}", None), ("{{ true }}", True),
+    # `~` joins as mixed text does, wherever it stands.
+    ("{{ {'a': 'x' ~ true}['a'] ~ ('b' ~ none) }}", "xtruebnull"), ("{{ ['a', 'b'] | join('-' ~ false) }}", "a-falseb"),
+    ("{{ 'x' ~ 1 == 'x1' }}", True), ("{{ inputs.people | map(attribute='na' ~ 'me') | first ~ 1 }}", "Ana1"),
+    ("{{ ('a' ~ 1) is startswith('a' ~ 1) }}", True), ("{{ ('ab' ~ 1)[0:('1' ~ '') | int] }}", "a"),
     # Quotes, braces and line breaks inside an expression.
     ("{{ '}}' }}", "}}"), ("{{ '{{' }}", "{{"), ("{{ \"it's\" }}", "it's"), ("{{ 'a\\'}}' }}", "a'}}"),
     ("{{\n  inputs.count\n  + 1\n}}", 4), ("a}} {{ 1 }} }}", "a}} 1 }}"), ("{ {{ 1 }} }", "{ 1 }"), ("{{ 1 }}{{ 2 }}", "12"),
