@@ -129,6 +129,10 @@ def _check_key(db: Connection, file: Path, sealer: Sealer) -> None:
         db.run(_PUT_META, ("key", "sayso", mac))
 
 
+class _NothingStored(Exception):
+    """Every commit of a batch was undone: the transaction need not wait for the disk."""
+
+
 class SqliteStore:
     """`Store` on one SQLite file. Threads may share it; their calls run one after the other."""
 
@@ -220,13 +224,19 @@ class SqliteStore:
 
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
         """See `Store.commit`."""
+        outcomes: list[Exception | None] = []
         try:
             with self._db.write():
-                return [self._part(commit) for commit in batch]
+                outcomes += [self._part(commit) for commit in batch]
+                if None not in outcomes:
+                    raise _NothingStored
+        except _NothingStored:
+            pass
         except BaseException:
             for commit in batch:
                 self._sessions.forget(commit.session_id)
             raise
+        return outcomes
 
     def _part(self, commit: Commit) -> Exception | None:
         """One commit of a batch: None, or why it alone was undone. What concerns the whole database raises."""

@@ -28,7 +28,7 @@ from engine.errors import KeyMissing, SchemaTooNew, StorageBroken, StorageError,
 from engine.storage import connection
 from engine.storage.memory import MemoryStore
 from engine.storage.opening import open_store
-from engine.storage.port import InboxItem
+from engine.storage.port import Consumed, InboxItem
 from engine.storage.schema import STEPS, migrate, version_of
 from engine.storage.sqlite import SqliteStore, open_sqlite
 
@@ -354,6 +354,20 @@ def test_a_duplicate_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
     assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [None]
     assert faults.syncs == []
     store.close()
+
+
+def test_a_refused_commit_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
+    """A group in which every commit is undone writes nothing, and others see no change."""
+    store, other = (open_sqlite(tmp_path / "sayso.db", key=KEY, vfs=faults.name) for _ in range(2))
+    done(store, new_session("session-1", None, event("a")))
+    assert other.changed()
+    faults.syncs.clear()
+    late = step("session-1", 1, 1, event("b"), consumed=(Consumed(9, "applied"),))
+    assert [type(error) for error in store.commit([late, late])] == [StorageError] * 2
+    assert faults.syncs == []
+    assert not other.changed()
+    store.close()
+    other.close()
 
 
 def test_a_group_of_commits_is_synced_once(tmp_path: Path, faults: Faults) -> None:
