@@ -1,0 +1,115 @@
+"""What the pages show of the command line is what it does: every `console` block is typed in and compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ID = re.compile(r"(?:session|prompt)-[0-9a-f]{10,}")
+SPAN = re.compile(r"(?:<1s|\b\d+(?:m \d+)?s)\b")
+TIME = re.compile(r"\b\d\d:\d\d(?::\d\d)?\b")
+
+pytestmark = pytest.mark.process
+
+
+@dataclass
+class Terminal:
+    """A shell in a folder of its own. Ids on the page stand for those of this run, as they turn up."""
+
+    folder: Path
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def type(self, command: str) -> list[str]:
+        """What the command prints, line by line."""
+        for shown, real in self.ids.items():
+            command = command.replace(shown, real)
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("SAYSO_", "SLACK_"))
+        }
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        env = {**kept, "PATH": path, "SAYSO_USER": "ana", "COLUMNS": "100", "NO_COLOR": "1", "TZ": "UTC"}
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+        )
+        return done.stdout.decode().splitlines()
+
+    def compare(self, command: str, shown: list[str], printed: list[str]) -> None:
+        """`...` stands for any lines, `…` at the end of a line for the rest of it; times and ids are this run's."""
+        rest = list(printed)
+        skipping = False
+        for line in shown:
+            if line == "...":
+                skipping = True
+                continue
+            while skipping and rest and not self.same(line, rest[0]):
+                rest.pop(0)
+            found = rest.pop(0) if rest else "(nothing more)"
+            assert self.same(line, found), self.complaint(command, line, printed)
+            self.ids.update(zip(ID.findall(line), ID.findall(found), strict=False))
+            skipping = False
+        assert skipping or not rest, self.complaint(command, "(the end)", printed)
+
+    def same(self, shown: str, printed: str) -> bool:
+        """Whether the page's line is this line."""
+        for known, real in self.ids.items():
+            shown = shown.replace(known, real)
+        new = [found for found in ID.findall(shown) if found not in self.ids.values()]
+        for name, real in zip(
+            new, [i for i in ID.findall(printed) if i not in self.ids.values()], strict=False
+        ):
+            shown = shown.replace(name, real)
+        wanted, got = plain(shown), plain(printed)
+        return got.startswith(wanted[:-1].rstrip()) if wanted.endswith("…") else got == wanted
+
+    def complaint(self, command: str, line: str, printed: list[str]) -> str:
+        """What a failing comparison says."""
+        return "\n".join([f"$ {command}", f"the page says: {line}", "it printed:", *printed])
+
+
+def plain(line: str) -> str:
+    """A line without what differs from run to run: times, durations, the width of columns."""
+    return " ".join(TIME.sub("<time>", SPAN.sub("<span>", line)).split())
+
+
+def commands(page: Path) -> list[tuple[str, list[str]]]:
+    """The commands of a page's `console` blocks with the lines shown below each."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"(?ms)^```console\n(.*?)^```$", page.read_text()):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def first_flow() -> str:
+    """The flow that the README begins with."""
+    found = re.search(r"(?ms)^```yaml\n(flow: maintenance\n.*?)^```$", (ROOT / "README.md").read_text())
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("page", ["docs/quickstart.md", "docs/how-to.md"])
+def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
+    """Whoever types what the page shows, in a folder with the README's flow, sees what it shows."""
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows/maintenance.yml").write_text(first_flow())
+    terminal = Terminal(tmp_path)
+    typed = commands(ROOT / page)
+    assert typed, "the page shows no commands"
+    for command, shown in typed:
+        terminal.compare(command, shown, terminal.type(command))
