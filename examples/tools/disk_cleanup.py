@@ -181,10 +181,15 @@ DEMO = (
 
 
 def demo(args: argparse.Namespace) -> dict[str, Any]:
-    """A directory with old and new, large and small files (sparse, so they cost no space)."""
+    """A directory with old and new, large and small files (sparse, so they cost no space).
+
+    Files that are there stay as they are: somebody may have been asked about them.
+    """
     root = Path(args.directory)
     for name, megabytes, days in DEMO:
         path = root / name
+        if path.exists():
+            continue
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             file.truncate(int(megabytes * 10**6))
