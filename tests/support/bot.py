@@ -55,7 +55,8 @@ class BotProcess:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tests.support.run_bot",
+            "bot.cli",
+            "start",
             cwd=self.home,
             env={**self.env, "PYTHONPATH": str(ROOT)},
             stdin=asyncio.subprocess.DEVNULL,
