@@ -60,6 +60,14 @@ Outcome = Sent | Failed
 DROPPED: dict[str, Json] = {"dropped": True}
 
 
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Reads a session as it is now: its state, and the flow that it pinned."""
+
+    state: Callable[[str], Awaitable[State]]
+    flow: Callable[[str], Awaitable[Flow]]
+
+
 class Rows:
     """Sends rows. Every method raises `Hold` where the row has to wait, and `SlackFault` where Slack did not do it."""
 
@@ -69,9 +77,8 @@ class Rows:
         calls: Calls,
         poster: Poster,
         names: Names,
+        sessions: Sessions,
         *,
-        load_state: Callable[[str], Awaitable[State]],
-        load_flow: Callable[[str], Awaitable[Flow]],
         bot_user_id: str,
         now: Callable[[], str],
     ) -> None:
@@ -79,8 +86,7 @@ class Rows:
         self._calls = calls
         self._poster = poster
         self._names = names
-        self._load_state = load_state
-        self._load_flow = load_flow
+        self._sessions = sessions
         self._bot_user_id = bot_user_id
         self._now = now
         self._kinds: dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]] = {
@@ -148,11 +154,11 @@ class Rows:
         return Sent(_result(where))
 
     async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, PromptRun]:
-        state = await self._load_state(data["sessionId"])
+        state = await self._sessions.state(data["sessionId"])
         prompt = state.prompts.get(data["promptId"])
         if prompt is None:
             raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
-        return state, await self._load_flow(data["sessionId"]), prompt
+        return state, await self._sessions.flow(data["sessionId"]), prompt
 
     async def _ids(self, *prompts: PromptRun) -> Mapping[str, str]:
         lists = [prompt.spec.get("approvers") or prompt.spec.get("who") or () for prompt in prompts]
@@ -166,7 +172,7 @@ class Rows:
         if where is not None and result_of(row).get("gone"):
             return Failed(result_of(row))
         state = await self._state_at(data)
-        flow = await self._load_flow(state.session_id)
+        flow = await self._sessions.flow(state.session_id)
         names = await self._ids(*(state.prompts[key] for key in state.open_prompts))
         message = card(state, flow, self._now(), names=names)
         if where is None:
@@ -176,7 +182,7 @@ class Rows:
         return Sent(_result(where))
 
     async def _state_at(self, data: dict[str, Json]) -> State:
-        state = await self._load_state(data["sessionId"])
+        state = await self._sessions.state(data["sessionId"])
         if state.seq < data["seq"]:
             raise Hold(STALE_SECONDS, f"{state.session_id} is not at {data['seq']} yet")
         return state
@@ -185,7 +191,7 @@ class Rows:
 
     async def _message(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Post a `message` node's text and report its outcome; not for a node that nobody waits for any more."""
-        state = await self._load_state(data["sessionId"])
+        state = await self._sessions.state(data["sessionId"])
         if not state.thread:
             raise Hold(ELSEWHERE_SECONDS, f"{row.key} belongs to a session without a thread")
         run = state.nodes.get(data["path"])
@@ -214,7 +220,7 @@ class Rows:
 
     async def _end_note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         state = await self._state_at(data)
-        flow = await self._load_flow(state.session_id)
+        flow = await self._sessions.flow(state.session_id)
         by, reason = data.get("by"), data.get("reason")
         message = end_note(state, flow, row.key, by=by, reason=reason, bot_user_id=self._bot_user_id)
         return Sent(_result(await self._poster.once(row, _thread(state), message)))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -13,7 +14,7 @@ from bot.outbound.calls import Calls
 from bot.outbound.names import Names
 from bot.outbound.pace import Hold, Pace
 from bot.outbound.posts import LOOK_DELAYS, Poster, posted_of, refused_result
-from bot.outbound.rows import Failed, Outcome, Rows, Sent
+from bot.outbound.rows import Failed, Outcome, Rows, Sent, Sessions
 from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault, Unknown
 from engine import clock as moments
 from engine.codec import Json, encode
@@ -32,14 +33,32 @@ _MOST_ROWS = 6_400
 _LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew)
 
 
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How the outbox waits. The defaults are for Slack; tests wait less."""
+
+    look_delays: tuple[float, ...] = LOOK_DELAYS
+    """Seconds after an attempt at which a message is looked for whose answer was lost."""
+    rate: float | None = 1.0
+    """Slack's advice: messages a second and channel; None for no limit of our own."""
+    burst: int = 5
+    card_seconds: float = 1.0
+    """The least time between two edits of a card."""
+    backoff: tuple[float, float] = (1.0, 60.0)
+    """The first and the longest wait after an error that will pass."""
+    lanes: int = 8
+    """How many lanes are served at once."""
+    poll_seconds: float = 0.25
+    """How often the outbox is read although nobody said that there is anything new."""
+    jitter: Callable[[], float] = random.random
+
+
 class Outbound:
     """Sends the rows of a store's outbox to Slack. Construct it on the running event loop.
 
     `load_state` and `load_flow` give a session's state and pinned flow. `taken` is called when inbox items were stored
-    that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored. The rest
-    is for tests and small print: `look_delays` are the seconds after an attempt at which a lost message is looked
-    for, `rate` and `burst` Slack's advice of messages a second and channel, `card_seconds` the least time between two
-    edits of a card, `backoff` the first and the longest wait after an error that will pass.
+    that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
+    `failure` is done with the reason once nothing can be sent any more; `run()` raises it too.
     """
 
     def __init__(
@@ -52,14 +71,7 @@ class Outbound:
         *,
         taken: Callable[[], None] = lambda: None,
         now: Callable[[], str] = utc_now,
-        look_delays: Sequence[float] = LOOK_DELAYS,
-        rate: float | None = 1.0,
-        burst: int = 5,
-        card_seconds: float = 1.0,
-        backoff: tuple[float, float] = (1.0, 60.0),
-        lanes: int = 8,
-        poll_seconds: float = 1.0,
-        jitter: Callable[[], float] = random.random,
+        tuning: Tuning = Tuning(),
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
@@ -67,24 +79,13 @@ class Outbound:
         self._writer = writer
         self._taken = taken
         self._now = now
-        self._card_seconds = card_seconds
-        self._backoff = backoff
-        self._most_lanes = lanes
-        self._poll = poll_seconds
-        self._jitter = jitter
-        pace = Pace(self._clock, rate=rate, burst=burst)
+        self._tuning = tuning
+        pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
         calls = Calls(client, pace, bot_user_id)
-        self._poster = Poster(writer, calls, pace, now, delays=look_delays, backoff=self._again_in)
-        self._rows = Rows(
-            writer,
-            calls,
-            self._poster,
-            Names(client, self._clock),
-            load_state=load_state,
-            load_flow=load_flow,
-            bot_user_id=bot_user_id,
-            now=now,
-        )
+        self._poster = Poster(writer, calls, pace, now, delays=tuning.look_delays, backoff=self._again_in)
+        names = Names(client, self._clock)
+        sessions = Sessions(load_state, load_flow)
+        self._rows = Rows(writer, calls, self._poster, names, sessions, bot_user_id=bot_user_id, now=now)
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._holds: dict[str, float] = {}
         self._troubles: dict[str, int] = {}
@@ -145,7 +146,7 @@ class Outbound:
             raise
         except StorageError as error:
             log.error("the outbox could not be read: %s", error)
-            return self._poll
+            return self._tuning.poll_seconds
         if not self._stopping:
             self._give(rows)
         self._resize(len(rows))
@@ -155,7 +156,7 @@ class Outbound:
         now, passed = self._clock(), set(self._lanes)
         self._holds = {lane: until for lane, until in self._holds.items() if until > now}
         for row in sorted(rows, key=_new_cards_first):
-            if len(self._lanes) >= self._most_lanes:
+            if len(self._lanes) >= self._tuning.lanes:
                 return
             if row.lane in passed:
                 continue
@@ -174,13 +175,13 @@ class Outbound:
         """Look further when a whole page of rows cannot be sent: they must not hide those behind them."""
         if found < self._limit:
             self._limit = max(_PAGE, self._limit // 2) if found < self._limit // 2 else self._limit
-        elif len(self._lanes) < self._most_lanes and self._limit < _MOST_ROWS:
+        elif len(self._lanes) < self._tuning.lanes and self._limit < _MOST_ROWS:
             self._limit *= 2
             self._wake.set()
 
     def _until_next(self) -> float:
-        soonest = min(self._holds.values(), default=self._clock() + self._poll) - self._clock()
-        return max(0.001, min(soonest, self._poll))
+        soonest = min(self._holds.values(), default=self._clock() + self._tuning.poll_seconds) - self._clock()
+        return max(0.001, min(soonest, self._tuning.poll_seconds))
 
     def _hold(self, lane: str, seconds: float) -> None:
         self._holds[lane] = self._clock() + seconds
@@ -188,8 +189,8 @@ class Outbound:
     def _again_in(self, row: OutboxRow) -> float:
         """Seconds to wait after an error that will pass: longer each time, and never the same for many rows."""
         times = self._troubles[row.key] = self._troubles.get(row.key, 0) + 1
-        first, most = self._backoff
-        return float(min(most, first * 2 ** min(times - 1, 20)) * (0.5 + self._jitter() / 2))
+        first, most = self._tuning.backoff
+        return float(min(most, first * 2 ** min(times - 1, 20)) * (0.5 + self._tuning.jitter() / 2))
 
     # --- one row -------------------------------------------------------------------------------------------
 
@@ -267,7 +268,7 @@ class Outbound:
         if outcome.items:
             self._taken()
         if row.kind == "card":
-            self._hold(row.lane, self._card_seconds)
+            self._hold(row.lane, self._tuning.card_seconds)
 
     def _fail(self, error: BaseException) -> None:
         if not self.failure.done():

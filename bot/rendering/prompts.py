@@ -145,25 +145,25 @@ def _option_button(prompt: PromptRun, index: int, option: Mapping[str, Json]) ->
 
 def _select(prompt: PromptRun, options: list[Mapping[str, Json]], room: int) -> list[Block]:
     """A menu of up to a hundred options. Where even that is too much for one message, the labels get shorter."""
+    labels = [" ".join(shown(str(option.get("label"))).split()) or " " for option in options[:_SELECT]]
     most = 75
-    while True:
-        made = _menu(prompt, options[:_SELECT], most)
-        if size(made) + 200 <= room or most <= 8:
-            break
+    made = _menu(prompt, labels, most)
+    while size(made) + 200 > room and most > 8:
         most -= 1
+        made = _menu(prompt, labels, most)
     beyond = len(options) - _SELECT
     if beyond > 0:
         made.append(context(f"_{beyond:,} more options do not fit into one message and are not shown._"))
     return made
 
 
-def _menu(prompt: PromptRun, options: list[Mapping[str, Json]], most: int) -> list[Block]:
+def _menu(prompt: PromptRun, labels: list[str], most: int) -> list[Block]:
     listed = [
         {
-            "text": {"type": "plain_text", "text": _short(index, str(option.get("label")), most)},
+            "text": {"type": "plain_text", "text": _short(index, label, most)},
             "value": option_value(prompt, index),
         }
-        for index, option in enumerate(options)
+        for index, label in enumerate(labels)
     ]
     placeholder = {"type": "plain_text", "text": "Choose…"}
     element = {
@@ -177,10 +177,9 @@ def _menu(prompt: PromptRun, options: list[Mapping[str, Json]], most: int) -> li
 
 def _short(index: int, label: str, most: int) -> str:
     """A label in so many units. One that had to be cut gets its number: two that begin alike stay two."""
-    words = " ".join(shown(label).split())
-    if clip(words, most) == words:
-        return words or " "
-    return clip(f"{index + 1}. {words}", most)
+    if clip(label, most) == label:
+        return label
+    return clip(f"{index + 1}. {label[:most]}…", most)
 
 
 # --- closed ------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from prompt_state.text import unescape, visible
 
 _TOKEN = re.compile(r"<[^<>\n]{1,500}>|&(?:amp|lt|gt);|```|.", re.DOTALL)
 _FENCE = "```"
+_DOUBLED = '"\\\n\t'
+"""Characters that JSON writes as two."""
 _MARKUP = re.compile(r"<([^<>\n]+)>")
 _SLACK_USER = re.compile(r"[UW][A-Z0-9]{2,}")
 _SLACK_GROUP = re.compile(r"S[A-Z0-9]{2,}")
@@ -66,16 +68,17 @@ def _words(inner: str) -> str:
 
 def weight(text: str) -> int:
     """How many characters a text takes in JSON, in UTF-16 units: never less than what Slack counts."""
-    return sum(map(_cost, text))
+    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return units + sum(map(text.count, _DOUBLED))
 
 
 def _cost(char: str) -> int:
-    return 2 if char in '"\\\n\t' or char > "\uffff" else 1
+    return 2 if char in _DOUBLED or char > "\uffff" else 1
 
 
 def clip(text: str, most: int) -> str:
     """Plain text of at most `most` units, with an ellipsis where it was cut. Not for mrkdwn."""
-    if len(text) * 2 <= most or weight(text) <= most:
+    if len(text) <= most and weight(text) <= most:
         return text
     room, kept = most - 1, []
     for char in text:

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bot.intents import slack_intents
-from bot.outbound import Outbound
+from bot.outbound import Outbound, Tuning
 from bot.slack_api import bot_client
 from bot.workspace import Workspace
 from engine.actors import Actor
@@ -58,14 +59,14 @@ nodes:
     type: message
     with: {text: "second"}
 """
-FAST: dict[str, Any] = {
-    "look_delays": (0.02, 0.05),
-    "rate": None,
-    "card_seconds": 0.0,
-    "backoff": (0.01, 0.05),
-    "poll_seconds": 0.2,
-    "jitter": lambda: 0.5,
-}
+FAST = Tuning(
+    look_delays=(0.02, 0.05),
+    rate=None,
+    card_seconds=0.0,
+    backoff=(0.01, 0.05),
+    poll_seconds=0.2,
+    jitter=lambda: 0.5,
+)
 """Waits short enough for tests, and no limit of our own."""
 
 
@@ -131,7 +132,7 @@ class Rig:
         await self.engine.open()
         self.serving = asyncio.create_task(self.service.run())
 
-    def send(self, **options: Any) -> Outbound:
+    def send(self, **tuning: Any) -> Outbound:
         """Start sending, with a new `Outbound` as after a start of the process."""
         self.outbound = Outbound(
             self.writer,
@@ -139,7 +140,8 @@ class Rig:
             self.engine.state,
             self.engine.flow_of,
             self.workspace.bot_user_id,
-            **{"taken": self.service.notify, **FAST, **options},
+            taken=self.service.notify,
+            tuning=replace(FAST, **tuning),
         )
         self.sending = asyncio.create_task(self.outbound.run())
         return self.outbound
