@@ -314,14 +314,19 @@ async def test_a_session_whose_flow_cannot_be_read_any_more_says_so(backing: Bac
 
 async def test_sessions_that_are_ready_together_share_a_transaction(backing: Backing, tmp_path: Path) -> None:
     """Group commit: what is queued while the store is busy goes into one transaction."""
-    store, busy = FaultyStore(backing.open()), threading.Event()
+    store, entered, busy = FaultyStore(backing.open()), threading.Event(), threading.Event()
     async with running(store, tmp_path) as rig:
-        first = asyncio.ensure_future(rig.engine.writer.call(busy.wait))
-        await asyncio.sleep(0)
+
+        def hold() -> bool:
+            entered.set()
+            return busy.wait()
+
+        held = asyncio.ensure_future(rig.engine.writer.call(hold))
+        await asyncio.to_thread(entered.wait)
         starts = [asyncio.ensure_future(rig.start(ASK)) for _ in range(20)]
         await asyncio.sleep(0)
         busy.set()
-        await asyncio.gather(first, *starts)
+        await asyncio.gather(held, *starts)
         assert store.batches == [20]
 
 
