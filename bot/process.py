@@ -72,7 +72,9 @@ async def identify(bot: Any, app: Any, api_url: str) -> Identity:
         ) from None
     headers = {name.lower(): value for name, value in (who.headers or {}).items()}
     report = scope_report(headers.get("x-oauth-scopes"))
-    return Identity(who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or "", app_id, report)
+    return Identity(
+        who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or "", app_id, report
+    )
 
 
 async def _ask(call: Any, token: str, api_url: str) -> Any:
@@ -148,7 +150,12 @@ class Bot:
         handlers = {kind: self._after_catch_up(handler) for kind, handler in talk.handlers().items()}
         self.service = Service(self.engine, handlers=handlers, wants=in_slack, order=said_at)
         self.outbound = Outbound(
-            self.engine.writer, bot, self.engine.state, self.engine.flow_of, identity.bot_user_id
+            self.engine.writer,
+            bot,
+            self.engine.state,
+            self.engine.flow_of,
+            identity.bot_user_id,
+            taken=self.service.notify,
         )
         self.engine.subscribe(lambda state, events: self.outbound.notify())
         self.slack = SlackApp(
@@ -260,5 +267,3 @@ async def run_bot(settings: Settings, *, flows: Sequence[Path] = (), on_ready: A
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, bot.stop)
     await bot.run(on_ready)
-
-
