@@ -29,7 +29,9 @@ def ask(terminal: Terminal, question: str, answer: str) -> None:
 
 def journal(cli: Cli, session_id: str) -> list[dict[str, object]]:
     """The events of a session."""
-    events: list[dict[str, object]] = cli.run("sessions", "show", session_id, "--events", "--json").json["events"]
+    events: list[dict[str, object]] = cli.run("sessions", "show", session_id, "--events", "--json").json[
+        "events"
+    ]
     return events
 
 
@@ -123,7 +125,9 @@ def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
     """A line that was typed while a node ran is no answer to the question that comes after it."""
     long_running(cli)
     text = (cli.cwd / "flows/slow.yml").read_text()
-    cli.write("flows/slow.yml", text + "  - {id: sure, type: ask, with: {message: 'Sure?', choices: [yes, no]}}\n")
+    cli.write(
+        "flows/slow.yml", text + "  - {id: sure, type: ask, with: {message: 'Sure?', choices: [yes, no]}}\n"
+    )
     with cli.terminal("run", "slow") as terminal:
         until(lambda: bool(cli.lines("begun")), "the node begins")
         terminal.type("yes")
