@@ -21,12 +21,12 @@ from bot.intents import note_row, slack_intents
 from bot.outbound import Outbound
 from bot.people import People
 from bot.scopes import Report, scope_report
-from bot.settings import Settings, SettingsError, slack_tokens
+from bot.settings import Settings, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
 from bot.words import quarantine_text
 from engine import clock
 from engine.engine import DRAIN_SECONDS, Engine, utc_now
-from engine.errors import SaysoError, StorageError
+from engine.errors import SaysoError
 from engine.nodes.port import runners
 from engine.nodes.secrets import SecretSource
 from engine.service import Service
@@ -207,7 +207,7 @@ class Bot:
         while True:
             await self.catchup.run()
             self.service.notify()
-            while not self.slack.reconnected():
+            while not self.slack.reconnected():  # noqa: ASYNC110 - the SDK tells nobody when it reconnects
                 await asyncio.sleep(1.0)
             log.info("a socket was opened anew: reading what may have been missed")
             await self.catchup.begin()

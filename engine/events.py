@@ -70,7 +70,7 @@ class FlowStarted(BaseEvent):
 
 
 class FlowPaused(BaseEvent):
-    """Nothing can run until a person or a timer acts (`waiting`), or a person paused the session (`held`)."""
+    """Nothing can run until a person or a timer acts (`waiting`)."""
 
     type: Literal["flow:paused"] = "flow:paused"
     node_id: str | None = None

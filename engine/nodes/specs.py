@@ -167,7 +167,7 @@ _SPECS = (
             "value": "The value of the choice; null for free text.",
             "values": "The fields of a form; an empty mapping otherwise.",
             "files": "Files that came with the reply.",
-            "by": "Who answered, a user id; null when the timeout did.",
+            "by": "Who answered: `{id, name}`; null when the timeout did.",
             "at": _AT,
         },
         mode="prompt",
@@ -178,7 +178,7 @@ _SPECS = (
         ApprovalConfig,
         {
             "decision": "`approve` or `reject`.",
-            "by": "Who decided, a list of user ids; empty when the timeout did.",
+            "by": "Who decided: a list of `{id, name}`; empty when the timeout did.",
             "reason": "What they wrote with it, `timeout` when the timeout decided, else null.",
             "values": "The fields of a form; an empty mapping otherwise.",
             "at": _AT,
