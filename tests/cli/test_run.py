@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -203,6 +204,43 @@ def test_ctrl_c_in_a_node_cuts_and_records_it(cli: Cli) -> None:
         session_id = session_of(terminal.shown)
     kinds = [event["type"] for event in journal(cli, session_id)]
     assert kinds[-3:] == ["node:interrupted", "prompt:requested", "flow:paused"]
+
+
+def test_a_second_ctrl_c_leaves_at_once(cli: Cli) -> None:
+    """A program that does not end on SIGTERM is killed at the second Ctrl-C; the resume asks what became of it."""
+    cli.write(
+        "flows/deaf.yml",
+        f"""flow: deaf
+nodes:
+  - id: work
+    type: shell
+    with:
+      script: |
+        trap "" TERM
+        echo $$ >> "$BEGUN"
+        while true; do sleep 0.05; done
+      env: {{BEGUN: {cli.cwd / "begun"}}}
+""",
+    )
+    with cli.terminal("run", "deaf") as terminal:
+        until(lambda: bool(cli.lines("begun")), "the node begins")
+        terminal.interrupt()
+        terminal.expect("stopping work; once more leaves at once")
+        terminal.interrupt()
+        assert terminal.code() == 130
+        session_id = session_of(terminal.shown)
+    until(lambda: not alive(int(cli.lines("begun")[0])), "the program is gone")
+    asked = cli.run("sessions", "resume", session_id)
+    assert (asked.code, asked.json["prompts"][0]["kind"]) == (3, "interrupted"), asked
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,9 @@ def test_a_question_is_answered_once(cli: Cli, paused: dict[str, Any]) -> None:
     ("arguments", "code", "said"),
     [
         (["north"], 5, "Please choose one of: eu, us."),
+        (["2"], 5, "Please choose one of: eu, us."),
+        (["--value", "EU West"], 5, "Please choose one of: eu, us."),
+        (["--text", "eu"], 5, "takes a choice, not a text"),
         (["eu", "--as", "mallory"], 5, "Only ana at the terminal can answer this."),
         (["eu", "--value", "us"], 2, "Give one answer"),
         ([], 2, "Give one answer"),
