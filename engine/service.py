@@ -17,7 +17,15 @@ from engine import clock, requests
 from engine.commands import Due
 from engine.dispatch import Dispatcher, LocalDispatcher
 from engine.engine import Engine
-from engine.errors import Corrupt, Fenced, Owned, SaysoError, StorageBroken, StorageError
+from engine.errors import (
+    Corrupt,
+    Fenced,
+    Owned,
+    SaysoError,
+    StorageBroken,
+    StorageError,
+    UnknownSession,
+)
 from engine.storage.port import Consumed, Head, InboxRow, TimerRow
 
 log = logging.getLogger("sayso.service")
@@ -155,8 +163,9 @@ class Service:
             return None
         try:
             head = await self.engine.head(session_id)
-        except Corrupt:
-            await self.engine.apply(session_id, None)  # sets it aside, and raises
+        except (Corrupt, UnknownSession):
+            # The engine knows what to do with such a session, and raises.
+            await self.engine.apply(session_id, None)
             return None
         if head.quarantined is None and self._wants(head):
             return head
