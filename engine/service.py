@@ -187,7 +187,9 @@ class Service:
 
     async def _until_next(self) -> float:
         """Seconds until the next timer of ours, at most until the next sweep."""
-        for timer in await self.engine.writer.call("timers", limit=_AT_ONCE + len(self._unwanted)):
+        # Asked after every step: the first timer is the one, unless there are some that are not ours.
+        limit = _AT_ONCE + len(self._unwanted) if self._unwanted else 1
+        for timer in await self.engine.writer.call("timers", limit=limit):
             if timer.session_id not in self._unwanted:
                 left = clock.seconds_between(self.engine.now(), timer.due_at)
                 # One that is due already could not be fired just now: again, but not at once.
