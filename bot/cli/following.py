@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
 import signal
 import sys
@@ -78,7 +79,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         try:
             head = await engine.writer.call(store.head, session_id)
             told = head.seq if head is not None else 0
-            if head is not None:
+            if head is not None and mode.ask:
                 await _tell_where(engine, screen, session_id)
             follower = Follower(
                 engine, screen, session_id, actor=actor, policy=gate, ask=mode.ask, wait=mode.wait, told=told
@@ -111,6 +112,8 @@ def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
 
     def leave() -> None:
         if follower.left:
+            # What cannot be recorded any more is told once, at the end.
+            logging.disable(logging.CRITICAL)
             for task in asyncio.all_tasks():
                 task.cancel()
             return

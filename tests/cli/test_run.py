@@ -228,6 +228,7 @@ nodes:
         terminal.expect("stopping work; once more leaves at once")
         terminal.interrupt()
         assert terminal.code() == 130
+        assert "CRITICAL" not in terminal.shown
         session_id = session_of(terminal.shown)
     until(lambda: not alive(int(cli.lines("begun")[0])), "the program is gone")
     asked = cli.run("sessions", "resume", session_id)

@@ -15,6 +15,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from bot import dev
+from bot.settings import load_settings
 from bot.workspace import Workspace
 from tests.cli.clikit import Cli, until
 from tests.support.workspace import running_workspace
@@ -258,3 +260,25 @@ def test_a_port_that_was_asked_for_and_is_taken_is_two(cli: Cli) -> None:
         port = taken.getsockname()[1]
         done = cli.run("dev", "--port", str(port), "--no-open")
     assert (done.code, f"port {port}" in done.err, "Traceback" in done.err) == (2, True, False), done
+
+
+async def test_a_taken_usual_port_gives_way_to_a_free_one(
+    cli: Cli, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --port the page moves to a free port when the usual one is taken, and works there."""
+    taken = int(workspace.url.rsplit(":", 1)[1])
+    monkeypatch.setattr(dev, "PORT", taken)
+    moved = await dev.start_workspace(cli.cwd / "workspace.json", None)
+    try:
+        assert moved.url != workspace.url
+        assert (await asyncio.to_thread(page, moved.url, "/page/state?as=U0LOCALANA"))["me"]
+    finally:
+        await moved.stop()
+
+
+def test_without_flows_of_its_own_dev_serves_the_examples(cli: Cli) -> None:
+    """A folder of flows that has none gives way to the examples of the checkout; one that has some is served."""
+    here = load_settings({}, cwd=cli.cwd)
+    assert [folder.name for folder in dev.default_flows(here)] == ["examples"]
+    cli.write("flows/asks.yml", ASKS)
+    assert dev.default_flows(here) == [cli.cwd / "flows"]
