@@ -300,12 +300,14 @@ class FaultyStore:
     def __getattr__(self, name: str) -> Any:
         if name not in self.answers:
             return getattr(self.inner, name)
-        return lambda *args, **kwargs: self._answer(name)
+        answer = self.answers[name]
 
-    def _answer(self, name: str) -> Any:
-        if isinstance(self.answers[name], Exception):
-            raise self.answers[name]
-        return self.answers[name]
+        def method(*args: Any, **kwargs: Any) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return method
 
 
 @dataclass
