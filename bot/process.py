@@ -14,10 +14,11 @@ from typing import Any
 
 from bot import inbound
 from bot.app import SlackApp
+from bot.assembly import make_engine
 from bot.catchup import INSTALLED, CatchUp
 from bot.conversation import Conversation
 from bot.flows import Library
-from bot.intents import note_row, slack_intents
+from bot.intents import note_row
 from bot.outbound import Outbound
 from bot.people import People
 from bot.scopes import Report, scope_report
@@ -25,14 +26,11 @@ from bot.settings import Settings, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
 from bot.words import quarantine_text
 from engine import clock
-from engine.engine import DRAIN_SECONDS, Engine, utc_now
+from engine.engine import DRAIN_SECONDS, utc_now
 from engine.errors import SaysoError
-from engine.nodes.port import runners
-from engine.nodes.secrets import SecretSource
 from engine.service import Service
 from engine.storage.opening import open_store
 from engine.storage.port import Head, InboxRow, Row, Store
-from prompt_state.extension import projection
 from prompt_state.policy import Gate
 
 log = logging.getLogger("sayso")
@@ -90,21 +88,6 @@ async def _app_id(bot: Any, bot_id: str | None) -> str | None:
     except Exception as error:
         log.info("the app's id could not be looked up: %s", error)
         return None
-
-
-def make_engine(settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool) -> Engine:
-    """An engine over a store, with what every process needs."""
-    source = SecretSource(settings.env, settings.secrets_dir)
-    return Engine(
-        store,
-        policy=gate,
-        runners=runners(),
-        home=settings.home,
-        secret=source.get,
-        extensions=[projection, slack_intents] if slack else [projection],
-        label=label,
-        snapshot_dir=settings.snapshot_dir,
-    )
 
 
 class Bot:

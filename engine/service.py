@@ -119,7 +119,9 @@ class Service:
         except StorageError as error:
             log.error("%s; looking again", error)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), HOLD_SECONDS)
+                # Not `wait_for`: on 3.11 it can swallow a cancellation that comes together with the result.
+                async with asyncio.timeout(HOLD_SECONDS):
+                    await self._stopping.wait()
 
     # --- orphans and timers --------------------------------------------------------------------------------
 
@@ -230,7 +232,8 @@ class Service:
                 delay = HOLD_SECONDS
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(nudge.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await nudge.wait()
             delay = min(delay * 2, SWEEP_SECONDS)
             # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
             try:

@@ -68,7 +68,7 @@ def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin
 
 async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
     # It brings Slack's libraries with it: not before a session really runs.
-    from bot.process import make_engine
+    from bot.assembly import make_engine
 
     settings = place.settings()
     gate = local_gate(settings)

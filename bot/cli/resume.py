@@ -176,7 +176,7 @@ def _thread(file: dict[str, Json]) -> Json:
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:
     """Bring a session of a Slack thread into this database: the bot goes on with it, nothing starts here."""
-    from bot.process import make_engine
+    from bot.assembly import make_engine
 
     settings = place.settings()
     with opened(settings) as store:
