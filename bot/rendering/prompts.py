@@ -24,6 +24,8 @@ _ASKS = {
     "input": "💬 *Input needed:* {whom}",
     "interrupted": "⚠️ *Please check:* {whom}",
 }
+_ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}
+"""The first line of a prompt that is closed: nothing is needed any more."""
 _EXPIRED = {
     "fail": "the step failed",
     "reject": "it counts as rejected",
@@ -82,7 +84,7 @@ def closed_prompt(
     """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
     key = prompt_key(prompt.prompt_id)
     outcome = _outcome(prompt, reason)
-    head = [section(_lead(state, prompt, names), key, most=900)]
+    head = [section(_lead(state, prompt, names, _ASKED), key, most=900)]
     tail = [section(outcome, most=900), *_answer(prompt), context(_place(state, prompt, flow))]
     message = shown(str(prompt.spec["message"]))
     said = one_line(summary(prompt), 300) if _answer(prompt) else ""
@@ -93,9 +95,14 @@ def closed_prompt(
 # --- parts -------------------------------------------------------------------------------------------------
 
 
-def _lead(state: State, prompt: PromptRun, names: Mapping[str, str] | None) -> str:
+def _lead(
+    state: State,
+    prompt: PromptRun,
+    names: Mapping[str, str] | None,
+    forms: Mapping[str, str] = _ASKS,
+) -> str:
     entries = asked(prompt.spec, state.actor, names)
-    form = _ASKS.get(prompt.kind, _ASKS["ask"])
+    form = forms.get(prompt.kind, forms["ask"])
     return form.format(whom=whom(entries, state.actor, names))
 
 
