@@ -202,7 +202,10 @@ def sessions(draw: st.DrawFn) -> tuple[State, Flow]:
         error={"message": draw(wild)},
         actor=draw(actors),
         inputs=draw(
-            st.none() | st.dictionaries(ids, wild | st.integers() | st.lists(words, max_size=3), max_size=30)
+            st.none()
+            | st.dictionaries(
+                ids, wild | st.integers(-(2**63), 2**63) | st.lists(words, max_size=3), max_size=30
+            )
         ),
         nodes=Map(nodes),
         active=Map({path: None for path, run in nodes.items() if run.status in ("started", "interrupted")}),
