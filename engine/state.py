@@ -395,8 +395,12 @@ def current_path(state: State) -> str | None:
 
 
 def to_json(state: State) -> dict[str, Json]:
-    """The state as the specifications name it (`SessionState`), with what they forgot. Outputs stand once."""
+    """The state as the specifications name it (`SessionState`), with what they forgot. Outputs stand once.
+
+    Everything is in an order of its own: maps have none, and equal states shall look the same in every process.
+    """
     place = current_path(state)
+    runs = sorted(state.nodes.items(), key=lambda item: (item[1].position, item[0]))
     run = state.nodes.get(place) if place else None
     return {
         "schemaVersion": ev.SCHEMA_VERSION,
@@ -416,19 +420,23 @@ def to_json(state: State) -> dict[str, Json]:
         "inputs": state.inputs,
         "currentNodeId": run.node_id if run else place,
         "currentNodeIndex": run.position if run else state.frames.get(ROOT, Frame()).position,
-        "outputs": {path: run.output for path, run in state.nodes.items() if run.status == "completed"},
-        "nodes": {path: _node_json(run) for path, run in state.nodes.items()},
-        "frames": {path: {"position": frame.position} for path, frame in state.frames.items()},
+        "outputs": {path: run.output for path, run in runs if run.status == "completed"},
+        "nodes": {path: _node_json(run) for path, run in runs},
+        "frames": {path: {"position": frame.position} for path, frame in sorted(state.frames.items())},
         "containerStack": [],
         "loopCounters": {},
-        "prompts": {key: prompt._asdict() for key, prompt in state.prompts.items()},
-        "timers": {key: timer._asdict() for key, timer in state.timers.items()},
+        "prompts": {key: prompt._asdict() for key, prompt in sorted(state.prompts.items(), key=_by_number)},
+        "timers": {key: timer._asdict() for key, timer in sorted(state.timers.items())},
         "pendingMessages": list(state.messages),
-        "seen": list(state.seen),
+        "seen": sorted(state.seen),
         "pausedAt": state.paused_at,
         "pauseReason": state.pause_reason,
         "error": state.error,
     }
+
+
+def _by_number(item: tuple[str, PromptRun]) -> tuple[int, str]:
+    return item[1].spec.get("number") or 0, item[0]
 
 
 def _node_json(run: NodeRun) -> dict[str, Json]:

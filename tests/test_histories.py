@@ -1,0 +1,88 @@
+"""Golden histories: journals that a release wrote, replayed for ever. The files are never edited.
+
+`<name>.jsonl` is the journal as stored, `<name>.state.json` the state that it folds to, `<name>.flow.json` the flow
+that the session pinned. A release that changes events or state reads these by upcasting, and adds its own folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from engine.core import due
+from engine.events import Event, event_from_bytes
+from engine.flow import Flow, flow_from_body
+from engine.snapshot import read_document
+from engine.state import State, derive_state, from_json, to_json
+from tests.support.engine import Scenario, check_invariants
+
+HISTORIES = sorted((Path(__file__).parent / "histories").glob("*/*.jsonl"))
+NAMES = [f"{path.parent.name}/{path.stem}" for path in HISTORIES]
+
+
+def journal(path: Path) -> list[Event]:
+    """The events of a history."""
+    return [event_from_bytes(line) for line in path.read_bytes().splitlines()]
+
+
+def pinned(path: Path) -> Flow:
+    """The flow of a history."""
+    return flow_from_body(path.with_suffix(".flow.json").read_bytes())
+
+
+def test_there_are_histories() -> None:
+    """A release ships complete, failed, aborted and paused runs."""
+    assert {name.split("/")[1] for name in NAMES} >= {"complete", "failed", "aborted", "paused"}
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
+def test_a_history_folds_to_the_state_that_it_folded_to(path: Path) -> None:
+    """Every journal of every release gives the state that it gave then, event by event a defined one."""
+    expected = orjson.loads(path.with_suffix(".state.json").read_bytes())
+    assert orjson.loads(orjson.dumps(to_json(derive_state(journal(path))))) == expected
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
+def test_a_state_of_a_release_can_be_read(path: Path) -> None:
+    """A snapshot's state that a release wrote is the state that its journal folds to."""
+    stored = orjson.loads(path.with_suffix(".state.json").read_bytes())
+    assert from_json(stored) == derive_state(journal(path))
+    assert read_document(orjson.dumps({"version": 1, "state": stored})) == derive_state(journal(path))
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
+def test_a_pinned_flow_still_loads_and_is_the_one_that_was_pinned(path: Path) -> None:
+    """The flow's text is read as it was, and its digest is the one in the journal."""
+    flow, first = pinned(path), journal(path)[0]
+    assert flow.digest == getattr(first, "flow_digest", None)
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
+def test_a_history_written_again_is_the_same_bytes(path: Path) -> None:
+    """Reading and writing an event changes no byte of it, so MACs over old rows hold."""
+    lines = path.read_bytes().splitlines()
+    assert [event.to_bytes() for event in journal(path)] == lines
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
+def test_a_history_makes_sense_to_this_release(path: Path) -> None:
+    """Whatever was paused then can be brought to its end now; what had ended takes nothing."""
+    case = Scenario(pinned(path))
+    case.events = journal(path)
+    case.state = derive_state(case.events)
+    case.epoch = 100
+    check_invariants(case.flow, case.events, case.state, case.epoch)
+    if case.state.ended:
+        assert due(case.flow, case.state) == []
+        case.claimed().then()
+        return
+    case.when(case.answer(case.prompt.spec["options"][0]["value"]))
+    assert case.state.status == "complete"
+    check_invariants(case.flow, case.events, case.state, case.epoch)
+
+
+def test_no_history_is_the_empty_state() -> None:
+    """An empty journal folds to the idle state."""
+    assert derive_state([]) == State()
