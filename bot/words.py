@@ -24,13 +24,17 @@ def flows_text(flows: Mapping[str, Flow]) -> str:
     """The flows that can be started here."""
     if not flows:
         return "No flow is served here yet."
-    lines = [f"• `{name}`{_inputs(flow)} {escape(flow.description or '')}".rstrip() for name, flow in sorted(flows.items())]
+    lines = [f"• `{name}{_inputs(flow)}`{_about(flow)}" for name, flow in sorted(flows.items())]
     return "*Flows you can start:*\n" + "\n".join(lines)
 
 
 def _inputs(flow: Flow) -> str:
     names = [f"{name}=…" if given.required else f"[{name}=…]" for name, given in flow.inputs.items()]
-    return f" `{' '.join(names)}`" if names else ""
+    return "".join(f" {name}" for name in names)
+
+
+def _about(flow: Flow) -> str:
+    return f": {escape(flow.description)}" if flow.description else ""
 
 
 def help_text(flows: Mapping[str, Flow]) -> str:

@@ -19,9 +19,9 @@ _MESSAGE_ROOM = 1_200
 """Units kept free for the words of the question, however many options there are."""
 
 _ASKS = {
-    "approval": "🔐 *Approval needed:* {whom}",
+    "approval": "🔐 *Approval needed* from {whom}",
     "ask": "💬 *Question for* {whom}",
-    "input": "💬 *Input needed:* {whom}",
+    "input": "💬 *Input needed* from {whom}",
     "interrupted": "⚠️ *Please check:* {whom}",
 }
 _ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}

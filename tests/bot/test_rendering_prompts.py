@@ -92,9 +92,9 @@ def test_a_requester_who_may_not_decide_is_not_called() -> None:
     names = {"ana@example.com": "U0LOCALANA", "ben@example.com": "U0LOCALBEN"}
     listed = ["requester", "U0LOCALANA", "ana@example.com", "ben@example.com"]
     barred = prompt(approvers=listed, excludeRequester=True)
-    assert shown_as(barred, names=names).splitlines()[0] == "🔐 *Approval needed:* <@U0LOCALBEN>"
+    assert shown_as(barred, names=names).splitlines()[0] == "🔐 *Approval needed* from <@U0LOCALBEN>"
     everybody = shown_as(prompt(approvers=listed), names=names).splitlines()[0]
-    assert everybody == "🔐 *Approval needed:* <@U0LOCALANA> and <@U0LOCALBEN>"
+    assert everybody == "🔐 *Approval needed* from <@U0LOCALANA> and <@U0LOCALBEN>"
 
 
 @pytest.mark.parametrize(

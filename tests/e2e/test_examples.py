@@ -187,7 +187,8 @@ async def test_the_first_five_minutes_of_an_incident(workspace: Workspace, bot: 
         await thread.press("ana", await thread.says("How bad is it for *checkout*?"), "Down for everybody")
         facts = await thread.says("*Facts about checkout*")
         assert "500" in facts["text"]
-        assert "Mounted on" in facts["text"]
+        assert "Use%" in facts["text"]
+        assert "Memory: " in facts["text"]
         await thread.says("What do people see")
         await thread.reply("cleo", "Errors & <timeouts> since 12:04")
         await thread.says("What changed lately")
