@@ -36,7 +36,7 @@ from engine.commands import (
     Policy,
     Start,
 )
-from engine.core import due, launched, take_turn
+from engine.core import due, take_turn
 from engine.errors import (
     Corrupt,
     EmptyMessage,
@@ -60,6 +60,7 @@ from engine.snapshot_files import SnapshotFiles
 from engine.state import NodeRun, State, derive_state
 from engine.storage.port import Commit, Consumed, Head, NewSession, Row, Store
 from engine.storage.writer import Writer
+from engine.turn import launched
 
 log = logging.getLogger("sayso.engine")
 

@@ -26,7 +26,14 @@ _WORK = (
     "node:started",
     "node:completed",
     "node:error",
+    "node:retried",
     "node:skipped",
+    "container:childStarted",
+    "container:childCompleted",
+    "container:started",
+    "container:iterationStarted",
+    "container:iterationCompleted",
+    "container:completed",
     "node:interrupted",
     "prompt:requested",
     "prompt:cancelled",
@@ -48,7 +55,10 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     **_stay("waiting", _ANY_OPEN),
     ("waiting", "flow:resumed"): "running",
     ("waiting", "session:abort"): "finalizing",
-    **_stay("finalizing", ("node:completed", "node:error", "node:interrupted", "prompt:cancelled")),
+    **_stay(
+        "finalizing",
+        ("node:completed", "container:childCompleted", "node:error", "node:interrupted", "prompt:cancelled"),
+    ),
     ("finalizing", "session:end"): "ended",
 }
 """(phase, event) → phase after it. What is not listed cannot happen."""

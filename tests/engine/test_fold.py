@@ -13,7 +13,8 @@ from engine.errors import MalformedJournal
 from engine.events import Event, event_from_bytes
 from engine.machine import PHASES, TRANSITIONS, Phase, mermaid
 from engine.snapshot import document, read_document
-from engine.state import State, current_path, derive_state, evolve, from_bytes, from_json, to_bytes, to_json
+from engine.session_state import current_path, from_bytes, from_json, to_bytes, to_json
+from engine.state import State, derive_state, evolve
 from tests.engine.walks import Walk, walks
 from tests.support.engine import START
 
