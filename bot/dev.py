@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import bot
 from bot.process import Bot, Identity
 from bot.settings import Settings, SettingsError
-from bot.workspace import Workspace, WorkspaceError
+from bot.workspace import Suggestion, Workspace, WorkspaceError
 from engine.errors import SaysoError
+from engine.flow import Flow
 from engine.flow.load import SUFFIXES
 
+HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
+"""Where flows are suggested: in the channel whose name begins as theirs does, else in the first one."""
 PORT = 8765
 """Where the page is, unless that port is taken or another one is asked for."""
 
@@ -53,6 +57,7 @@ async def run_dev(
     workspace = await _workspace(home / "workspace.json", port)
     try:
         served = Bot(_settings(settings, home, workspace), flows=places)
+        workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
         stop_on_signals(served)
         await served.run(lambda identity: on_ready(Ready(workspace.url, workspace.api_url, served, identity)))
     finally:
@@ -68,6 +73,25 @@ def default_flows(settings: Settings) -> list[Path]:
     raise SettingsError(
         f"There are no flows in {settings.flows}. Name flow files or folders (sayso dev FILE), or set SAYSO_FLOWS."
     )
+
+
+def suggestions(flows: Iterable[Flow], demo: Path) -> list[Suggestion]:
+    """What the page offers to say: each flow, in the channel that it seems to be for, and how to ask for help.
+
+    `demo` is the folder that `make run` fills, so that `disk-cleanup` can be tried without typing anything.
+    """
+    offered = [_suggestion(flow, demo) for flow in sorted(flows, key=lambda flow: flow.name)]
+    hint = "The flows that are served, and how to start them"
+    return [*offered, Suggestion(HOME_CHANNEL, "What can you do?", "@sayso help", hint)]
+
+
+def _suggestion(flow: Flow, demo: Path) -> Suggestion:
+    kind = flow.name.split("-")[0]
+    channel = next((name for name in CHANNELS if name.startswith(kind)), HOME_CHANNEL)
+    label, text = f"Run {flow.name}", f"@sayso {flow.name}"
+    if flow.name == "disk-cleanup" and demo.is_dir():
+        label, text = f"{label} on the demo folder", f"{text} path={shlex.quote(str(demo.resolve()))}"
+    return Suggestion(channel, label, text, flow.description or "")
 
 
 def display_there() -> bool:

@@ -203,8 +203,10 @@ class Follower:
     async def _moved(self, seq: int) -> None:
         """Return when the session has gone beyond this event, by whatever process."""
         while (await self._engine.head(self._session_id)).seq <= seq:
+            # Not `wait_for`: in Python 3.11 that swallows a cancellation that comes together with the news.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), POLL_SECONDS)
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._news.wait()
             self._news.clear()
 
     # --- what happened -------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,46 +20,45 @@ from typing import Protocol
 
 from engine import clock
 from engine.actors import Actor
-from engine.codec import Json, canonical, encode
-from engine.commands import (
-    Abort,
-    Answer,
-    Begin,
-    Claimed,
-    Command,
-    Facts,
-    Message,
-    NodeBroke,
-    NodeCut,
-    NodeDone,
-    Policy,
-    Start,
-)
+from engine.codec import Json, encode
+from engine.commands import Abort, Answer, Begin, Claimed, Command, Facts, Message, Policy, Start
 from engine.core import due, take_turn
 from engine.errors import (
     Corrupt,
     EmptyMessage,
     Fenced,
+    FlowError,
     MalformedJournal,
+    Owned,
     SaysoError,
     SessionEnded,
+    SessionError,
     SessionQuarantined,
     SessionRunning,
-    SnapshotRefused,
-    StorageFull,
+    StorageBroken,
+    StorageError,
     UnknownSession,
 )
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.inspection import inspection
 from engine.intents import deliveries, timer_rows
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Runner
-from engine.snapshot import document, export, load_state, read_export, signed_part
+from engine.nodes.port import Runner
+from engine.portable import (
+    contents,
+    flow_in,
+    refuse_other_history,
+    refuse_unpaused,
+    signed_file,
+    verified_file,
+)
+from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
 from engine.state import NodeRun, State, derive_state
-from engine.storage.port import Commit, Consumed, Head, NewSession, Row, Store
+from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Row, Store
 from engine.storage.writer import Writer
 from engine.turn import launched
+from engine.work import Workplace, no_secrets
 
 log = logging.getLogger("sayso.engine")
 
@@ -92,6 +90,8 @@ class Live:
     epoch: int = 0
     state: State = field(default_factory=State)
     flow: Flow | None = None
+    doubtful: bool = False
+    """The last step failed: whether it was stored is not known, so the state is folded again before the next."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -128,9 +128,7 @@ class Engine:
         self.now = now
         self._entropy = entropy
         self._policy = policy
-        self._runners = runners
-        self._secret = secret or _no_secrets
-        self._home = home
+        self._workplace = Workplace(runners, home, secret or no_secrets)
         self._extensions: list[Extension] = [timer_rows, deliveries, *extensions]
         self._label = label
         self._live: dict[str, Live] = {}
@@ -145,6 +143,8 @@ class Engine:
         self.on_broken: Callable[[BaseException], None] = lambda error: None
         """Told when an outcome could not be recorded: memory can no longer be trusted, the process must end."""
         self._broken: BaseException | None = None
+        self._unsettled: set[str] = set()
+        self._patient = True
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -156,13 +156,20 @@ class Engine:
     async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Start nothing new; running nodes finish, or are cut after so many seconds; all of it is durable."""
         self._draining = True
+        await self._between_steps()
         tasks = self._tasks()
         if tasks and seconds > 0:
             await asyncio.wait(tasks, timeout=seconds)
-        for live in list(self._live.values()):
-            live.aborted.set()
+        self._patient = False
+        await self._between_steps(lambda live: live.aborted.set())
         while tasks := self._tasks():
             await asyncio.wait(tasks)
+
+    async def _between_steps(self, do: Callable[[Live], None] = lambda live: None) -> None:
+        """Do something with every session once the step that it is in is over: until then it may launch nodes."""
+        for live in list(self._live.values()):
+            async with live.lock:
+                do(live)
 
     async def close(self) -> None:
         """Drain without patience, carry out what is queued, and end the writer thread."""
@@ -196,6 +203,8 @@ class Engine:
     ) -> str:
         """Start a session and return its id once its start is durable. Raises `InvalidInputs`, `NotAllowed`."""
         session_id = session_id or f"session-{self._entropy()[:10]}"
+        if session_id in self._live:
+            raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
         live = Live(session_id, users=1, claimed=True, epoch=1, flow=flow)
         self._flows[flow.digest] = flow
         self._live[session_id] = live
@@ -206,7 +215,7 @@ class Engine:
                 await self._step(live, command, consumed, new=new)
         except BaseException:
             if not live.state.seq:
-                self._live.pop(session_id, None)
+                live.claimed = False
             raise
         finally:
             live.users -= 1
@@ -255,7 +264,17 @@ class Engine:
         live = self._live.get(session_id)
         if live is not None and live.claimed and live.state.seq:
             return live.state
-        return load_state(await self.writer.call("load", session_id))
+        return await self._folded(await self.writer.call("load", session_id))
+
+    async def _folded(self, loaded: Loaded) -> State:
+        """The state of a session as loaded. A snapshot is a cache: one that cannot be read is not needed."""
+        try:
+            return load_state(loaded)
+        except MalformedJournal as error:
+            if loaded.snapshot is None:
+                raise
+            log.warning("the snapshot of %s is not used: %s", loaded.head.session_id, error)
+            return derive_state(await self.journal(loaded.head.session_id))
 
     async def head(self, session_id: str) -> Head:
         """Where a session stands. Raises `UnknownSession`."""
@@ -279,10 +298,7 @@ class Engine:
         """The session as one portable file: snapshot, journal, pinned flow, signed with this store's key."""
         journal = await self.journal(session_id)
         head = await self.head(session_id)
-        body = await self.writer.call("flow", head.flow_digest)
-        file = export(derive_state(journal), journal, body)
-        mac: bytes = await self.writer.call("sign", "snapshot-file", signed_part(file))
-        return encode({**file, "mac": mac.hex()})
+        return await signed_file(self.writer, journal, await self.writer.call("flow", head.flow_digest))
 
     async def resume_from_snapshot(
         self,
@@ -296,14 +312,10 @@ class Engine:
         """Continue from an exported file: in this store if the session stands here as the file has it, else the
         session is brought here first, with its whole journal. With a message or answer it is resumed.
 
-        Raises `SnapshotRefused` when the file does not verify, or the journal here is further than the file.
+        Raises `SnapshotRefused` when the file does not verify, the journal here is not the file's, or a session
+        that this store does not have was not paused.
         """
-        file = read_export(data)
-        mac: bytes = await self.writer.call("sign", "snapshot-file", signed_part(file))
-        if not hmac.compare_digest(mac.hex(), str(file["mac"])):
-            raise SnapshotRefused(
-                "This snapshot was changed, or was signed with another key (SAYSO_SECRET_KEY)."
-            )
+        file = await verified_file(self.writer, data)
         session_id = await self._bring(file)
         if actor is None or (message is None and prompt_id is None):
             return await self.state(session_id)
@@ -311,18 +323,12 @@ class Engine:
 
     async def _bring(self, file: dict[str, Json]) -> str:
         """The session of a verified file, in this store at the file's seq."""
-        events = [event_from_bytes(encode(event)) for event in file["journal"]]
-        state = derive_state(events)
-        known: Head | None = await self.writer.call("head", state.session_id)
-        if known is not None:
-            here = await self.state(state.session_id)
-            if here.seq != state.seq:
-                raise SnapshotRefused(
-                    f"Session {state.session_id} is at event {here.seq} here and the snapshot is at {state.seq}; "
-                    "resume the session itself."
-                )
+        events, state = contents(file)
+        if await self.writer.call("head", state.session_id) is not None:
+            refuse_other_history(state.session_id, await self.journal(state.session_id), events)
             return state.session_id
-        flow = flow_from_body(canonical(file["flow"]))
+        refuse_unpaused(state)
+        flow = flow_in(file)
         live = Live(state.session_id, users=1, claimed=True, epoch=1, flow=flow)
         self._live[state.session_id] = live
         try:
@@ -330,6 +336,9 @@ class Engine:
                 key = (state.thread or {}).get("key")
                 new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
                 await self._commit(live, events, state, (), new)
+        except BaseException:
+            live.claimed = False
+            raise
         finally:
             live.users -= 1
             self._forget(live)
@@ -345,7 +354,7 @@ class Engine:
                 await asyncio.to_thread(
                     self._files.write, state.session_id, await self.export(state.session_id)
                 )
-        except OSError as error:
+        except (OSError, SaysoError) as error:
             log.error("the snapshot file of %s could not be written: %s", state.session_id, error)
 
     async def parked(self, session_id: str) -> State:
@@ -366,9 +375,12 @@ class Engine:
         Raises `UnknownSession`, `Owned` (another process has it), `SessionQuarantined`, and what `decide` raises.
         """
         async with self._using(session_id) as live:
-            if not live.claimed:
-                await self._claim(live)
+            await self._take_up(live)
             return await self._step(live, command, consumed)
+
+    def unsettled(self) -> frozenset[str]:
+        """Sessions of this process of which a step failed: take them up again (`apply(id, None)`)."""
+        return frozenset(self._unsettled)
 
     @contextlib.asynccontextmanager
     async def _using(self, session_id: str) -> AsyncIterator[Live]:
@@ -382,7 +394,7 @@ class Engine:
             self._forget(live)
 
     def _forget(self, live: Live) -> None:
-        if live.users or live.tasks or live.claimed:
+        if live.users or live.tasks or (live.claimed and not live.doubtful):
             return
         if self._live.get(live.session_id) is live:
             del self._live[live.session_id]
@@ -392,20 +404,56 @@ class Engine:
         async with self._parked:
             self._parked.notify_all()
 
+    async def _take_up(self, live: Live) -> None:
+        """Make the state in memory the one that is stored, under a claim of ours."""
+        try:
+            if not live.claimed or (live.doubtful and not live.tasks):
+                await self._claim(live)
+            elif live.doubtful:
+                await self._fold_again(live)
+        except (Owned, Fenced, UnknownSession, SessionQuarantined):
+            self._unsettled.discard(live.session_id)
+            raise
+        except (Corrupt, MalformedJournal) as error:
+            self._lose(live)
+            await self._set_aside(live.session_id, f"its records do not verify ({error})", error)
+        except FlowError as error:
+            raise SessionError(
+                f"Session {live.session_id} cannot go on in this release, which cannot read its flow: {error}"
+            ) from error
+        except StorageError:
+            self._unsettled.add(live.session_id)
+            raise
+
     async def _claim(self, live: Live) -> None:
         live.epoch = await self.writer.call("claim", live.session_id, self._owner, self.now())
-        try:
-            loaded = await self.writer.call("load", live.session_id)
-            live.flow = await self._flow(loaded.head.flow_digest)
-            live.state = load_state(loaded)
-        except (Corrupt, MalformedJournal) as error:
-            reason = f"its records do not verify ({error})"
-            rows = self.on_quarantine(await self.head(live.session_id), reason)
-            await self.writer.call("quarantine", live.session_id, reason, self.now(), rows)
-            raise SessionQuarantined(f"Session {live.session_id} was set aside: {reason}.") from error
-        live.claimed = True
-        live.fresh = True
+        loaded = await self.writer.call("load", live.session_id)
+        live.flow = await self._flow(loaded.head.flow_digest)
+        live.state = await self._folded(loaded)
+        live.claimed, live.fresh, live.doubtful = True, True, False
         live.aborted = asyncio.Event()
+
+    async def _fold_again(self, live: Live) -> None:
+        """After a commit that failed, or of which nobody heard: what counts is what is stored. Raises `Fenced`."""
+        loaded = await self.writer.call("load", live.session_id)
+        if (loaded.head.epoch, loaded.head.owner) != (live.epoch, self._owner):
+            self._lose(live)
+            raise Fenced(f"Another owner has session {live.session_id}.")
+        live.state = await self._folded(loaded)
+        live.doubtful = False
+
+    async def _set_aside(self, session_id: str, reason: str, cause: Exception) -> None:
+        """Quarantine a session and tell its thread. Raises `SessionQuarantined`."""
+        try:
+            head: Head | None = await self.writer.call("head", session_id)
+        except Corrupt:
+            # A head that does not verify is shown only once it is set aside.
+            await self.writer.call("quarantine", session_id, reason, self.now())
+            head = await self.writer.call("head", session_id)
+        rows = self.on_quarantine(head, reason) if head is not None else ()
+        await self.writer.call("quarantine", session_id, reason, self.now(), rows)
+        self._unsettled.discard(session_id)
+        raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
 
     async def _flow(self, digest: str) -> Flow:
         if digest not in self._flows:
@@ -415,14 +463,28 @@ class Engine:
     async def _step(
         self, live: Live, command: Command | None, consumed: Sequence[Consumed], new: NewSession | None = None
     ) -> State:
-        assert live.flow is not None
-        events, after, refusal = self._decide(live, command)
+        try:
+            events, after, refusal = self._decide(live, command)
+        except BaseException:
+            self._doubt(live)
+            raise
         if refusal is not None and not events and new is not None:
             raise refusal
         await self._commit(live, events, after, () if refusal else consumed, new)
+        await self._begin_the_rest(live)
         if refusal is not None:
             raise refusal
         return live.state
+
+    async def _begin_the_rest(self, live: Live) -> None:
+        """A turn begins only so many nodes; the others begin here, in a commit for each turn."""
+        assert live.flow is not None
+        try:
+            while live.claimed and not self._draining and due(live.flow, live.state):
+                events, after, _ = self._decide(live, None)
+                await self._commit(live, events, after, (), None)
+        except StorageError as error:
+            log.error("%s goes on later: %s", live.session_id, error)
 
     def _decide(self, live: Live, command: Command | None) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
@@ -454,41 +516,76 @@ class Engine:
         consumed: Sequence[Consumed],
         new: NewSession | None,
     ) -> None:
+        """Store a step, or nothing of it; then tell, and launch what was begun."""
         assert live.flow is not None
-        before = live.state
-        rows = [row for extension in self._extensions for row in extension(before, after, events)]
         idle = not launched(after) and (self._draining or not due(live.flow, after))
-        paused = any(event.type == "flow:paused" for event in events) and after.phase == "waiting"
-        snapshot = encode(document(after)) if paused else None
-        if not (events or consumed or rows or idle):
-            live.fresh = False
-            return
         try:
-            await self.writer.commit(
-                Commit(
-                    session_id=live.session_id,
-                    epoch=live.epoch,
-                    seq=before.seq,
-                    now=self.now(),
-                    status=after.status,
-                    phase=after.phase,
-                    events=tuple(event.to_bytes() for event in events),
-                    consumed=tuple(consumed),
-                    rows=tuple(rows),
-                    snapshot=snapshot,
-                    release=idle,
-                    new=new,
-                    owner=self._owner if new else None,
-                )
-            )
+            commit = self._whole(live, events, after, consumed, new, idle)
+            if commit is not None:
+                await self.writer.commit(commit)
         except Fenced:
-            self._lose(live)
+            await self._fenced(live)
+            raise
+        except BaseException:
+            self._doubt(live)
             raise
         live.state, live.fresh = after, False
         live.claimed = not idle
-        if self._files is not None and (snapshot is not None or after.ended):
-            await self._write_file(after)
+        self._unsettled.discard(live.session_id)
+        if commit is None:
+            self._launch(live)
+            return
         self._after_commit(live, after, events)
+        if self._files is not None and (commit.snapshot is not None or after.ended):
+            await self._write_file(after)
+
+    def _whole(
+        self,
+        live: Live,
+        events: list[Event],
+        after: State,
+        consumed: Sequence[Consumed],
+        new: NewSession | None,
+        idle: bool,
+    ) -> Commit | None:
+        """A step with all that follows from it, or None when there is nothing to store."""
+        before = live.state
+        rows = [row for extension in self._extensions for row in extension(before, after, events)]
+        if not (events or consumed or rows or idle):
+            return None
+        paused = any(event.type == "flow:paused" for event in events) and after.phase == "waiting"
+        return Commit(
+            session_id=live.session_id,
+            epoch=live.epoch,
+            seq=before.seq,
+            now=self.now(),
+            status=after.status,
+            phase=after.phase,
+            events=tuple(event.to_bytes() for event in events),
+            consumed=tuple(consumed),
+            rows=tuple(rows),
+            snapshot=encode(document(after)) if paused else None,
+            release=idle,
+            new=new,
+            owner=self._owner if new else None,
+        )
+
+    def _doubt(self, live: Live) -> None:
+        """Whether the step was stored is not known: memory counts for nothing until it is folded again."""
+        live.doubtful = True
+        self._unsettled.add(live.session_id)
+
+    async def _fenced(self, live: Live) -> None:
+        """Another owner has the session, or only a row was consumed before: then the session is still ours."""
+        try:
+            head = await self.writer.call("head", live.session_id)
+        except StorageError:
+            head = None
+        ours = (live.epoch, live.state.seq, self._owner)
+        if head is not None and (head.epoch, head.seq, head.owner) == ours and head.quarantined is None:
+            self._doubt(live)
+        else:
+            self._lose(live)
 
     def _lose(self, live: Live) -> None:
         """Another owner has the session: stop its work here at once, write nothing."""
@@ -520,7 +617,9 @@ class Engine:
     async def _work(self, live: Live, path: str, run: NodeRun, name: str) -> None:
         """Run → classify → record, and whatever happens, be gone afterwards."""
         try:
-            await self._record(live, await self._run_node(live, path, run))
+            assert live.flow is not None
+            command = await self._workplace.perform(live.flow, live.session_id, path, run, live.aborted)
+            await self._record(live, command)
         except BaseException as error:
             log.critical("%s: the outcome of %s could not be recorded: %s", live.session_id, path, error)
             self._broken = error
@@ -531,63 +630,22 @@ class Engine:
             live.tasks.pop(name, None)
             self._forget(live)
 
-    async def _run_node(self, live: Live, path: str, run: NodeRun) -> Command:
-        assert live.flow is not None
-        node = live.flow.nodes[run.position]
-        try:
-            outcome = await self._runners[node.type](run.input, self._context(live, path, run, node.timeout))
-            return _classify(path, run.attempt, outcome, left=live.aborted.is_set())
-        except Exception as error:
-            log.exception("node %s of %s raised", path, live.session_id)
-            message = f"node {run.node_id}: {type(error).__name__}: {error}"
-            return NodeBroke(path, run.attempt, {"type": "internal", "message": message})
-
-    def _context(self, live: Live, path: str, run: NodeRun, timeout: float | None) -> NodeContext:
-        assert live.flow is not None
-        flow_dir = Path(live.flow.file).parent if live.flow.file else None
-        return NodeContext(
-            session_id=live.session_id,
-            path=path,
-            idempotency_key=f"{live.session_id}:{path}",
-            attempt=run.attempt,
-            workdir=self._home / "sessions" / live.session_id,
-            flow_dir=flow_dir,
-            secret=self._secret,
-            timeout=timeout,
-            aborted=live.aborted,
-            progress=lambda line: log.debug("%s %s: %s", live.session_id, path, line),
-        )
-
     async def _record(self, live: Live, command: Command) -> None:
-        """Make an outcome durable; while the disk is full it is kept and tried again."""
+        """Make an outcome durable. It is kept and tried again while the store refuses, but not for a shutdown."""
         delay = 0.05
         while True:
             try:
                 async with self._using(live.session_id) as current:
                     if current.claimed:
+                        await self._take_up(current)
                         await self._step(current, command, ())
                 return
-            except StorageFull as error:
-                log.error("%s: an outcome is kept until there is space: %s", live.session_id, error)
+            except (Fenced, SessionQuarantined) as error:
+                log.warning("%s: an outcome was dropped: %s", live.session_id, error)
+                return
+            except StorageError as error:
+                if isinstance(error, StorageBroken) or not self._patient:
+                    raise
+                log.error("%s: an outcome is kept until it can be stored: %s", live.session_id, error)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 5.0)
-            except Fenced:
-                log.warning("%s belongs to another process now; an outcome was dropped", live.session_id)
-                return
-
-
-def _no_secrets(name: str) -> str:
-    raise SaysoError(f"No secrets are configured here, so secret {name} cannot be used.")
-
-
-def _classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted, *, left: bool) -> Command:
-    """What an outcome means. A node that was cut although nobody told it to leave was lost by the other side."""
-    match outcome:
-        case Completed(output):
-            return NodeDone(path, attempt, output)
-        case Failed(kind, message, details):
-            return NodeBroke(path, attempt, {"type": kind, "message": message, "details": details})
-        case Interrupted("cut", message) if not left:
-            return NodeCut(path, attempt, "lost", message)
-        case Interrupted(reason, message):
-            return NodeCut(path, attempt, reason, message)

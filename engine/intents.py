@@ -30,11 +30,19 @@ def lane(state: State) -> str:
     return (state.thread or {}).get("key") or state.session_id
 
 
+def _undelivered(after: State, event: NodeStarted) -> bool:
+    run = after.nodes[event.path or ""]
+    return run.status == "started" and node_types()[event.node_type].mode == "delivery"
+
+
 def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
-    """An outbox row for each `message` node that began; whoever delivers it reports the node's outcome."""
+    """An outbox row for each `message` node that began; whoever delivers it reports the node's outcome.
+
+    A journal that comes from elsewhere as a whole has begun and ended such nodes: what was delivered stays so.
+    """
     rows: list[Row] = []
     for event in events:
-        if isinstance(event, NodeStarted) and node_types()[event.node_type].mode == "delivery":
+        if isinstance(event, NodeStarted) and _undelivered(after, event):
             payload: dict[str, Json] = {
                 "sessionId": after.session_id,
                 "path": event.path,

@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING
 from engine.actors import Actor
 from engine.codec import Json, decode, encode
 from engine.commands import Abort, Answer, Command, Message, NodeBroke, NodeDone, Shown
-from engine.errors import SaysoError, StorageError
+from engine.errors import NotJson, SaysoError, StorageError
 from engine.storage.port import Consumed, InboxItem, InboxRow
 
 if TYPE_CHECKING:
     from engine.engine import Engine
+
+
+class BadRequest(SaysoError):
+    """A request that this release cannot read, of a newer one perhaps."""
+
+    code = "bad_request"
 
 
 def actor_json(actor: Actor) -> dict[str, Json]:
@@ -38,8 +44,14 @@ def item(key: str, session_id: str, do: str, *, actor: Actor | None = None, **fi
 
 
 def command(row: InboxRow) -> Command:
-    """The command that a request asks for."""
-    data = decode(row.payload)
+    """The command that a request asks for. Raises `BadRequest` for one that this release does not know."""
+    try:
+        return _command(row, decode(row.payload))
+    except (NotJson, KeyError, TypeError, ValueError) as error:
+        raise BadRequest(f"not a request of this release: {error!r}") from error
+
+
+def _command(row: InboxRow, data: Json) -> Command:
     match data["do"]:
         case "shown":
             return Shown(data["promptId"], data["shown"])
@@ -60,9 +72,11 @@ def command(row: InboxRow) -> Command:
 
 async def perform(engine: Engine, row: InboxRow) -> None:
     """Carry a request out and consume its row. Raises `Owned` and storage errors: then the row stays."""
-    assert row.session_id is not None
     try:
-        await engine.apply(row.session_id, command(row), consumed=[Consumed(row.id, "applied")])
+        wanted = command(row)
+        if row.session_id is None:
+            raise BadRequest("a request names the session that it is for")
+        await engine.apply(row.session_id, wanted, consumed=[Consumed(row.id, "applied")])
     except StorageError:
         raise
     except SaysoError as error:

@@ -17,8 +17,8 @@ from engine import clock, requests
 from engine.commands import Due
 from engine.dispatch import Dispatcher, LocalDispatcher
 from engine.engine import Engine
-from engine.errors import Fenced, Owned, SessionError, StorageBroken, StorageError
-from engine.storage.port import Consumed, Head, InboxRow
+from engine.errors import Corrupt, Fenced, Owned, SaysoError, StorageBroken, StorageError
+from engine.storage.port import Consumed, Head, InboxRow, TimerRow
 
 log = logging.getLogger("sayso.service")
 
@@ -27,6 +27,9 @@ SWEEP_SECONDS = 5.0
 
 HOLD_SECONDS = 0.5
 """After how long a held row is tried again, doubling up to `SWEEP_SECONDS`."""
+
+_AT_ONCE = 100
+"""How many sessions or timers are taken up in one go."""
 
 Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
 """Handles one row: True when it is consumed, False to hold it."""
@@ -55,6 +58,7 @@ class Service:
         self._swept = float("-inf")
         self._stopping = asyncio.Event()
         self._unwanted: set[str] = set()
+        self._idle: dict[str, int] = {}
         self._nudge = asyncio.Event()
         self._pumping = asyncio.Lock()
         self.failure: BaseException | None = None
@@ -91,13 +95,23 @@ class Service:
             except StorageError as error:
                 log.error("%s; trying again", error)
                 pause = SWEEP_SECONDS
-            await self._dispatcher.wait(pause)
+            await self._wait(pause)
         if self.failure is not None:
             raise self.failure
         if self._workers:
             await asyncio.wait(self._workers, timeout=5)
         for worker in self._workers:
             worker.cancel()
+
+    async def _wait(self, pause: float) -> None:
+        try:
+            await self._dispatcher.wait(pause)
+        except StorageBroken:
+            raise
+        except StorageError as error:
+            log.error("%s; looking again", error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), HOLD_SECONDS)
 
     # --- orphans and timers --------------------------------------------------------------------------------
 
@@ -107,41 +121,68 @@ class Service:
         if now - self._swept < SWEEP_SECONDS:
             return
         self._swept = now
-        for session_id in await self.engine.writer.call("orphans"):
-            if await self._mine(session_id):
-                await self._guarded(self.engine.apply(session_id, None), session_id)
+        orphans = await self.engine.writer.call(
+            "orphans", limit=_AT_ONCE + len(self._unwanted) + len(self._idle)
+        )
+        self._idle = {session_id: seq for session_id, seq in self._idle.items() if session_id in orphans}
+        for session_id in dict.fromkeys([*self.engine.unsettled(), *orphans]):
+            await self._guarded(self._take_up(session_id), session_id)
+
+    async def _take_up(self, session_id: str) -> None:
+        """Go on with a session. One that only waits for a delivery is running and nobody's: once is enough."""
+        head = await self._mine(session_id)
+        if head is None or (
+            self._idle.get(session_id) == head.seq and session_id not in self.engine.unsettled()
+        ):
+            return
+        after = await self.engine.apply(session_id, None)
+        self._idle.pop(session_id, None)
+        if after.phase == "running":
+            self._idle[session_id] = after.seq
 
     async def _fire(self) -> None:
         now = self.engine.now()
-        for timer in await self.engine.writer.call("timers", due=now):
-            if await self._mine(timer.session_id):
-                await self._guarded(
-                    self.engine.apply(timer.session_id, Due(timer.timer_id)), timer.session_id
-                )
+        for timer in await self.engine.writer.call("timers", due=now, limit=_AT_ONCE + len(self._unwanted)):
+            await self._guarded(self._fire_one(timer), timer.session_id)
 
-    async def _mine(self, session_id: str) -> bool:
+    async def _fire_one(self, timer: TimerRow) -> None:
+        if await self._mine(timer.session_id) is not None:
+            await self.engine.apply(timer.session_id, Due(timer.timer_id))
+
+    async def _mine(self, session_id: str) -> Head | None:
+        """The session's head if its work is ours to do, else None."""
         if session_id in self._unwanted:
-            return False
-        head = await self.engine.head(session_id)
+            return None
+        try:
+            head = await self.engine.head(session_id)
+        except Corrupt:
+            await self.engine.apply(session_id, None)  # sets it aside, and raises
+            return None
         if head.quarantined is None and self._wants(head):
-            return True
+            return head
         self._unwanted.add(session_id)
-        return False
+        return None
 
     async def _guarded(self, work: Awaitable[object], session_id: str) -> None:
+        """What goes wrong with one session concerns no other, as long as the disk can be trusted."""
         try:
             await work
+        except StorageBroken:
+            raise
         except Owned:
             log.debug("%s belongs to another process", session_id)
-        except (SessionError, Fenced) as error:
+        except SaysoError as error:
             log.warning("%s: %s", session_id, error)
+        except Exception:
+            log.exception("%s cannot go on", session_id)
 
     async def _until_next(self) -> float:
         """Seconds until the next timer of ours, at most until the next sweep."""
-        for timer in await self.engine.writer.call("timers"):
+        for timer in await self.engine.writer.call("timers", limit=_AT_ONCE + len(self._unwanted)):
             if timer.session_id not in self._unwanted:
                 left = clock.seconds_between(self.engine.now(), timer.due_at)
-                return max(0.01, min(left, SWEEP_SECONDS))
+                # One that is due already could not be fired just now: again, but not at once.
+                return min(left, SWEEP_SECONDS) if left > 0 else HOLD_SECONDS
         return SWEEP_SECONDS
 
     # --- inbox ---------------------------------------------------------------------------------------------
@@ -181,7 +222,10 @@ class Service:
                 await asyncio.wait_for(nudge.wait(), delay)
             delay = min(delay * 2, SWEEP_SECONDS)
             # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
-            await self._pump()
+            try:
+                await self._pump()
+            except StorageError as error:
+                log.error("%s; trying again", error)
         del self._lanes[lane]
 
     async def _handle(self, row: InboxRow) -> bool:
@@ -194,12 +238,23 @@ class Service:
             log.info("inbox row %s waits: %s", row.key, error)
         except Exception:
             log.exception("inbox row %s is kept and tried again", row.key)
-        return False
+        return await self._consumed(row)
+
+    async def _consumed(self, row: InboxRow) -> bool:
+        """Whether somebody has consumed the row by now: then there is nothing to hold."""
+        try:
+            stored: InboxRow | None = await self.engine.writer.call("inbox_row", row.key)
+        except StorageError:
+            return False
+        return stored is None or stored.outcome is not None
 
     async def _request(self, row: InboxRow) -> bool:
         """A request of another process, or of this one's outbox: see `engine.requests`."""
         if row.session_id is not None:
-            head = await self.engine.writer.call("head", row.session_id)
+            try:
+                head = await self.engine.writer.call("head", row.session_id)
+            except Corrupt:
+                head = None  # carrying the request out sets the session aside, and says so
             if head is not None and not self._wants(head):
                 return True
         await requests.perform(self.engine, row)

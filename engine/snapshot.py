@@ -80,6 +80,6 @@ def read_export(data: bytes) -> dict[str, Json]:
     wanted = ("version", "sessionId", "state", "journal", "flow", "mac")
     if not isinstance(value, dict) or any(name not in value for name in wanted):
         raise SnapshotRefused(f"This is no snapshot file: it needs {', '.join(wanted)}.")
-    if value["version"] != VERSION:
+    if value["version"] != VERSION or not isinstance(value["journal"], list):
         raise SnapshotRefused(f"This snapshot has version {value['version']}; this release reads {VERSION}.")
     return value

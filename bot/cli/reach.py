@@ -59,12 +59,15 @@ def hand_over(
     store.ingest([request], utc_now())
     by = "bot" if head.thread_key else "terminal"
     deadline = time.monotonic() + patience
-    while served(store, head) and time.monotonic() < deadline:
+    while True:
+        # Asked before the row is read: a process that took the request and ended is seen to have taken it.
+        waited_for = served(store, head) and time.monotonic() < deadline
         row = store.inbox_row(key)
         if row is not None and row.outcome is not None:
             return _outcome(row, by)
+        if not waited_for:
+            return Handed("queued", by)
         time.sleep(_LOOK_SECONDS)
-    return Handed("queued", by)
 
 
 def _outcome(row: InboxRow, by: str) -> Handed:

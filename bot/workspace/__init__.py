@@ -19,6 +19,7 @@ from bot.workspace.faults import Faults
 from bot.workspace.seed import default_state
 from bot.workspace.server import DEFAULT_SEED, Workspace
 from bot.workspace.state import Channel, Group, State, User
+from bot.workspace.suggestions import Suggestion
 
 __all__ = [
     "DEFAULT_SEED",
@@ -28,6 +29,7 @@ __all__ = [
     "NotAcknowledged",
     "SlackError",
     "State",
+    "Suggestion",
     "User",
     "Workspace",
     "WorkspaceError",

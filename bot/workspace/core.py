@@ -16,6 +16,7 @@ from bot.workspace.errors import SlackError
 from bot.workspace.faults import Faults
 from bot.workspace.socketmode import SocketMode
 from bot.workspace.state import Channel, Json, State, User, wire
+from bot.workspace.suggestions import Suggestion
 from bot.workspace.text import mentions
 
 
@@ -29,6 +30,7 @@ class Core:
         self.changes = Changes()
         self.sockets = SocketMode(state, self.faults, self.changes, clock)
         self.base_url = ""
+        self.suggestions: tuple[Suggestion, ...] = ()
 
     def now_ts(self) -> str:
         """A fresh timestamp of the workspace."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from bot.workspace import elements
+from bot.workspace import elements, suggestions
 from bot.workspace.changes import Push
 from bot.workspace.core import Core
 from bot.workspace.errors import NotAcknowledged, WorkspaceError
@@ -116,6 +116,7 @@ class PageApi:
             "users": [_person(u) for u in state.users.values()],
             "groups": [{"id": g.id, "handle": g.handle, "name": g.name} for g in state.groups.values()],
             "channels": [self._channel_shown(user, c) for c in visible],
+            "suggestions": suggestions.shown(self.core.suggestions, state, {c.id for c in visible}),
             "connected_sockets": len(self.core.sockets.connections),
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from bot.workspace.seed import default_state
 from bot.workspace.socketmode import Delivery
 from bot.workspace.state import Channel, Group, Json, State, User, wire
 from bot.workspace.storage import Saver, load
+from bot.workspace.suggestions import Suggestion, checked
 from bot.workspace.views import Views
 from bot.workspace.webapi import ApiCall, WebApi
 
@@ -31,7 +32,7 @@ class Workspace:
     """A Slack-shaped workspace on loopback. It is not Slack and knows nothing of the app that connects.
 
     `port` 0 takes a free one. With `persist_path` the workspace is kept in that file and starts from it.
-    `seed` makes the state of a new one; `clock` gives seconds since 1970.
+    `seed` makes the state of a new one; `clock` gives seconds since 1970; `suggestions` are offered on the page.
     """
 
     def __init__(
@@ -40,10 +41,12 @@ class Workspace:
         persist_path: Path | None = None,
         seed: Callable[[], State] = DEFAULT_SEED,
         clock: Callable[[], float] = time.time,
+        suggestions: Iterable[Suggestion] = (),
     ) -> None:
         saved = load(persist_path) if persist_path else None
         self.state = saved or seed()
         self.core = Core(self.state, clock)
+        self.core.suggestions = checked(suggestions, self.state)
         self._views = Views(self.core)
         self._admin = Admin(self.core)
         self._interactions = Interactions(self.core, self._views)
@@ -173,6 +176,11 @@ class Workspace:
         group = Group(self.state.new_id("S"), handle, handle, [self.user(u).id for u in users])
         self.state.groups[group.id] = group
         return group
+
+    def suggest(self, suggestions: Iterable[Suggestion]) -> None:
+        """Offer these on the page, in place of those before. WorkspaceError: an unknown channel, or nothing to post."""
+        self.core.suggestions = checked(suggestions, self.state)
+        self.core.changes.tell({"type": "channels"})
 
     def join(self, user: str | User, channel: str | Channel) -> None:
         """Make somebody (or the app's bot user) a member."""

@@ -36,14 +36,14 @@ class RandomSession(RuleBasedStateMachine):
         self.walk.case.later(seconds)
 
     @rule()
-    @precondition(lambda self: self.walk.case.state.timers)
+    @precondition(lambda self: bool(self.walk.case.state.timers))
     def timers_fire(self) -> None:
         """Every timer that is set is reported as due."""
         for timer_id in list(self.walk.case.state.timers):
             self.walk.step(Due(timer_id), begin=True)
 
     @rule()
-    @precondition(lambda self: launched(self.walk.case.state))
+    @precondition(lambda self: bool(launched(self.walk.case.state)))
     def a_node_finishes_twice(self) -> None:
         """The same outcome comes twice; the second one changes nothing."""
         path = launched(self.walk.case.state)[0]
@@ -52,7 +52,7 @@ class RandomSession(RuleBasedStateMachine):
         self.walk.case.only(done).then()
 
     @rule()
-    @precondition(lambda self: self.walk.case.state.seq)
+    @precondition(lambda self: bool(self.walk.case.state.seq))
     def a_process_dies(self) -> None:
         """The session is claimed under another epoch: afterwards nothing of an earlier epoch runs."""
         self.walk.step(Claimed(), begin=False)

@@ -119,7 +119,7 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
     """Any command, with names from this session most of the time."""
     state = case.state
     if not state.seq:
-        given = draw(st.sampled_from([{}, {"yes": True}, {"yes": "no", "word": "b"}]))
+        given: dict[str, Any] = draw(st.sampled_from([{}, {"yes": True}, {"yes": "no", "word": "b"}]))
         return Start(SESSION, given, ANA)
     prompt_id = draw(st.sampled_from([*state.open_prompts, *state.prompts, "prompt-none"]))
     path = draw(st.sampled_from([*state.active, *state.nodes, "nowhere"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import signal
 import subprocess
@@ -151,6 +152,20 @@ def test_files_of_dead_owners_are_removed(
     assert len(list(folder.iterdir())) == 1
     store.register("cli")
     assert [file.name.split("-")[0] for file in folder.iterdir()] == ["cli"]
+
+
+def test_two_that_ask_do_not_mistake_each_other_for_the_owner(
+    path: Path, store: SqliteStore, worker: subprocess.Popen[str]
+) -> None:
+    """While somebody else looks whether an owner is dead, it is dead for us too."""
+    assert tell(worker, "create session-1") == "None"
+    worker.kill()
+    worker.wait()
+    head = store.head("session-1")
+    assert head is not None
+    with (path.parent / "owners" / "sayso.db" / f"{head.owner}.lock").open() as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        assert store.orphans() == ["session-1"]
 
 
 def test_commits_of_other_processes_are_noticed(store: SqliteStore, worker: subprocess.Popen[str]) -> None:

@@ -277,20 +277,19 @@ class Backing:
 
 
 class FaultyStore:
-    """A store whose next commits or calls fail as told; everything else goes through."""
+    """A store whose next commits fail as told in `failures`, and whose other methods answer as told in `answers` (an
+    exception is raised); everything else goes through."""
 
     def __init__(self, store: Store) -> None:
         self.inner = store
         self.failures: list[Exception] = []
         self.failed = asyncio.Event()
         self.batches: list[int] = []
-        self.hold: Any = None
+        self.answers: dict[str, Any] = {}
         self._loop = asyncio.get_running_loop()
 
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
         """Fail with the next failure, if there is one left."""
-        if self.hold is not None:
-            self.hold()
         self.batches.append(len(batch))
         if self.failures:
             error = self.failures.pop(0)
@@ -299,7 +298,14 @@ class FaultyStore:
         return self.inner.commit(batch)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+        if name not in self.answers:
+            return getattr(self.inner, name)
+        return lambda *args, **kwargs: self._answer(name)
+
+    def _answer(self, name: str) -> Any:
+        if isinstance(self.answers[name], Exception):
+            raise self.answers[name]
+        return self.answers[name]
 
 
 @dataclass

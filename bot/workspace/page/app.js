@@ -15,6 +15,7 @@ import { Pane, Surfaces } from "./pane.js";
 import { closePopup } from "./popup.js";
 import { readRoute, writeRoute } from "./router.js";
 import { actAsButton, drawActAs, drawSidebar, drawStatus, openSwitcher, sidebarKeys } from "./sidebar.js";
+import { Starters } from "./starters.js";
 
 const find = (id) => document.getElementById(id);
 
@@ -24,6 +25,7 @@ class App {
     this.route = { channel: null, thread: null, as: null };
     this.seen = new Map(); // thread -> its newest reply that this person has had on the screen
     this.wanted = this.route; // where the reader last asked to be; `route` follows once that is known to exist
+    this.awaited = null; // `ts` of a suggestion that was posted: the first answer opens its thread
     this.held = null; // pushes that arrive while a conversation is being read
     this.reading = 0;
     this.surfaces = new Surfaces(this.people, (path, body) => this.send(path, body));
@@ -37,6 +39,9 @@ class App {
       host: this, feedElement: find("thread-feed"), footElement: find("thread-composer"), testid: "thread-composer", inThread: true,
       onSend: (text, files) => this.#say(text, files, this.route.thread),
     });
+    this.starters = new Starters({ people: this.people, onPick: (suggestion) => this.#start(suggestion) });
+    find("composer").prepend(this.starters.element);
+    this.channelPane.composer.addTool(this.starters.again);
     this.actAs = actAsButton(this.people, (id) => this.go({ as: id }));
     find("act-as-slot").append(this.actAs);
     this.#listen();
@@ -166,6 +171,7 @@ class App {
     const target = { ...route, as: route.as ?? this.people.me() };
     if (!force && samePlace(this.wanted, target)) return;
     this.wanted = target;
+    this.awaited = null;
     if (target.as !== this.people.me() && !(await this.#become(target.as))) return;
     if (this.wanted !== target) return;
     const before = this.route;
@@ -250,6 +256,7 @@ class App {
     const isReply = message.thread_ts && message.thread_ts !== message.ts;
     const here = channel === this.route.channel;
     if (here) this.#place(message, isReply);
+    if (here && isReply && message.thread_ts === this.awaited) return this.openThread(this.awaited);
     if (!["message", "ephemeral"].includes(push.type) || message.user === this.people.me()) return;
     if (!here) return this.#markUnread(channel);
     if (!isReply) this.send("read", { channel }).catch(() => {}); // only the mark for next time; nothing to tell
@@ -301,18 +308,27 @@ class App {
 
   // -- what the person does
 
-  /** Send what was written; true when the server took it. */
+  /** Send what was written; true (of a message: its `ts`) when the server took it. */
   async #say(text, files, thread) {
     const { channel } = this.route;
     try {
       if (text.startsWith("/")) return await this.#command(text, thread);
-      await this.send("post", { channel, thread_ts: thread ?? undefined, text, files });
+      const { ts } = await this.send("post", { channel, thread_ts: thread ?? undefined, text, files });
       (thread ? this.threadPane : this.channelPane).feed.toEnd();
-      return true;
+      return ts;
     } catch (problem) {
       toast(problem.message);
       return false;
     }
+  }
+
+  /** Say what was suggested. What the app answers in a thread is shown at once, unless one has gone elsewhere. */
+  async #start({ text }) {
+    const place = this.wanted;
+    const ts = await this.#say(text, [], null);
+    if (typeof ts !== "string" || place !== this.wanted) return;
+    if (this.channelPane.feed.messages.get(ts)?.reply_count) this.openThread(ts);
+    else this.awaited = ts;
   }
 
   async #command(text, thread) {
@@ -383,6 +399,7 @@ class App {
     if (!channel) return;
     const name = this.people.userName(as);
     this.channelPane.composer.moveTo(`${as} ${channel}`, `Message ${this.#channelTitle()} as ${name}`);
+    this.starters.draw(channel);
     if (thread) this.threadPane.composer.moveTo(`${as} ${channel} ${thread}`, `Reply as ${name}`);
   }
 

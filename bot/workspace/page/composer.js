@@ -41,6 +41,11 @@ export class Composer {
     this.#changed();
   }
 
+  /** One more button in the row below the text. */
+  addTool(button) {
+    this.attached.button.after(button);
+  }
+
   focus() {
     if (!isNarrow()) this.field.focus({ preventScroll: true });
   }

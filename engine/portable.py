@@ -1,0 +1,76 @@
+"""Sessions that travel as files: checking one, and bringing its session into a store that does not have it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+
+from engine.codec import Json, canonical, encode
+from engine.errors import NotJson, SnapshotRefused
+from engine.events import Event, event_from_bytes
+from engine.flow import Flow, flow_from_body
+from engine.snapshot import export, read_export, signed_part
+from engine.state import State, derive_state
+from engine.storage.writer import Writer
+
+_PURPOSE = "snapshot-file"
+
+
+async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes) -> bytes:
+    """A session as one portable file, signed with this store's key."""
+    file = export(derive_state(journal), journal, flow_body)
+    mac: bytes = await writer.call("sign", _PURPOSE, signed_part(file))
+    return encode({**file, "mac": mac.hex()})
+
+
+async def verified_file(writer: Writer, data: bytes) -> dict[str, Json]:
+    """A file that carries the signature it should. Raises `SnapshotRefused`."""
+    file = read_export(data)
+    try:
+        signed = signed_part(file)
+    except NotJson as error:
+        raise SnapshotRefused(f"This is no snapshot file: {error}") from error
+    mac: bytes = await writer.call("sign", _PURPOSE, signed)
+    if not hmac.compare_digest(mac.hex().encode(), str(file["mac"]).encode()):
+        raise SnapshotRefused("This snapshot was changed, or was signed with another key (SAYSO_SECRET_KEY).")
+    return file
+
+
+def contents(file: dict[str, Json]) -> tuple[list[Event], State]:
+    """The journal of a verified file, and the state that it folds to."""
+    events = [event_from_bytes(encode(event)) for event in file["journal"]]
+    return events, derive_state(events)
+
+
+def flow_in(file: dict[str, Json]) -> Flow:
+    """The flow that the session of a verified file pinned. Raises `FlowError`."""
+    return flow_from_body(canonical(file["flow"]))
+
+
+def refuse_other_history(session_id: str, here: Sequence[Event], there: Sequence[Event]) -> None:
+    """Raise `SnapshotRefused` unless the session stands here exactly as the file has it."""
+    if len(here) != len(there):
+        raise SnapshotRefused(
+            f"Session {session_id} is at event {len(here)} here and the snapshot is at {len(there)}; "
+            + (
+                "resume the session itself."
+                if len(here) > len(there)
+                else "go on where the snapshot was made."
+            )
+        )
+    if list(here) != list(there):
+        raise SnapshotRefused(
+            f"Session {session_id} went on here and where the snapshot was made, each in its own way; "
+            "resume the session itself."
+        )
+
+
+def refuse_unpaused(state: State) -> None:
+    """Raise `SnapshotRefused` for a session that cannot be brought elsewhere: nobody may run a node twice."""
+    if state.ended:
+        raise SnapshotRefused(f"Session {state.session_id} is {state.status}; there is nothing to resume.")
+    if state.phase != "waiting":
+        raise SnapshotRefused(
+            f"Session {state.session_id} was running when this snapshot was made, so what its nodes did since is "
+            "not known here; take a snapshot when it is paused."
+        )

@@ -1,0 +1,49 @@
+"""What the local workspace offers to say: made from the flows that are served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.dev import suggestions
+from bot.start_line import StartLine, parse
+from bot.workspace import Suggestion, Workspace
+from engine.flow import Flow, load_flow_file
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture
+def flows() -> list[Flow]:
+    """The examples."""
+    return [load_flow_file(file) for file in EXAMPLES.glob("*.yml")]
+
+
+def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_path: Path) -> None:
+    """A release flow stands in #releases, an incident flow in #incidents, any other in #ops, with help at the end."""
+    offered = [(each.channel, each.text) for each in suggestions(flows, tmp_path / "no-demo")]
+    assert offered == [
+        ("ops", "@sayso disk-cleanup"),
+        ("incidents", "@sayso incident-first-response"),
+        ("releases", "@sayso release-checklist"),
+        ("ops", "@sayso help"),
+    ]
+
+
+def test_the_demo_folder_is_filled_in_so_that_nothing_has_to_be_typed(
+    flows: list[Flow], tmp_path: Path
+) -> None:
+    """With a demo folder the line of disk-cleanup names it in full, and reads back as that folder in spite of spaces."""
+    demo = tmp_path / "a home" / "demo"
+    demo.mkdir(parents=True)
+    text = suggestions(flows, demo)[0].text
+    line = parse(text.removeprefix("@sayso "), [flow.name for flow in flows])
+    assert line == StartLine("disk-cleanup", {"path": str(demo)})
+
+
+def test_the_workspace_takes_them(flows: list[Flow], tmp_path: Path) -> None:
+    """The default workspace has every channel that is named, and labels and hints are there to read."""
+    offered: list[Suggestion] = suggestions(flows, tmp_path)
+    Workspace(suggestions=offered)
+    assert all(each.label and each.hint for each in offered)

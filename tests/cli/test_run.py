@@ -1,0 +1,466 @@
+"""`sayso run` and what goes on with it: the same prompts in a terminal, kept whenever it is left."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.cli.clikit import Cli, Done, Terminal, until
+from tests.cli.flowtexts import counting, gated, long_running, two_questions
+
+pytestmark = pytest.mark.process
+
+
+def session_of(shown: str) -> str:
+    """The id of the session in what a terminal showed."""
+    found = re.search(r"session-[0-9a-f]{10}", shown)
+    assert found is not None, shown
+    return found[0]
+
+
+def ask(terminal: Terminal, question: str, answer: str) -> None:
+    """Wait for a question and answer it."""
+    terminal.expect(question)
+    terminal.expect("> ")
+    terminal.type(answer)
+
+
+def journal(cli: Cli, session_id: str) -> list[dict[str, object]]:
+    """The events of a session."""
+    events: list[dict[str, object]] = cli.run("sessions", "show", session_id, "--events", "--json").json["events"]
+    return events
+
+
+# --- at a terminal -----------------------------------------------------------------------------------------
+
+
+def test_a_flow_asks_for_inputs_and_answers_and_ends_with_zero(cli: Cli) -> None:
+    """Missing inputs, choices and texts are asked for here, messages are shown here, and the end is exit code 0."""
+    two_questions(cli)
+    with cli.terminal("run", "talk") as terminal:
+        ask(terminal, "Whom to greet", "bob & co")
+        ask(terminal, "Which region for bob & co?", "2")
+        ask(terminal, "Why?", "because <it> must")
+        terminal.expect("Hello bob & co in us: because <it> must")
+        assert terminal.code() == 0
+    assert cli.lines("first") == cli.lines("second") == ["ran"]
+
+
+@pytest.mark.parametrize("leave", ["interrupt", "end_of_input", "kill"])
+def test_leaving_at_a_prompt_keeps_the_session(cli: Cli, leave: str) -> None:
+    """Ctrl-C, Ctrl-D and a kill at a question lose nothing: a new process asks it again and no node runs twice."""
+    two_questions(cli)
+    with cli.terminal("run", "talk", "-i", "who=bob") as terminal:
+        ask(terminal, "Which region", "eu")
+        terminal.expect("Why?")
+        terminal.expect("> ")
+        getattr(terminal, leave)()
+        if leave != "kill":
+            assert terminal.code() == 3
+            assert "sayso sessions resume" in terminal.shown
+        session_id = session_of(terminal.shown)
+    with cli.terminal("sessions", "resume", session_id) as terminal:
+        ask(terminal, "Why?", "later")
+        terminal.expect("Hello bob in eu: later")
+        assert terminal.code() == 0
+    assert cli.lines("first") == cli.lines("second") == ["ran"]
+
+
+def test_the_hint_names_the_place_that_was_given(cli: Cli) -> None:
+    """The command that goes on is complete: it names the home that the run was given, and works."""
+    two_questions(cli)
+    with cli.terminal("--home", "elsewhere", "run", "talk", "-i", "who=bob") as terminal:
+        terminal.expect("Which region")
+        terminal.interrupt()
+        terminal.expect("Go on with: sayso --home elsewhere sessions resume session-")
+        assert terminal.code() == 3
+
+
+def test_a_wrong_answer_is_explained_and_asked_again(cli: Cli) -> None:
+    """What is no option, and what does not fit an input's type, is said to be wrong; the question stays."""
+    cli.write(
+        "flows/strict.yml",
+        """flow: strict
+inputs:
+  count: {type: integer}
+nodes:
+  - id: pick
+    type: ask
+    with: {message: Pick one, choices: [Left, Right]}
+""",
+    )
+    with cli.terminal("run", "strict") as terminal:
+        ask(terminal, "count", "many")
+        terminal.expect("expected a whole number")
+        terminal.expect("> ")
+        terminal.type("3")
+        ask(terminal, "Pick one", "up")
+        terminal.expect("Please choose one of: Left, Right.")
+        terminal.type("rIGHT")
+        assert terminal.code() == 0
+    assert "Right, ana" in terminal.shown
+
+
+def test_numbers_choose_only_where_no_option_is_a_number(cli: Cli) -> None:
+    """With options that are numbers themselves, what is typed is the option and never its place in the list."""
+    cli.write(
+        "flows/numbers.yml",
+        """flow: numbers
+nodes:
+  - {id: pick, type: ask, with: {message: How many?, choices: ["3", "1"]}}
+  - {id: tell, type: message, with: {text: "chosen {{ nodes.pick.value }}"}}
+""",
+    )
+    with cli.terminal("run", "numbers") as terminal:
+        ask(terminal, "How many?", "1")
+        terminal.expect("chosen 1")
+        assert terminal.code() == 0
+
+
+def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
+    """A line that was typed while a node ran is no answer to the question that comes after it."""
+    long_running(cli)
+    text = (cli.cwd / "flows/slow.yml").read_text()
+    cli.write("flows/slow.yml", text + "  - {id: sure, type: ask, with: {message: 'Sure?', choices: [yes, no]}}\n")
+    with cli.terminal("run", "slow") as terminal:
+        until(lambda: bool(cli.lines("begun")), "the node begins")
+        terminal.type("yes")
+        terminal.expect("yes")
+        cli.write("go", "")
+        terminal.expect("Sure?")
+        terminal.expect("> ")
+        terminal.type("no")
+        assert terminal.code() == 0
+    assert "no, ana" in terminal.shown
+
+
+def test_text_from_outside_cannot_steer_the_terminal(cli: Cli) -> None:
+    """Escape sequences in an input are spelled out wherever they are shown."""
+    cli.write(
+        "flows/shout.yml",
+        """flow: shout
+inputs: {text: {type: string}}
+nodes:
+  - {id: tell, type: message, with: {text: "says {{ inputs.text }}"}}
+""",
+    )
+    done = cli.run("run", "shout", "-i", "text=\x1b[2Jgone\r\u202e")
+    assert done.code == 0
+    assert "says \\u001b[2Jgone\\u000d\\u202e" in done.err
+    assert "\x1b" not in done.err + done.out
+
+
+def test_an_approval_asks_whoever_is_listed(cli: Cli) -> None:
+    """The person at the terminal approves where the flow lists them."""
+    gated(cli, '["local:ana"]')
+    with cli.terminal("run", "gated") as terminal:
+        terminal.expect("Roll back?")
+        terminal.expect("asked: ana")
+        terminal.expect("1) Approve")
+        terminal.expect("> ")
+        terminal.type("approve")
+        assert terminal.code() == 0
+    assert cli.lines("rolled") == ["ran"]
+
+
+def test_an_approval_for_others_says_whom_it_asks_and_waits(cli: Cli) -> None:
+    """Where somebody else is listed nothing is asked here: it is said who is, and the session stays paused."""
+    gated(cli, '["@sre"]')
+    with cli.terminal("run", "gated") as terminal:
+        terminal.expect("waits for @sre: Roll back?")
+        assert terminal.code() == 3
+    assert cli.lines("rolled") == []
+
+
+def test_somebody_who_is_played_may_approve_and_is_recorded_as_simulated(cli: Cli) -> None:
+    """`--as @sre` decides what @sre may decide, and the journal says that it was only played."""
+    gated(cli, '["@sre"]')
+    paused = cli.run("run", "gated").json
+    prompt_id = paused["prompts"][0]["promptId"]
+    done = cli.run("prompts", "answer", prompt_id, "Approve", "--as", "@sre")
+    assert (done.code, cli.lines("rolled")) == (0, ["ran"]), done
+    answered = [event for event in journal(cli, paused["sessionId"]) if event["type"] == "prompt:answered"]
+    assert answered[0]["actor"] == {"id": "local:@sre", "name": "@sre", "simulated": True}
+
+
+# --- while something runs ----------------------------------------------------------------------------------
+
+
+def test_ctrl_c_in_a_node_cuts_and_records_it(cli: Cli) -> None:
+    """Ctrl-C ends the program that runs, records that its outcome is unknown, and keeps the session."""
+    long_running(cli)
+    with cli.terminal("run", "slow") as terminal:
+        until(lambda: bool(cli.lines("begun")), "the node begins")
+        terminal.interrupt()
+        terminal.expect("what it did is not known")
+        assert terminal.code() == 3
+        session_id = session_of(terminal.shown)
+    kinds = [event["type"] for event in journal(cli, session_id)]
+    assert kinds[-3:] == ["node:interrupted", "prompt:requested", "flow:paused"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "begun", "after", "code"),
+    [("It is done", 1, ["ran"], 0), ("Run it again", 2, ["ran"], 0), ("Abort the run", 1, [], 1)],
+)
+def test_a_kill_in_the_middle_of_a_node_asks_what_to_do(
+    cli: Cli, choice: str, begun: int, after: list[str], code: int
+) -> None:
+    """After `kill -9` in a shell node nothing is guessed: the resume asks done, again or abort, and does that."""
+    long_running(cli)
+    with cli.terminal("run", "slow") as terminal:
+        until(lambda: bool(cli.lines("begun")), "the node begins")
+        session_id = session_of(terminal.shown or terminal.expect("work"))
+        terminal.kill()
+    cli.write("go", "")
+    with cli.terminal("sessions", "resume", session_id) as terminal:
+        terminal.expect("Whether it had its effect is not known")
+        terminal.expect("2) Run it again")
+        ask(terminal, "", choice)
+        assert terminal.code() == code
+    assert (cli.lines("before"), len(cli.lines("begun")), cli.lines("after")) == (["ran"], begun, after)
+
+
+def test_a_wait_node_is_waited_for_and_may_be_left(cli: Cli) -> None:
+    """A wait shows how long it still takes; Ctrl-C keeps it, and a later resume goes on with the same timer."""
+    cli.write(
+        "flows/nap.yml",
+        f"""flow: nap
+nodes:
+  - {{id: pause, type: wait, with: {{for: 2s}}}}{counting(cli, "woke")}
+""",
+    )
+    with cli.terminal("run", "nap") as terminal:
+        terminal.expect("waits until")
+        session_id = session_of(terminal.shown)
+        terminal.interrupt()
+        assert terminal.code() == 3
+    assert cli.lines("woke") == []
+    done = cli.run("sessions", "resume", session_id)
+    assert (done.code, done.json["status"], cli.lines("woke")) == (0, "complete", ["ran"])
+
+
+def test_no_wait_stops_at_a_wait_node(cli: Cli) -> None:
+    """With --no-wait a wait is a pause like any other, and the JSON says until when."""
+    cli.write("flows/nap.yml", "flow: nap\nnodes:\n  - {id: pause, type: wait, with: {for: 1h}}\n")
+    done = cli.run("run", "nap", "--no-wait")
+    assert (done.code, done.json["status"]) == (3, "paused")
+    assert done.json["waitsUntil"].endswith("Z")
+
+
+def test_a_question_can_be_answered_from_another_process(cli: Cli) -> None:
+    """A terminal that sits at a question goes on by itself when it is answered from elsewhere."""
+    two_questions(cli)
+    with cli.terminal("run", "talk", "-i", "who=bob") as terminal:
+        terminal.expect("Which region")
+        terminal.expect("> ")
+        prompt_id = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
+        answered = cli.run("prompts", "answer", prompt_id, "us")
+        assert (answered.code, answered.out) == (0, "Answered.\n"), answered
+        ask(terminal, "Why?", "so")
+        terminal.expect("Hello bob in us: so")
+        assert terminal.code() == 0
+    assert cli.lines("second") == ["ran"]
+
+
+def test_a_running_session_can_be_aborted_from_another_process(cli: Cli) -> None:
+    """`sessions abort` reaches the terminal that runs the session: the node is cut, and what follows does not run."""
+    long_running(cli)
+    with cli.terminal("run", "slow") as terminal:
+        until(lambda: bool(cli.lines("begun")), "the node begins")
+        session_id = session_of(terminal.shown or terminal.expect("work"))
+        aborted = cli.run("sessions", "abort", session_id, "--reason", "wrong host")
+        assert (aborted.code, aborted.out) == (0, f"{session_id} is aborted.\n"), aborted
+        terminal.expect("aborted by ana: wrong host")
+        assert terminal.code() == 1
+    assert cli.lines("after") == []
+
+
+def test_a_deadline_decides_while_the_question_is_on_the_screen(cli: Cli) -> None:
+    """Nobody answers in time: the question goes away and the flow goes on with its default."""
+    cli.write(
+        "flows/hurry.yml",
+        """flow: hurry
+nodes:
+  - id: pick
+    type: ask
+    with: {message: Quick?, choices: [now, later], timeout: 1s, on_timeout: default, default: later}
+  - {id: tell, type: message, with: {text: "it is {{ nodes.pick.value }}"}}
+""",
+    )
+    with cli.terminal("run", "hurry") as terminal:
+        terminal.expect("Quick?")
+        terminal.expect("it is later")
+        assert terminal.code() == 0
+
+
+# --- without a terminal ------------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_a_pause_is_json_and_three(cli: Cli) -> None:
+    """Standard output is one JSON document with what is asked; the exit code is 3; a later process goes on."""
+    two_questions(cli)
+    paused = cli.run("run", "talk", "-i", "who=bob")
+    assert (paused.code, paused.json["status"], paused.json["flow"]) == (3, "paused", "talk")
+    prompt = paused.json["prompts"][0]
+    assert (prompt["path"], prompt["kind"], prompt["message"]) == ("region", "ask", "Which region for bob?")
+    assert [option["value"] for option in prompt["options"]] == ["eu", "us"]
+    assert paused.json["outputs"]["first"]["exit_code"] == 0
+    session_id = paused.json["sessionId"]
+    second = cli.run("sessions", "resume", session_id, "--prompt", prompt["promptId"], "--answer", "eu")
+    assert (second.code, second.json["prompts"][0]["path"]) == (3, "why"), second
+    third = cli.run("sessions", "resume", session_id, "from a pipeline")
+    assert (third.code, third.json["status"], third.json["prompts"]) == (0, "complete", []), third
+    assert "Hello bob in eu: from a pipeline" in third.err
+    assert cli.lines("first") == cli.lines("second") == ["ran"]
+
+
+def test_missing_inputs_without_a_terminal_are_a_prompt(cli: Cli) -> None:
+    """An input that was not given is asked for like anything else: exit code 3 and a prompt of kind `input`."""
+    two_questions(cli)
+    paused = cli.run("run", "talk")
+    assert (paused.code, paused.json["prompts"][0]["kind"]) == (3, "input")
+    assert cli.lines("first") == []
+
+
+def test_json_at_a_terminal_keeps_people_and_machine_apart(cli: Cli) -> None:
+    """`--no-input` at a terminal asks nothing, and ends in JSON."""
+    two_questions(cli)
+    with cli.terminal("run", "talk", "--no-input", "-i", "who=bob") as terminal:
+        assert terminal.code() == 3
+        document = terminal.shown[terminal.shown.index("{\n") :]
+    assert json.loads(document)["status"] == "paused"
+
+
+def test_a_failed_flow_is_one(cli: Cli) -> None:
+    """A flow that fails says where and why, and ends with exit code 1."""
+    cli.write(
+        "flows/broken.yml",
+        "flow: broken\nnodes:\n  - {id: stop, type: fail, with: {message: Not on a Friday}}\n",
+    )
+    done = cli.run("run", "broken")
+    assert (done.code, done.json["status"], done.json["error"]["message"]) == (1, "failed", "Not on a Friday")
+    assert "✗ stop  Not on a Friday" in done.err
+
+
+# --- what is refused before anything runs ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["run", "tlak"], 2, "did you mean `talk`?"),
+        (["run", "nowhere/flow.yml"], 2, "There is no flow file nowhere/flow.yml."),
+        (["run", "talk", "-i", "whom=x"], 2, "did you mean `who`?"),
+        (["run", "talk", "-i", "who"], 2, "key=value"),
+        (["run", "talk", "--inputs-file", "inputs.yml"], 2, "holds no mapping"),
+        (["run", "bad"], 4, "bad.yml:2:23: unknown node type `shel`"),
+        (["run"], 2, "FLOW"),
+    ],
+)
+def test_what_cannot_be_run_is_said_and_nothing_is_started(
+    cli: Cli, arguments: list[str], code: int, said: str
+) -> None:
+    """One clear message, the right exit code, no traceback, and no database."""
+    two_questions(cli)
+    cli.write("flows/bad.yml", "flow: bad\nnodes: [{id: a, type: shel, with: {run: [ls]}}]\n")
+    cli.write("inputs.yml", "- 1\n")
+    done = cli.run(*arguments)
+    assert done.code == code, done
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert not (cli.cwd / ".sayso").exists()
+
+
+def test_inputs_come_from_a_file_and_options_win(cli: Cli) -> None:
+    """Inputs of a YAML or JSON file keep their types; `-i` wins over them."""
+    cli.write("flows/sum.yml", SUM)
+    cli.write("inputs.json", '{"count": 2, "tags": ["a", "b"]}')
+    done = cli.run("run", "flows/sum.yml", "--inputs-file", "inputs.json", "-i", "count=5")
+    assert done.code == 0, done
+    assert done.json["outputs"]["all"] == {"count": 5, "tags": ["a", "b"]}
+
+
+SUM = """flow: sum
+inputs:
+  count: {type: integer}
+  tags: {type: array}
+nodes:
+  - {id: all, type: set, with: {count: "{{ inputs.count }}", tags: "{{ inputs.tags }}"}}
+"""
+
+
+# --- dry run -----------------------------------------------------------------------------------------------
+
+WALKED = """flow: walked
+inputs:
+  service: {type: string}
+  sure: {type: boolean, default: false}
+nodes:
+  - {id: facts, type: set, with: {name: "svc-{{ inputs.service }}"}}
+  - {id: never, type: noop, if: "{{ inputs.sure }}"}
+  - id: ask
+    type: ask
+    with: {message: "How is {{ nodes.facts.name }}?"}
+  - id: act
+    type: shell
+    if: "{{ nodes.ask.text == 'bad' }}"
+    with:
+      run: ["touch", "FOLDER/touched", "{{ nodes.ask.text }}"]
+      env: {TOKEN: "Bearer {{ secrets.TOKEN }}"}
+  - {id: ending, type: noop, if: "{{ status.facts == 'completed' and status.never == 'skipped' }}"}
+"""
+
+
+def walked(cli: Cli) -> Done:
+    """The dry run of a flow with all that can and cannot be known."""
+    cli.write("flows/walked.yml", WALKED.replace("FOLDER", str(cli.cwd)))
+    return cli.run("run", "walked", "-i", "service=api", "--dry-run", "--json")
+
+
+def test_a_dry_run_says_what_is_known_and_what_is_not(cli: Cli) -> None:
+    """Inputs and `set` are evaluated; what depends on an answer is shown as written, with what it needs."""
+    nodes = {node["id"]: node for node in walked(cli).json["nodes"]}
+    assert nodes["never"]["runs"] is False
+    assert nodes["ask"]["with"]["message"] == {"value": "How is svc-api?", "known": True, "needs": []}
+    assert (nodes["act"]["runs"], nodes["act"]["ifNeeds"]) == (None, ["nodes.ask.text"])
+    assert nodes["act"]["with"]["run"]["needs"] == ["nodes.ask.text"]
+    assert nodes["ending"]["runs"] is True
+
+
+def test_a_dry_run_does_nothing(cli: Cli) -> None:
+    """No node runs, no secret is read, and not even a database is made."""
+    done = walked(cli)
+    assert done.code == 0
+    assert sorted(path.name for path in cli.cwd.iterdir()) == ["flows"]
+
+
+def test_a_dry_run_is_readable(cli: Cli) -> None:
+    """For people: inputs that would be asked for, nodes in order, and references to secrets instead of values."""
+    walked(cli)
+    cli.env = {"SAYSO_SECRET_TOKEN": "s3cret-value"}
+    done = cli.run("run", "walked", "--dry-run")
+    assert "service = would be asked for" in done.out
+    assert "(needs inputs.service)" in done.out
+    assert "skipped: {{ inputs.sure }} is false" in done.out
+    assert "secrets.TOKEN" in done.out
+    assert "s3cret-value" not in done.out
+
+
+def test_a_dry_run_finds_a_configuration_that_would_fail(cli: Cli) -> None:
+    """An input that makes a node's configuration invalid is told, and the exit code is 1."""
+    cli.write(
+        "flows/late.yml",
+        """flow: late
+inputs: {long: {type: string}}
+nodes:
+  - {id: nap, type: wait, with: {for: "{{ inputs.long }}"}}
+  - {id: never, type: noop}
+""",
+    )
+    done = cli.run("run", "late", "-i", "long=soonish", "--dry-run")
+    assert done.code == 1
+    assert "would fail" in done.out
+    assert "never" not in done.out

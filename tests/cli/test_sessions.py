@@ -1,0 +1,237 @@
+"""`sayso sessions` and `sayso prompts`: looking changes nothing, ids may be short, refusals say why."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.cli.clikit import Cli
+from tests.cli.flowtexts import gated, two_questions
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def paused(cli: Cli) -> dict[str, Any]:
+    """A session that waits at its first question, as `run` reported it."""
+    two_questions(cli)
+    document: dict[str, Any] = cli.run("run", "talk", "-i", "who=bob").json
+    assert document["status"] == "paused"
+    return document
+
+
+def test_looking_makes_no_database(cli: Cli) -> None:
+    """Where nothing ever ran there is nothing to list, and looking leaves no trace."""
+    assert cli.run("sessions", "list").out == "No session is open. Ended ones: --all\n"
+    assert cli.run("prompts", "list", "--json").json == {"prompts": []}
+    assert cli.run("sessions", "show", "session-1").code == 2
+    assert list(cli.cwd.iterdir()) == []
+
+
+def test_a_paused_session_is_listed_with_what_it_waits_for(cli: Cli, paused: dict[str, Any]) -> None:
+    """The list has flow, status, place and the open question, for people and for machines."""
+    shown = cli.run("sessions", "list").out
+    for word in (paused["sessionId"], "talk", "paused", "terminal", "Which region for bob?"):
+        assert word in shown
+    listed = cli.run("sessions", "list", "--json").json["sessions"]
+    assert [entry["sessionId"] for entry in listed] == [paused["sessionId"]]
+    assert listed[0]["prompts"] == [paused["prompts"][0]["promptId"]]
+    assert cli.run("sessions", "list", "--status", "complete", "--json").json == {"sessions": []}
+
+
+def test_an_unknown_status_is_refused(cli: Cli, paused: dict[str, Any]) -> None:
+    """A status that does not exist is a wrong usage that names those that do."""
+    done = cli.run("sessions", "list", "--status", "sleeping")
+    assert (done.code, "running, paused, complete" in done.err) == (2, True)
+
+
+def test_show_is_a_readable_view(cli: Cli, paused: dict[str, Any]) -> None:
+    """Requester, inputs, every node with its state, and the open question with the command that answers it."""
+    shown = cli.run("sessions", "show", paused["sessionId"]).out
+    for part in (
+        "by ana at the terminal",
+        "who = bob",
+        "✓ first",
+        "● region",
+        "· second",
+        "Which region for bob?",
+        f"sayso prompts answer {paused['prompts'][0]['promptId']} ANSWER",
+    ):
+        assert part in shown, shown
+
+
+def test_show_as_json_is_the_inspection_with_its_journal(cli: Cli, paused: dict[str, Any]) -> None:
+    """The document has the specification's names; a waiting node's output is `awaiting`; events are in order."""
+    document = cli.run("sessions", "show", paused["sessionId"], "--json", "--events").json
+    assert document["outputs"]["region"] == {"awaiting": True, "promptId": paused["prompts"][0]["promptId"]}
+    assert [event["seq"] for event in document["events"]] == list(range(1, document["seq"] + 1))
+    text = cli.run("sessions", "show", paused["sessionId"], "--events").out
+    assert "session:start" in text
+
+
+def test_ids_may_be_shortened(cli: Cli, paused: dict[str, Any]) -> None:
+    """A beginning that only one session has is enough, with or without its `session-`."""
+    short = paused["sessionId"].removeprefix("session-")[:6]
+    for text in (short, f"session-{short}"):
+        assert cli.run("sessions", "show", text, "--json").json["sessionId"] == paused["sessionId"]
+
+
+def test_an_ambiguous_id_names_its_candidates(cli: Cli, paused: dict[str, Any]) -> None:
+    """A beginning that several have is refused, and they are named."""
+    other = cli.run("run", "talk", "-i", "who=eve").json["sessionId"]
+    done = cli.run("sessions", "show", "session-")
+    assert (done.code, other in done.err, paused["sessionId"] in done.err) == (2, True, True)
+
+
+def test_an_unknown_id_suggests_the_nearest(cli: Cli, paused: dict[str, Any]) -> None:
+    """A slip in an id is a clear message with the id that was meant."""
+    slip = paused["sessionId"][:-1] + "z"
+    done = cli.run("sessions", "resume", slip)
+    assert (done.code, f"did you mean `{paused['sessionId']}`?" in done.err) == (2, True), done
+
+
+def test_abort_ends_a_session_for_good(cli: Cli, paused: dict[str, Any]) -> None:
+    """An aborted session is told as such; whatever is asked of it afterwards is refused and changes nothing."""
+    session_id = paused["sessionId"]
+    done = cli.run("sessions", "abort", session_id, "--reason", "not today", "--json")
+    assert (done.code, done.json["status"]) == (0, "aborted"), done
+    for arguments in (
+        ("sessions", "abort", session_id),
+        ("sessions", "resume", session_id, "go"),
+        ("prompts", "answer", paused["prompts"][0]["promptId"], "eu"),
+    ):
+        again = cli.run(*arguments)
+        assert (again.code, again.out) == (5, ""), again
+    assert [entry["status"] for entry in cli.run("sessions", "list", "--all", "--json").json["sessions"]] == [
+        "aborted"
+    ]
+    assert cli.lines("second") == []
+
+
+# --- prompts -----------------------------------------------------------------------------------------------
+
+
+def test_open_questions_are_listed_with_whom_they_ask(cli: Cli, paused: dict[str, Any]) -> None:
+    """The list has the question, whom it asks, and what may be chosen."""
+    shown = cli.run("prompts", "list").out
+    for word in (paused["prompts"][0]["promptId"], "talk", "ana", "eu | us", "Which region for bob?"):
+        assert word in shown
+    entry = cli.run("prompts", "list", "--json").json["prompts"][0]
+    assert (entry["sessionId"], entry["asked"]) == (paused["sessionId"], ["requester"])
+
+
+def test_an_answer_goes_on_with_the_session(cli: Cli, paused: dict[str, Any]) -> None:
+    """An answer by value runs on to the next question; the last one ends the session; each node ran once."""
+    first = cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "--value", "us", "--json")
+    assert (first.code, first.json["prompts"][0]["message"]) == (3, "Why?")
+    second = cli.run("prompts", "answer", first.json["prompts"][0]["promptId"], "--text", "so")
+    assert second.code == 0
+    assert "Hello bob in us: so" in second.out
+    assert cli.lines("first") == cli.lines("second") == ["ran"]
+
+
+def test_a_question_is_answered_once(cli: Cli, paused: dict[str, Any]) -> None:
+    """Whoever comes second is told who was first and what they said."""
+    prompt_id = paused["prompts"][0]["promptId"]
+    assert cli.run("prompts", "answer", prompt_id, "eu").code == 3
+    again = cli.run("prompts", "answer", prompt_id, "us")
+    assert (again.code, again.err) == (5, "sayso: Already answered by ana: eu.\n")
+    assert cli.lines("second") == ["ran"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["north"], 5, "Please choose one of: eu, us."),
+        (["eu", "--as", "mallory"], 5, "Only ana at the terminal can answer this."),
+        (["eu", "--value", "us"], 2, "Give one answer"),
+        ([], 2, "Give one answer"),
+    ],
+)
+def test_an_answer_that_cannot_be_taken_changes_nothing(
+    cli: Cli, paused: dict[str, Any], arguments: list[str], code: int, said: str
+) -> None:
+    """No option, nobody who may answer, or two answers at once: refused, and the question stays open."""
+    prompt_id = paused["prompts"][0]["promptId"]
+    done = cli.run("prompts", "answer", prompt_id, *arguments)
+    assert (done.code, said in done.err) == (code, True), done
+    assert [entry["promptId"] for entry in cli.run("prompts", "list", "--json").json["prompts"]] == [prompt_id]
+
+
+def test_text_never_approves(cli: Cli) -> None:
+    """A message to a session that waits for an approval is no decision, whatever it says."""
+    gated(cli, '["local:ana"]')
+    waiting = cli.run("run", "gated").json
+    done = cli.run("sessions", "resume", waiting["sessionId"], "Approve")
+    assert (done.code, done.json["prompts"][0]["promptId"]) == (3, waiting["prompts"][0]["promptId"]), done
+    assert cli.lines("rolled") == []
+
+
+# --- files -------------------------------------------------------------------------------------------------
+
+
+def test_an_exported_session_goes_on_on_another_machine(cli: Cli, paused: dict[str, Any]) -> None:
+    """With the same key the file is continued in another home, where nothing of the session was known before."""
+    cli.env = {"SAYSO_SECRET_KEY": "a shared secret"}
+    session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
+    written = cli.run("--home", "here", "sessions", "export", session_id, "-o", "it.json")
+    assert written.code == 0, written
+    assert stat.S_IMODE((cli.cwd / "it.json").stat().st_mode) == 0o600
+    there = ("--home", "there", "sessions", "resume")
+    first = cli.run(*there, "--snapshot", "it.json", "--answer", "us")
+    assert (first.code, first.json["prompts"][0]["message"]) == (3, "Why?"), first
+    second = cli.run(*there, session_id, "moved")
+    assert (second.code, "Hello eve in us: moved" in second.err) == (0, True), second
+    assert cli.lines("second") == ["ran"]
+
+
+@pytest.mark.parametrize("wrong", ["key", "content", "shape"])
+def test_a_file_that_does_not_verify_is_refused(cli: Cli, wrong: str) -> None:
+    """Another key, a changed word, or something else altogether: refused, and nothing is brought in."""
+    two_questions(cli)
+    cli.env = {"SAYSO_SECRET_KEY": "a shared secret"}
+    session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
+    text = cli.run("--home", "here", "sessions", "export", session_id).out
+    if wrong == "key":
+        cli.env = {"SAYSO_SECRET_KEY": "another one"}
+    cli.write("it.json", {"key": text, "content": text.replace("eve", "eva"), "shape": "{}"}[wrong])
+    done = cli.run("--home", "there", "sessions", "resume", "--snapshot", "it.json", "--answer", "us")
+    assert (done.code, done.out) == (5, ""), done
+    assert cli.run("--home", "there", "sessions", "list", "--all", "--json").json == {"sessions": []}
+
+
+def test_a_snapshot_is_refused_where_the_session_is_further(cli: Cli, paused: dict[str, Any]) -> None:
+    """A file from before does not turn a session back."""
+    cli.write("it.json", cli.run("sessions", "export", paused["sessionId"]).out)
+    cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "eu")
+    done = cli.run("sessions", "resume", "--snapshot", "it.json", "--answer", "us")
+    assert (done.code, "resume the session itself" in done.err) == (5, True), done
+    assert cli.lines("second") == ["ran"]
+
+
+# --- damage ------------------------------------------------------------------------------------------------
+
+
+def test_damaged_records_are_said_and_never_resumed(cli: Cli, paused: dict[str, Any]) -> None:
+    """A changed byte in the journal: `show` and `resume` end with 6 and say so, and nothing of it runs."""
+    with closing(sqlite3.connect(cli.cwd / ".sayso/sayso.db")) as connection:
+        connection.execute("UPDATE journal SET body = replace(body, 'bob', 'eve')")
+        connection.execute("DELETE FROM snapshots")
+        connection.commit()
+    shown = cli.run("sessions", "show", paused["sessionId"])
+    assert (shown.code, "do not verify" in shown.out) == (6, True), shown
+    resumed = cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "eu")
+    assert resumed.code == 6, resumed
+    assert "Traceback" not in resumed.err
+    assert cli.lines("second") == []
+
+
+def test_a_database_without_its_key_is_refused(cli: Cli, paused: dict[str, Any]) -> None:
+    """Rows whose key is gone are not believed: exit code 6, with what to do."""
+    (cli.cwd / ".sayso/sayso.db.key").unlink()
+    done = cli.run("sessions", "list")
+    assert (done.code, "SAYSO_SECRET_KEY" in done.err) == (6, True), done

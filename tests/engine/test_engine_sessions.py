@@ -1,0 +1,356 @@
+"""The engine over both stores: start, resume, answer, abort, inspect, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from engine.errors import (
+    AlreadyAnswered,
+    EmptyMessage,
+    InvalidAnswer,
+    InvalidInputs,
+    NotAllowed,
+    SessionEnded,
+    SessionError,
+    SessionRunning,
+    UnknownSession,
+)
+from engine.events import Event
+from engine.nodes.port import Completed, Failed
+from engine.state import State
+from tests.support.engine import (
+    ANA,
+    BEN,
+    Backing,
+    FaultyStore,
+    Workshop,
+    counted,
+    flow_of,
+    nobody_but,
+    running,
+    shell_runners,
+)
+
+ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: set, with: {said: '{{ nodes.q.text }}'}}]"
+STEPS = """
+nodes:
+  - {id: one, type: shell, with: {run: [now, 1]}}
+  - {id: q, type: ask, with: {message: And now?}}
+  - {id: two, type: shell, with: {run: [now, "{{ nodes.q.text }}"]}}
+"""
+WORK = "nodes: [{id: a, type: shell, with: {run: [wait]}}, {id: b, type: shell, with: {run: [now]}}]"
+
+
+async def test_a_flow_runs_to_its_question_and_on_after_the_reply(backing: Backing, tmp_path: Path) -> None:
+    """Start, pause, reply, end; each node ran once and the session left no memory while it waited."""
+    async with running(backing.open(), tmp_path) as rig:
+        state = await rig.settled(STEPS)
+        assert (state.status, state.phase) == ("paused", "waiting")
+        assert rig.live() == []
+        state = await rig.reply(state.session_id, "go on")
+        assert state.status == "complete"
+        assert rig.shop.ran == ["one", "two"]
+        assert state.nodes["two"].output["stdout"] == "go on"
+        assert rig.live() == []
+
+
+async def test_a_start_is_durable_when_it_returns(backing: Backing, tmp_path: Path) -> None:
+    """Another connection sees the session as soon as `start` returned."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(ASK)
+        other = backing.open()
+        head = other.head(session_id)
+        assert head is not None
+        assert (head.status, head.owner) == ("paused", None)
+        other.close()
+
+
+async def test_real_programs_run_once(backing: Backing, tmp_path: Path) -> None:
+    """Files count how often real shell nodes ran, over a pause and another engine."""
+    log = tmp_path / "log"
+    flow = f"""
+nodes:
+  - {{id: one, type: shell, with: {{script: 'echo one >> "$LOG"', env: {{LOG: "{log}"}}}}}}
+  - {{id: q, type: ask, with: {{message: And now?}}}}
+  - {{id: two, type: shell, with: {{script: 'echo "$SAID" >> "$LOG"', env: {{LOG: "{log}", SAID: "{{{{ nodes.q.text }}}}"}}}}}}
+"""
+    async with running(backing.open(), tmp_path, runners=shell_runners()) as rig:
+        session_id = (await rig.settled(flow)).session_id
+    async with running(backing.open(), tmp_path, runners=shell_runners()) as rig:
+        assert (await rig.reply(session_id, "$(reboot); `two`")).status == "complete"
+    assert counted(log) == ["one", "$(reboot); `two`"]
+
+
+async def test_what_a_start_refuses_leaves_no_session(backing: Backing, tmp_path: Path) -> None:
+    """Wrong inputs and people who may not start: an error, and nothing is stored."""
+    async with running(backing.open(), tmp_path, policy=nobody_but(ANA)) as rig:
+        with pytest.raises(InvalidInputs):
+            await rig.start(ASK, surplus=1)
+        with pytest.raises(NotAllowed, match="ben may not start"):
+            await rig.start(ASK, actor=BEN)
+        assert rig.store.heads() == []
+        assert rig.live() == []
+
+
+async def test_a_session_id_that_is_taken_is_refused(backing: Backing, tmp_path: Path) -> None:
+    """A second start under one id fails, and the first session goes on undisturbed."""
+    async with running(backing.open(), tmp_path) as rig:
+        await rig.engine.start(flow_of(WORK), {}, actor=ANA, session_id="session-1")
+        await rig.shop.running("a")
+        with pytest.raises(SessionRunning):
+            await rig.engine.start(flow_of(ASK), {}, actor=ANA, session_id="session-1")
+        await rig.shop.finish("a")
+        assert (await rig.engine.parked("session-1")).status == "complete"
+        with pytest.raises(Exception, match="exists already"):
+            await rig.engine.start(flow_of(ASK), {}, actor=ANA, session_id="session-1")
+        assert rig.shop.ran == ["a", "b"]
+
+
+@pytest.mark.parametrize("session_id", ["session-unknown", "", "../x", "a' OR 1=1"])
+async def test_a_session_that_does_not_exist(backing: Backing, tmp_path: Path, session_id: str) -> None:
+    """Every question about it says so, and nothing is made up."""
+    async with running(backing.open(), tmp_path) as rig:
+        for call in (
+            rig.engine.resume(session_id, "x", actor=ANA),
+            rig.engine.abort(session_id, actor=ANA),
+            rig.engine.inspect(session_id),
+            rig.engine.state(session_id),
+            rig.engine.export(session_id),
+            rig.engine.apply(session_id, None),
+        ):
+            with pytest.raises(UnknownSession):
+                await call
+        assert rig.live() == []
+
+
+async def test_a_resume_needs_words(backing: Backing, tmp_path: Path) -> None:
+    """An empty message is refused and changes nothing."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(ASK)).session_id
+        for text in ("", "  \n"):
+            with pytest.raises(EmptyMessage):
+                await rig.engine.resume(session_id, text, actor=ANA)
+        assert "session:message" not in await rig.types(session_id)
+
+
+async def test_a_resume_of_a_running_session_says_so(backing: Backing, tmp_path: Path) -> None:
+    """A second resume while the session runs is a no-op with a clear error."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(WORK)
+        await rig.shop.running("a")
+        before = await rig.types(session_id)
+        with pytest.raises(SessionRunning):
+            await rig.engine.resume(session_id, "again", actor=ANA)
+        assert await rig.types(session_id) == before
+        await rig.shop.finish("a")
+        assert (await rig.engine.parked(session_id)).status == "complete"
+
+
+async def test_a_resume_of_an_ended_session_says_how_it_ended(backing: Backing, tmp_path: Path) -> None:
+    """Complete, failed and aborted sessions are not resumed."""
+    async with running(backing.open(), tmp_path) as rig:
+        for flow, how in (
+            ("nodes: [{id: a, type: noop}]", "complete"),
+            ("nodes: [{id: a, type: fail, with: {message: no}}]", "failed"),
+        ):
+            session_id = (await rig.settled(flow)).session_id
+            with pytest.raises(SessionEnded, match=how):
+                await rig.engine.resume(session_id, "x", actor=ANA)
+            with pytest.raises(SessionEnded):
+                await rig.engine.abort(session_id, actor=ANA)
+        session_id = (await rig.settled(ASK)).session_id
+        await rig.engine.abort(session_id, actor=ANA)
+        with pytest.raises(SessionEnded, match="aborted"):
+            await rig.engine.resume(session_id, "x", actor=ANA)
+
+
+async def test_an_answer_names_its_prompt(backing: Backing, tmp_path: Path) -> None:
+    """With `prompt_id` a text or an option's value answers that prompt."""
+    flow = "nodes: [{id: q, type: ask, with: {message: Which?, choices: [eu, us]}}]"
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(flow)).session_id
+        prompt = await rig.open_prompt(session_id)
+        with pytest.raises(InvalidAnswer):
+            await rig.engine.resume(session_id, "eu", actor=ANA, prompt_id=prompt.prompt_id)
+        state = await rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt.prompt_id, answer="us")
+        assert state.nodes["q"].output["value"] == "us"
+
+
+async def test_of_many_answers_at_once_one_wins(backing: Backing, tmp_path: Path) -> None:
+    """Ten people answer in the same moment: one answer is journaled, nine hear who was first."""
+    flow = "nodes: [{id: q, type: ask, with: {message: Which?, choices: [eu, us]}}]"
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(flow)).session_id
+        prompt_id = (await rig.open_prompt(session_id)).prompt_id
+        answers = [
+            rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt_id, answer="eu", key=f"k{number}")
+            for number in range(10)
+        ]
+        outcomes = await asyncio.gather(*answers, return_exceptions=True)
+        assert sum(isinstance(outcome, AlreadyAnswered) for outcome in outcomes) == 9
+        assert (await rig.types(session_id)).count("prompt:answered") == 1
+
+
+async def test_of_two_engines_one_answer_wins(backing: Backing, tmp_path: Path) -> None:
+    """Two processes answer the same prompt at once: one is taken, the other is refused, nothing is doubled."""
+    async with running(backing.open(), tmp_path) as one, running(backing.open(), tmp_path) as two:
+        session_id = (await one.settled(STEPS)).session_id
+        outcomes = await asyncio.gather(
+            one.engine.resume(session_id, "first", actor=ANA),
+            two.engine.resume(session_id, "second", actor=BEN),
+            return_exceptions=True,
+        )
+        for rig in (one, two):
+            await rig.engine.parked(session_id)
+        assert sum(isinstance(outcome, Exception) for outcome in outcomes) in (0, 1)
+        types = await one.types(session_id)
+        assert types.count("prompt:answered") == 1
+        assert types.count("session:end") == 1
+        assert len(one.shop.ran + two.shop.ran) == 2
+
+
+async def test_a_failing_node_fails_its_flow(backing: Backing, tmp_path: Path) -> None:
+    """The outcome `Failed` ends the session as failed, with its error in the inspection."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(WORK)
+        await rig.shop.finish("a", Failed("exit_code", "it broke", {"exit_code": 3}))
+        assert (await rig.engine.parked(session_id)).status == "failed"
+        data = await rig.engine.inspect(session_id)
+        assert data["error"] == {"type": "exit_code", "message": "it broke", "details": {"exit_code": 3}}
+
+
+async def test_a_runner_that_raises_is_a_failure_of_its_node(backing: Backing, tmp_path: Path) -> None:
+    """An exception in a runner, or no runner at all, fails the node and not the engine."""
+
+    async def broken(config: object, ctx: object) -> Completed:
+        raise ZeroDivisionError("oh")
+
+    async with running(backing.open(), tmp_path, runners={"shell": broken}) as rig:
+        state = await rig.settled(WORK)
+        assert state.error is not None
+        assert state.error["message"] == "node a: ZeroDivisionError: oh"
+        state = await rig.settled("nodes: [{id: a, type: http, with: {url: 'http://example.org'}}]")
+        assert state.status == "failed"
+
+
+async def test_an_output_that_is_no_json_fails_its_node(backing: Backing, tmp_path: Path) -> None:
+    """What cannot be stored is a failure of the node, and the engine goes on."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(WORK)
+        await rig.shop.finish("a", Completed({"x": object()}))
+        assert (await rig.engine.parked(session_id)).status == "failed"
+        session_id = await rig.start(WORK)
+        await rig.shop.finish("a", Failed("exit_code", "\ud800", object()))
+        assert (await rig.engine.parked(session_id)).status == "failed"
+
+
+async def test_inspection_shows_a_waiting_node(backing: Backing, tmp_path: Path) -> None:
+    """A waiting node's output is `{awaiting, promptId}`; status, phase and place are there; nothing is claimed."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(STEPS)).session_id
+        before = rig.store.head(session_id)
+        data = await rig.engine.inspect(session_id)
+        prompt = await rig.open_prompt(session_id)
+        assert data["outputs"]["q"] == {"awaiting": True, "promptId": prompt.prompt_id}
+        assert data["outputs"]["one"]["stdout"] == "1"
+        assert (data["status"], data["phase"], data["currentNodeId"]) == ("paused", "waiting", "q")
+        assert (data["owner"], data["quarantined"]) == (None, None)
+        assert rig.store.head(session_id) == before
+
+
+async def test_an_abort_of_a_running_node_waits_for_its_end(backing: Backing, tmp_path: Path) -> None:
+    """The node is told to leave, its outcome is recorded, and only then the session ends."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(WORK)
+        await rig.shop.running("a")
+        state = await rig.engine.abort(session_id, actor=ANA, reason="enough")
+        assert state.phase == "finalizing"
+        assert (await rig.engine.parked(session_id)).status == "aborted"
+        types = await rig.types(session_id)
+        assert types[-3:] == ["session:abort", "node:interrupted", "session:end"]
+        assert rig.shop.ran == ["a"]
+
+
+async def test_an_abort_and_a_completion_at_once(backing: Backing, tmp_path: Path) -> None:
+    """A node that ends well although it was told to leave is recorded as completed; the session stays aborted."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(WORK.replace("[wait]", "[stubborn]"))
+        await rig.shop.running("a")
+        await rig.engine.abort(session_id, actor=ANA)
+        with pytest.raises(SessionEnded):
+            await rig.engine.abort(session_id, actor=ANA)
+        await rig.shop.finish("a")
+        state = await rig.engine.parked(session_id)
+        assert (state.status, state.nodes["a"].status) == ("aborted", "completed")
+
+
+async def test_many_pure_nodes_do_not_stop_half_way(backing: Backing, tmp_path: Path) -> None:
+    """A flow of more nodes than one turn begins is run to its end, with the store kept in step."""
+    nodes = "".join(f"  - {{id: n{number}, type: noop}}\n" for number in range(450))
+    async with running(backing.open(), tmp_path) as rig:
+        state = await asyncio.wait_for(rig.settled(f"nodes:\n{nodes}"), 30)
+        assert state.status == "complete"
+        head = rig.store.head(state.session_id)
+        assert head is not None
+        assert head.status == "complete"
+
+
+async def test_a_session_whose_flow_cannot_be_read_any_more_says_so(backing: Backing, tmp_path: Path) -> None:
+    """A pinned flow that this release refuses is an error of that session, and of no other."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(ASK)).session_id
+    store = FaultyStore(backing.open())
+    store.answers["flow"] = b'{"version": 99}'
+    async with running(store, tmp_path) as rig:
+        with pytest.raises(SessionError, match="cannot go on in this release"):
+            await rig.engine.resume(session_id, "x", actor=ANA)
+        assert (await rig.settled(STEPS)).status == "paused"
+
+
+async def test_sessions_that_are_ready_together_share_a_transaction(backing: Backing, tmp_path: Path) -> None:
+    """Group commit: what is queued while the store is busy goes into one transaction."""
+    store, entered, busy = FaultyStore(backing.open()), threading.Event(), threading.Event()
+    async with running(store, tmp_path) as rig:
+
+        def hold() -> bool:
+            entered.set()
+            return busy.wait()
+
+        held = asyncio.ensure_future(rig.engine.writer.call(hold))
+        await asyncio.to_thread(entered.wait)
+        starts = [asyncio.ensure_future(rig.start(ASK)) for _ in range(20)]
+        await asyncio.sleep(0)
+        busy.set()
+        await asyncio.gather(held, *starts)
+        assert store.batches == [20]
+
+
+async def test_nodes_of_many_sessions_run_side_by_side(backing: Backing, tmp_path: Path) -> None:
+    """A node that takes long keeps no other session waiting."""
+    shop = Workshop()
+    async with running(backing.open(), tmp_path, shop=shop) as rig:
+        slow = await rig.start("nodes: [{id: slow, type: shell, with: {run: [wait]}}]")
+        await shop.running("slow")
+        assert (
+            await rig.settled("nodes: [{id: quick, type: shell, with: {run: [now]}}]")
+        ).status == "complete"
+        await shop.finish("slow")
+        assert (await rig.engine.parked(slow)).status == "complete"
+
+
+def _raises(state: State, events: Sequence[Event]) -> None:
+    raise ZeroDivisionError("a subscriber that is broken")
+
+
+async def test_a_subscriber_that_raises_disturbs_nobody(backing: Backing, tmp_path: Path) -> None:
+    """Committed is committed: a broken listener is logged and the session goes on."""
+    async with running(backing.open(), tmp_path) as rig:
+        stop = rig.engine.subscribe(_raises)
+        assert (await rig.settled(STEPS)).status == "paused"
+        stop()
+        assert [event.type for event in rig.seen][:2] == ["session:start", "flow:started"]

@@ -1,0 +1,253 @@
+"""What reaches the disk and when, and what becomes of a full or failing one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from storagekit import (
+    KEY,
+    NOW,
+    SqliteBackend,
+    done,
+    event,
+    new_session,
+    rich_session,
+    step,
+)
+
+from engine.errors import StorageBroken, StorageError, StorageFull
+from engine.storage import connection
+from engine.storage.port import Consumed, InboxItem
+from engine.storage.sqlite import SqliteStore, open_sqlite
+
+# --- durability ------------------------------------------------------------------------------------------
+
+
+class Faults(apsw.VFS):
+    """A VFS that counts syncs and fails where it is told to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.syncs: list[str] = []
+        self.fail_sync: str | None = None
+        self.fail_write: str | None = None
+        super().__init__(name, base="")
+
+    def xOpen(self, name: Any, flags: list[int]) -> FaultFile:
+        return FaultFile(self, name, flags)
+
+
+class FaultFile(apsw.VFSFile):
+    """A file of that VFS."""
+
+    def __init__(self, faults: Faults, name: Any, flags: list[int]) -> None:
+        self.faults = faults
+        path = name.filename() if isinstance(name, apsw.URIFilename) else str(name or "")
+        self.kind = "wal" if path.endswith("-wal") else "db"
+        super().__init__("", name, flags)
+
+    def xSync(self, flags: int) -> None:
+        if self.faults.fail_sync == self.kind:
+            error = apsw.IOError("the device said no")
+            setattr(error, "extendedresult", apsw.SQLITE_IOERR_FSYNC)  # noqa: B010 - unknown to apsw's stubs
+            raise error
+        self.faults.syncs.append(self.kind)
+        super().xSync(flags)
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        if self.faults.fail_write == self.kind:
+            raise apsw.FullError("no space left on device")
+        super().xWrite(data, offset)
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Iterator[Faults]:
+    """A VFS of this test's own."""
+    vfs = Faults(f"faults-{tmp_path.name}")
+    yield vfs
+    vfs.unregister()
+
+
+def test_a_commit_is_synced_before_it_returns(tmp_path: Path, faults: Faults) -> None:
+    """Every acknowledged write has reached the device: one sync of the log for each."""
+    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    done(store, new_session("session-1", store.register("bot"), event("a")))
+    for work in (
+        lambda: done(store, step("session-1", 1, 1, event("b"), event("c"))),
+        lambda: store.ingest([InboxItem("m", "message", b"{}")], NOW),
+        lambda: store.set_mark("T", "1.0"),
+    ):
+        faults.syncs.clear()
+        work()
+        assert faults.syncs == ["wal"]
+    store.close()
+
+
+def test_a_duplicate_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
+    """Deliveries that are known already write nothing."""
+    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    store.ingest([InboxItem("m", "message", b"{}")], NOW)
+    faults.syncs.clear()
+    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [None]
+    assert faults.syncs == []
+    store.close()
+
+
+def test_a_refused_commit_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
+    """A group in which every commit is undone writes nothing, and others see no change."""
+    store, other = (open_sqlite(tmp_path / "sayso.db", key=KEY, vfs=faults.name) for _ in range(2))
+    done(store, new_session("session-1", None, event("a")))
+    assert other.changed()
+    faults.syncs.clear()
+    late = step("session-1", 1, 1, event("b"), consumed=(Consumed(9, "applied"),))
+    assert [type(error) for error in store.commit([late, late])] == [StorageError] * 2
+    assert faults.syncs == []
+    assert not other.changed()
+    store.close()
+    other.close()
+
+
+def test_a_group_of_commits_is_synced_once(tmp_path: Path, faults: Faults) -> None:
+    """Sessions that are ready together share one wait for the disk."""
+    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    done(store, *(new_session(f"session-{n}", None, event("a")) for n in range(20)))
+    faults.syncs.clear()
+    done(store, *(step(f"session-{n}", 1, 1, event("b")) for n in range(20)))
+    assert faults.syncs == ["wal"]
+    store.close()
+
+
+def test_the_settings_are_those_that_survive_power_loss(tmp_path: Path) -> None:
+    """WAL and FULL: anything less can lose an acknowledged reply."""
+    store = open_sqlite(tmp_path / "sayso.db")
+    raw = store._db.raw
+    assert raw.pragma("journal_mode") == "wal"
+    assert raw.pragma("synchronous") == 2
+    assert raw.pragma("checkpoint_fullfsync") == 1
+    store.close()
+
+
+def test_a_failed_sync_ends_the_use_of_the_store(tmp_path: Path, faults: Faults) -> None:
+    """After an fsync error nothing more is written, even when the device says yes again."""
+    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    done(store, new_session("session-1", None, event("a")))
+    faults.fail_sync = "wal"
+    with pytest.raises(StorageBroken, match="End this process"):
+        store.commit([step("session-1", 1, 1, event("b"))])
+    faults.fail_sync = None
+    with pytest.raises(StorageBroken):
+        store.ingest([InboxItem("m", "message", b"{}")], NOW)
+    with pytest.raises(StorageBroken):
+        store.load("session-1")
+    store.close()
+    after = open_sqlite(tmp_path / "sayso.db")
+    assert len(list(after.journal("session-1"))) in (1, 2)
+    after.close()
+
+
+def test_a_failed_sync_of_a_checkpoint_is_not_forgotten(
+    tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit before the checkpoint is durable and reported so; the next call refuses."""
+    monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
+    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    faults.fail_sync = "db"
+    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
+    with pytest.raises(StorageBroken):
+        store.ingest([InboxItem("m2", "message", b"{}")], NOW)
+    faults.fail_sync = None
+    store.close()
+    after = open_sqlite(tmp_path / "sayso.db")
+    assert after.inbox_row("m") is not None
+    after.close()
+
+
+def test_the_log_is_folded_back_into_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write-ahead log does not grow without end."""
+    monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 20)
+    store = open_sqlite(tmp_path / "sayso.db")
+    for n in range(200):
+        store.ingest([InboxItem(f"m{n}", "message", b"x" * 1000)], NOW)
+    assert (tmp_path / "sayso.db-wal").stat().st_size < 100 * 4096
+    assert (tmp_path / "sayso.db").stat().st_size > 200_000
+    store.close()
+
+
+# --- a full disk -----------------------------------------------------------------------------------------
+
+
+def fill(store: SqliteStore, limited: bool) -> None:
+    """Let the file not grow any more, or again."""
+    raw = store._db.raw
+    raw.pragma("max_page_count", raw.pragma("page_count") if limited else 1_000_000)
+
+
+def test_a_full_disk_changes_nothing_and_work_goes_on_later(tmp_path: Path) -> None:
+    """Every write that finds no space is undone as a whole; when there is space it succeeds."""
+    store = open_sqlite(tmp_path / "sayso.db", key=KEY)
+    rich_session(store)
+    before = SqliteBackend(tmp_path).rows("journal"), store.head("session-1")
+    fill(store, True)
+    big = b"x" * 100_000
+    for _ in range(2):
+        with pytest.raises(StorageFull, match="Free some"):
+            store.commit([step("session-1", 1, 4, event("e")), step("session-1", 1, 5, big)])
+        with pytest.raises(StorageFull):
+            store.ingest([InboxItem("small", "message", b"{}"), InboxItem("big", "message", big)], NOW)
+    assert (SqliteBackend(tmp_path).rows("journal"), store.head("session-1")) == before
+    assert store.inbox_row("small") is None
+    fill(store, False)
+    done(store, step("session-1", 1, 4, event("e")), step("session-1", 1, 5, big))
+    assert store.ingest([InboxItem("small", "message", b"{}")], NOW) == [2]
+    assert list(store.journal("session-1"))[-1] == big
+    store.close()
+
+
+def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path, faults: Faults) -> None:
+    """No space for the write-ahead log is no space: undone, and it goes on later."""
+    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    done(store, new_session("session-1", None, event("a")))
+    faults.fail_write = "wal"
+    with pytest.raises(StorageFull):
+        store.commit([step("session-1", 1, 1, event("b"))])
+    assert list(store.journal("session-1")) == [event("a")]
+    faults.fail_write = None
+    done(store, step("session-1", 1, 1, event("c")))
+    assert list(store.journal("session-1")) == [event("a"), event("c")]
+    store.close()
+
+
+def test_a_checkpoint_without_space_is_made_later(
+    tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that cannot grow now does not fail the commit, which stands in the log."""
+    monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
+    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    faults.fail_write = "db"
+    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
+    assert store.ingest([InboxItem("m2", "message", b"{}")], NOW) == [2]
+    faults.fail_write = None
+    assert store.ingest([InboxItem("m3", "message", b"{}")], NOW) == [3]
+    assert [row.key for row in store.inbox()] == ["m", "m2", "m3"]
+    store.close()
+
+
+def test_a_database_that_another_process_holds_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write waits for a while, and then tells what may be in the way."""
+    monkeypatch.setattr(connection, "BUSY_MILLISECONDS", 50)
+    store = open_sqlite(tmp_path / "sayso.db")
+    other = apsw.Connection(str(tmp_path / "sayso.db"))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="another process"):
+        store.ingest([InboxItem("m", "message", b"{}")], NOW)
+    assert store.inbox() == []
+    other.execute("COMMIT")
+    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
+    other.close()
+    store.close()

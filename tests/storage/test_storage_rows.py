@@ -1,0 +1,191 @@
+"""The contract of prompts, timers, intents and marks, for every backend."""
+
+from __future__ import annotations
+
+import pytest
+from storagekit import NOW, at
+
+from engine.errors import (
+    StorageError,
+)
+from engine.storage.port import (
+    DropTimer,
+    InboxItem,
+    OutboxRow,
+    PutOutbox,
+    PutPrompt,
+    PutTimer,
+    Store,
+)
+
+MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")
+
+
+# --- prompts, timers -------------------------------------------------------------------------------------
+
+
+def prompt(
+    prompt_id: str, session_id: str = "session-1", status: str = "open", thread: str = "T"
+) -> PutPrompt:
+    return PutPrompt(prompt_id, session_id, status, b"{}", thread, at(60))
+
+
+def test_prompts_are_replaced_and_found(store: Store) -> None:
+    """A prompt keeps its place when it is replaced, and is found by thread, session and status."""
+    store.ingest([MESSAGE], NOW)
+    store.consume([], NOW, [prompt("p1"), prompt("p2", "session-2"), prompt("p3", thread="U")])
+    store.consume([], NOW, [prompt("p1", status="answered")])
+    assert store.prompt("p1") == ("p1", "session-1", "T", "answered", at(60), b"{}")
+    assert store.prompt("none") is None
+
+    def ids(**filters: object) -> list[str]:
+        return [row.prompt_id for row in store.prompts(**filters)]  # type: ignore[arg-type]  # spread filters
+
+    assert ids() == ["p1", "p2", "p3"]
+    assert ids(limit=2) == ["p1", "p2"]
+    assert ids(thread_key="T") == ["p1", "p2"]
+    assert ids(session_id="session-1") == ["p1", "p3"]
+    assert ids(session_id="session-1", thread_key="U") == ["p3"]
+    assert ids(statuses=["open"]) == ["p2", "p3"]
+    assert ids(statuses=["open"], thread_key="T") == ["p2"]
+    assert ids(statuses=["open"], limit=1) == ["p2"]
+
+
+def test_a_prompt_id_belongs_to_one_session(store: Store) -> None:
+    """Another session cannot take a prompt over."""
+    store.consume([], NOW, [prompt("p1")])
+    with pytest.raises(StorageError, match="p1"):
+        store.consume([], NOW, [prompt("p1", "session-2")])
+
+
+def test_timers_are_set_moved_dropped_and_due(store: Store) -> None:
+    """A timer id is the session's own; due are those at or before the moment."""
+    store.consume(
+        [],
+        NOW,
+        [
+            PutTimer("t", "session-1", at(30)),
+            PutTimer("t", "session-2", at(10)),
+            PutTimer("u", "session-1", at(20)),
+        ],
+    )
+    assert [row.due_at for row in store.timers()] == [at(10), at(20), at(30)]
+    assert store.timers(due=at(20)) == [("t", "session-2", at(10)), ("u", "session-1", at(20))]
+    assert len(store.timers(limit=1)) == 1
+    store.consume(
+        [],
+        NOW,
+        [
+            PutTimer("t", "session-1", at(5)),
+            DropTimer("u", "session-1"),
+            DropTimer("t", "session-none"),
+        ],
+    )
+    assert store.timers() == [("t", "session-1", at(5)), ("t", "session-2", at(10))]
+
+
+# --- outbox, marks ---------------------------------------------------------------------------------------
+
+
+def put(store: Store, *rows: PutOutbox, now: str = NOW) -> None:
+    store.consume([], now, rows)
+
+
+def found(store: Store, key: str) -> OutboxRow:
+    row = store.outbox_row(key)
+    assert row is not None
+    return row
+
+
+def test_an_intent_is_stored_once(store: Store) -> None:
+    """A second one with its key is a no-op."""
+    put(store, PutOutbox("k", "lane", "post", b"1", "session-1"))
+    put(store, PutOutbox("k", "other", "edit", b"2"))
+    expected = (1, "k", "lane", "post", b"1", "session-1", "pending", 1, 0, None, NOW, None, None)
+    assert found(store, "k") == expected
+    assert store.outbox(now=NOW) == [expected]
+    assert store.outbox_row("none") is None
+
+
+def test_an_attempt_is_counted_before_the_request(store: Store) -> None:
+    """Attempts without a result tell that something may have been sent."""
+    put(store, PutOutbox("k", "lane", "post", b"1"))
+    store.outbox_attempt(1, at(1))
+    store.outbox_attempt(1, at(2))
+    row = found(store, "k")
+    assert (row.attempts, row.attempted_at, row.state, row.result) == (2, at(2), "pending", None)
+
+
+def test_a_finished_intent_is_done_and_what_follows_is_ingested(store: Store) -> None:
+    """The result and the inbox item that tells of it are stored together."""
+    put(store, PutOutbox("k", "lane", "post", b"1"))
+    store.outbox_attempt(1, at(1))
+    assert store.outbox_finish(1, 1, now=at(2), state="sent", result=b'{"ts":"1.0"}', items=[MESSAGE])
+    assert store.outbox(now=at(9)) == []
+    assert found(store, "k").result == b'{"ts":"1.0"}'
+    assert [row.key for row in store.inbox()] == ["m1"]
+
+
+def test_a_replaced_intent_is_pending_again_with_its_result(store: Store) -> None:
+    """A card that is edited keeps the message it edits, and starts counting anew."""
+    put(store, PutOutbox("k", "lane", "card", b"1"))
+    store.outbox_attempt(1, at(1))
+    store.outbox_finish(1, 1, now=at(1), state="sent", result=b"ts")
+    put(store, PutOutbox("k", "lane", "card", b"2", not_before=at(5), replace=True))
+    row = found(store, "k")
+    assert (row.id, row.payload, row.rev, row.state) == (1, b"2", 2, "pending")
+    assert (row.attempts, row.result, row.not_before) == (0, b"ts", at(5))
+    assert store.outbox_finish(1, 2, now=at(6), state="sent")
+    assert found(store, "k").result == b"ts"
+
+
+def test_a_replacement_during_an_attempt_keeps_the_result_and_stays_pending(store: Store) -> None:
+    """What was sent meanwhile was the older revision: its result counts, the newer is still to be sent."""
+    put(store, PutOutbox("k", "lane", "card", b"1"))
+    store.outbox_attempt(1, at(1))
+    put(store, PutOutbox("k", "lane", "card", b"2", replace=True))
+    assert found(store, "k").attempts == 1
+    assert not store.outbox_finish(1, 1, now=at(2), state="sent", result=b"ts", items=[MESSAGE])
+    row = found(store, "k")
+    assert (row.state, row.rev, row.payload, row.result) == ("pending", 2, b"2", b"ts")
+    assert len(store.inbox()) == 1
+
+
+def test_intents_wait_for_their_time(store: Store) -> None:
+    """An intent whose time has not come is not given."""
+    put(store, PutOutbox("k", "a", "post", b"1", not_before=at(10)), PutOutbox("l", "b", "post", b"1"))
+    assert [row.key for row in store.outbox(now=at(9))] == ["l"]
+    assert [row.key for row in store.outbox(now=at(10))] == ["k", "l"]
+    assert [row.key for row in store.outbox(now=at(10), limit=1)] == ["k"]
+
+
+def test_an_attempted_intent_that_waits_holds_its_lane(store: Store) -> None:
+    """Rows of a lane stay in order through a retry; a row that merely is not due holds nobody."""
+    put(store, PutOutbox("later", "a", "post", b"1", not_before=at(90)))
+    put(store, PutOutbox("k", "a", "post", b"1"), PutOutbox("l", "a", "post", b"1"))
+    put(store, PutOutbox("m", "b", "post", b"1"))
+    row = found(store, "k")
+    store.outbox_attempt(row.id, NOW)
+    store.outbox_finish(row.id, 1, now=NOW, state="pending", not_before=at(10))
+    assert [row.key for row in store.outbox(now=at(9))] == ["m"]
+    assert [row.key for row in store.outbox(now=at(10))] == ["k", "l", "m"]
+
+
+def test_an_absent_intent_is_an_error(store: Store) -> None:
+    """Attempts and results belong to a row; what came with them is not stored."""
+    with pytest.raises(StorageError, match="5"):
+        store.outbox_attempt(5, NOW)
+    with pytest.raises(StorageError, match="5"):
+        store.outbox_finish(5, 1, now=NOW, state="sent", items=[MESSAGE])
+    assert store.inbox() == []
+
+
+def test_marks_never_go_back(store: Store) -> None:
+    """A mark moves forward only, by time and not by spelling."""
+    assert store.mark("T1:C1") is None
+    store.set_mark("T1:C1", "999999999.000100")
+    store.set_mark("T1:C1", "1700000000.000200")
+    store.set_mark("T1:C1", "1700000000.000100")
+    store.set_mark("T1:C1", "999999999.999999")
+    assert store.mark("T1:C1") == "1700000000.000200"
+    assert store.mark("T1:C2") is None
