@@ -39,6 +39,7 @@ from engine.errors import (
     StorageError,
     UnknownSession,
 )
+from engine.evaluation import node_at
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.inspection import inspection
@@ -54,11 +55,11 @@ from engine.portable import (
 )
 from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
-from engine.state import NodeRun, State, derive_state
+from engine.state import NodeRun, State, derive_state, scope_of
 from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Row, Store
 from engine.storage.writer import Writer
-from engine.turn import launched
-from engine.work import Workplace, no_secrets
+from engine.turn import doomed, launched
+from engine.work import Job, Workplace, no_secrets
 
 log = logging.getLogger("sayso.engine")
 
@@ -93,7 +94,13 @@ class Live:
     doubtful: bool = False
     """The last step failed: whether it was stored is not known, so the state is folded again before the next."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    aborted: asyncio.Event = field(default_factory=asyncio.Event)
+    stops: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Tells each task that it is to leave."""
+
+    def stop_all(self) -> None:
+        """Tell every task to leave."""
+        for stop in self.stops.values():
+            stop.set()
 
 
 def utc_now() -> str:
@@ -161,7 +168,7 @@ class Engine:
         if tasks and seconds > 0:
             await asyncio.wait(tasks, timeout=seconds)
         self._patient = False
-        await self._between_steps(lambda live: live.aborted.set())
+        await self._between_steps(lambda live: live.stop_all())
         while tasks := self._tasks():
             await asyncio.wait(tasks)
 
@@ -431,7 +438,6 @@ class Engine:
         live.flow = await self._flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
         live.claimed, live.fresh, live.doubtful = True, True, False
-        live.aborted = asyncio.Event()
 
     async def _fold_again(self, live: Live) -> None:
         """After a commit that failed, or of which nobody heard: what counts is what is stored. Raises `Fenced`."""
@@ -590,7 +596,7 @@ class Engine:
     def _lose(self, live: Live) -> None:
         """Another owner has the session: stop its work here at once, write nothing."""
         live.claimed = False
-        live.aborted.set()
+        live.stop_all()
 
     def _after_commit(self, live: Live, after: State, events: Sequence[Event]) -> None:
         for subscriber in list(self._subscribers):
@@ -599,9 +605,16 @@ class Engine:
             except Exception:
                 log.exception("a subscriber failed")
         if after.phase == "finalizing" or after.ended:
-            live.aborted.set()
+            live.stop_all()
         elif live.claimed:
             self._launch(live)
+            self._stop_doomed(live)
+
+    def _stop_doomed(self, live: Live) -> None:
+        """Tell what still runs inside a container that is being given up to leave."""
+        for path in launched(live.state):
+            if doomed(live.state, path):
+                live.stops[f"{path}#{live.state.nodes[path].attempt}"].set()
 
     # --- nodes ---------------------------------------------------------------------------------------------
 
@@ -612,13 +625,13 @@ class Engine:
             run = live.state.nodes[path]
             name = f"{path}#{run.attempt}"
             if name not in live.tasks:
+                live.stops[name] = asyncio.Event()
                 live.tasks[name] = asyncio.create_task(self._work(live, path, run, name), name=name)
 
     async def _work(self, live: Live, path: str, run: NodeRun, name: str) -> None:
         """Run → classify → record, and whatever happens, be gone afterwards."""
         try:
-            assert live.flow is not None
-            command = await self._workplace.perform(live.flow, live.session_id, path, run, live.aborted)
+            command = await self._workplace.perform(self._job(live, path, run, name))
             await self._record(live, command)
         except BaseException as error:
             log.critical("%s: the outcome of %s could not be recorded: %s", live.session_id, path, error)
@@ -628,7 +641,14 @@ class Engine:
             raise
         finally:
             live.tasks.pop(name, None)
+            live.stops.pop(name, None)
             self._forget(live)
+
+    def _job(self, live: Live, path: str, run: NodeRun, name: str) -> Job:
+        assert live.flow is not None
+        node = node_at(live.flow, live.state, path)
+        owner = live.flow.flow_of(live.state.frames[scope_of(path)].list_id)
+        return Job(live.session_id, path, run, node, owner.file, live.stops[name])
 
     async def _record(self, live: Live, command: Command) -> None:
         """Make an outcome durable. It is kept and tried again while the store refuses, but not for a shutdown."""
