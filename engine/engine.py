@@ -647,8 +647,9 @@ class Engine:
     def _job(self, live: Live, path: str, run: NodeRun, name: str) -> Job:
         assert live.flow is not None
         node = node_at(live.flow, live.state, path)
-        owner = live.flow.flow_of(live.state.frames[scope_of(path)].list_id)
-        return Job(live.session_id, path, run, node, owner.file, live.stops[name])
+        called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
+        file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
+        return Job(live.session_id, path, run, node, file, live.stops[name])
 
     async def _record(self, live: Live, command: Command) -> None:
         """Make an outcome durable. It is kept and tried again while the store refuses, but not for a shutdown."""
