@@ -20,10 +20,12 @@ from engine.commands import (
     Command,
     Due,
     Facts,
+    Hold,
     Message,
     NodeBroke,
     NodeCut,
     NodeDone,
+    Resume,
     Shown,
     Start,
 )
@@ -333,4 +335,6 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Shown: people.shown,
     Due: people.timer_due,
     Abort: people.abort,
+    Hold: people.hold,
+    Resume: people.resume,
 }

@@ -21,7 +21,19 @@ from typing import Protocol
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, encode
-from engine.commands import Abort, Answer, Begin, Claimed, Command, Facts, Message, Policy, Start
+from engine.commands import (
+    Abort,
+    Answer,
+    Begin,
+    Claimed,
+    Command,
+    Facts,
+    Hold,
+    Message,
+    Policy,
+    Resume,
+    Start,
+)
 from engine.core import due, take_turn
 from engine.errors import (
     Corrupt,
@@ -29,6 +41,7 @@ from engine.errors import (
     Fenced,
     FlowError,
     MalformedJournal,
+    NotAllowed,
     Owned,
     SaysoError,
     SessionEnded,
@@ -91,6 +104,8 @@ class Live:
     epoch: int = 0
     state: State = field(default_factory=State)
     flow: Flow | None = None
+    pausing: bool = False
+    """A person pauses the session: nothing new begins, what runs is told to leave."""
     doubtful: bool = False
     """The last step failed: whether it was stored is not known, so the state is folded again before the next."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -256,7 +271,42 @@ class Engine:
             raise EmptyMessage("A resume needs a message that is not empty.")
         if head.status == "running":
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
+        if head.phase == "held":
+            return await self.apply(session_id, Resume(message, actor, key))
         return await self.apply(session_id, Message(message, actor, key))
+
+    async def pause(
+        self,
+        session_id: str,
+        *,
+        actor: Actor,
+        reason: str | None = None,
+        consumed: Sequence[Consumed] = (),
+    ) -> State:
+        """Hold a session: what runs is told to leave, its outcome or interruption is recorded, and then nothing
+        starts until `resume`. A session that completes meanwhile has completed.
+
+        Raises `UnknownSession`, `SessionEnded`, `NotAllowed`; nothing was told to leave then.
+        """
+        live = self._live.setdefault(session_id, Live(session_id))
+        live.users += 1
+        try:
+            async with live.lock:
+                await self._take_up(live)
+                refusal = self._policy(actor, "pause", live.state, None)
+                if refusal is not None and not live.state.ended:
+                    raise NotAllowed(refusal)
+                live.pausing = True
+                live.stop_all()
+            while live.tasks:
+                await asyncio.wait(list(live.tasks.values()))
+            async with live.lock:
+                await self._take_up(live)
+                return await self._step(live, Hold(actor, reason), consumed)
+        finally:
+            live.pausing = False
+            live.users -= 1
+            self._forget(live)
 
     async def abort(self, session_id: str, *, actor: Actor, reason: str | None = None) -> State:
         """End a session for good. Raises `UnknownSession`, `SessionEnded`, `NotAllowed`."""
@@ -486,7 +536,7 @@ class Engine:
         """A turn begins only so many nodes; the others begin here, in a commit for each turn."""
         assert live.flow is not None
         try:
-            while live.claimed and not self._draining and due(live.flow, live.state):
+            while live.claimed and not self._draining and not live.pausing and due(live.flow, live.state):
                 events, after, _ = self._decide(live, None)
                 await self._commit(live, events, after, (), None)
         except StorageError as error:
@@ -508,7 +558,7 @@ class Engine:
                 continue
             events += turn.events
             state = turn.state
-        if state.seq and not self._draining:
+        if state.seq and not self._draining and not live.pausing:
             turn = take_turn(live.flow, state, Begin(), facts)
             events += turn.events
             state = turn.state
@@ -524,7 +574,7 @@ class Engine:
     ) -> None:
         """Store a step, or nothing of it; then tell, and launch what was begun."""
         assert live.flow is not None
-        idle = not launched(after) and (self._draining or not due(live.flow, after))
+        idle = not launched(after) and (self._draining or live.pausing or not due(live.flow, after))
         try:
             commit = self._whole(live, events, after, consumed, new, idle)
             if commit is not None:

@@ -29,6 +29,11 @@ class BaseEvent(BaseModel):
     timestamp: str
     path: str | None = None
 
+    @property
+    def transition(self) -> str:
+        """The name under which the table of transitions knows this event."""
+        return self.type
+
     wire_names: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @classmethod
@@ -70,11 +75,18 @@ class FlowStarted(BaseEvent):
 
 
 class FlowPaused(BaseEvent):
-    """Nothing can run until a person or a timer acts (`waiting`), or a person paused the session (`held`)."""
+    """Nothing can run until a person or a timer acts, or, with `held`, until a person resumes what a person paused."""
 
     type: Literal["flow:paused"] = "flow:paused"
     node_id: str | None = None
     reason: str
+    held: bool | None = None
+    actor: dict[str, Json] | None = None
+
+    @property
+    def transition(self) -> str:
+        """The name under which the table knows it."""
+        return "flow:paused(held)" if self.held else self.type
 
 
 class FlowResumed(BaseEvent):

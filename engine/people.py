@@ -6,11 +6,22 @@ from engine import answers, clock
 from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text, copy
-from engine.commands import Abort, Action, Answer, Due, Message, Shown
-from engine.errors import AlreadyAnswered, EmptyMessage, PromptClosed, SessionEnded, SeveralPrompts
+from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown
+from engine.errors import (
+    AlreadyAnswered,
+    EmptyMessage,
+    PromptClosed,
+    SessionEnded,
+    SessionRunning,
+    SeveralPrompts,
+)
 from engine.nodes.specs import node_types
+from engine.session_state import current_path
 from engine.state import AGAIN, PromptRun, State
 from engine.turn import Turn
+
+OPEN_PHASES = ("running", "waiting", "held")
+"""Phases in which answers and times still count."""
 
 
 def start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
@@ -50,7 +61,7 @@ def _refuse_closed(state: State, prompt: PromptRun) -> None:
         raise AlreadyAnswered(f"Already answered by {who} at {prompt.at}: {answers.summary(prompt)}.")
     if prompt.status == "expired":
         raise PromptClosed(f"The time to answer was over at {prompt.at}.")
-    if prompt.status == "cancelled" or state.phase not in ("running", "waiting"):
+    if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
         raise PromptClosed("This question was withdrawn.")
 
 
@@ -126,7 +137,7 @@ def shown(turn: Turn, command: Shown) -> None:
     prompt = turn.state.prompts.get(command.prompt_id)
     if prompt is None or not prompt.open or prompt.shown == command.shown:
         return
-    if turn.state.phase not in ("running", "waiting"):
+    if turn.state.phase not in OPEN_PHASES:
         return
     turn.emit(ev.PromptShown, path=prompt.path, prompt_id=prompt.prompt_id, shown=command.shown)
     if prompt.deadline is None:
@@ -143,7 +154,7 @@ def shown(turn: Turn, command: Shown) -> None:
 
 def timer_due(turn: Turn, command: Due) -> None:
     timer = turn.state.timers.get(command.timer_id)
-    if timer is None or timer.due_at > turn.facts.now or turn.state.phase not in ("running", "waiting"):
+    if timer is None or timer.due_at > turn.facts.now or turn.state.phase not in OPEN_PHASES:
         return
     turn.emit(ev.TimerFired, path=timer.path, timer_id=timer.timer_id)
     if timer.prompt_id is None:
@@ -170,10 +181,7 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
 
 
 def abort(turn: Turn, command: Abort) -> None:
-    if turn.state.ended or turn.state.phase == "finalizing":
-        raise SessionEnded(
-            f"Session {turn.state.session_id} is {turn.state.outcome} already; nothing was changed."
-        )
+    _refuse_ended(turn.state)
     turn.permit(command.actor, "cancel")
     _end_by(turn, command)
 
@@ -181,3 +189,36 @@ def abort(turn: Turn, command: Abort) -> None:
 def _end_by(turn: Turn, command: Abort) -> None:
     reason = None if command.reason is None else clean_text(command.reason)[0]
     turn.emit(ev.SessionAborted, reason=reason, actor=command.actor.record())
+
+
+def hold(turn: Turn, command: Hold) -> None:
+    """A person pauses the session. Whoever performs this has let what was running leave first."""
+    _refuse_ended(turn.state)
+    turn.permit(command.actor, "pause")
+    if turn.state.phase == "held":
+        return
+    path = current_path(turn.state)
+    reason = clean_text(command.reason or "paused by a person")[0]
+    turn.emit(ev.FlowPaused, path=path, node_id=path, reason=reason, held=True, actor=command.actor.record())
+
+
+def resume(turn: Turn, command: Resume) -> None:
+    """A person lets a held session go on."""
+    if command.key in turn.state.seen:
+        return
+    _refuse_ended(turn.state)
+    text, _ = clean_text(command.text)
+    if not text.strip():
+        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
+    turn.permit(command.actor, "resume")
+    if turn.state.phase != "held":
+        raise SessionRunning(f"Session {turn.state.session_id} is not held; nothing was changed.")
+    answers.refuse_long(text)
+    path = current_path(turn.state)
+    turn.emit(ev.FlowResumed, path=path, node_id=path, message=text, injected_messages=1)
+    turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
+
+
+def _refuse_ended(state: State) -> None:
+    if state.ended or state.phase == "finalizing":
+        raise SessionEnded(f"Session {state.session_id} is {state.outcome} already; nothing was changed.")

@@ -171,7 +171,7 @@ def evolve(state: State, event: Event) -> State:
     if event.seq != state.seq + 1:
         raise MalformedJournal(f"event {event.seq} ({event.type}) does not follow event {state.seq}")
     try:
-        phase = step(state.phase, event.type)
+        phase = step(state.phase, event.transition)
         moved = _FOLDS[event.type](state, event)
     except MalformedJournal as error:
         raise MalformedJournal(f"event {event.seq} ({event.type}): {error}") from None
