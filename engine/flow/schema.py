@@ -6,9 +6,8 @@ from typing import Any
 
 from engine.codec import Json
 from engine.durations import format_duration
-from engine.flow.check import FLOW_NAME, MAX_NAME
 from engine.flow.document import FlowDoc
-from engine.nodes.configs import NAME
+from engine.nodes.configs import FLOW_NAME, MAX_NAME, NAME
 from engine.nodes.specs import NodeSpec, node_types
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -31,7 +30,6 @@ def flow_schema() -> dict[str, Json]:
 def _refine(flow: dict[str, Json], node: dict[str, Json]) -> None:
     """What the loader checks by hand and a schema can say too."""
     flow["properties"]["flow"] |= {"pattern": f"^{FLOW_NAME.pattern}$", "maxLength": MAX_NAME}
-    flow["properties"]["limits"].pop("default")
     flow["properties"]["inputs"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
     properties = node["properties"]
     properties["id"] |= {"pattern": f"^{NAME.pattern}$", "maxLength": MAX_NAME}

@@ -21,6 +21,10 @@ from engine.faults import Fault, kind_of
 NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 """Ids, inputs and output names."""
 
+FLOW_NAME = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
+MAX_NAME = 64
+"""The most characters of a name in a flow file."""
+
 _ROOT_WORDS = {"nodes", "inputs", "status", "errors", "messages", "secrets", "session"}
 _BODY_WORDS = {"index", "item", "last", "finally"}
 _LANGUAGE_WORDS = {"range", "true", "false", "none", "null", "not", "and", "or", "in", "is", "if", "else"}

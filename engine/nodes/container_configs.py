@@ -14,14 +14,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.codec import Json, encode
+from engine.errors import NotJson
 from engine.expression_text import has_expression
 from engine.faults import Fault, kind_of
-from engine.nodes.configs import NAME, RESERVED_WORDS, Config
+from engine.nodes.configs import FLOW_NAME, MAX_NAME, NAME, RESERVED_WORDS, Config
 
-MAX_NAME = 64
-"""The most characters of a name in a flow file."""
-
-_FLOW = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
 _CALLABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _ARGUMENT = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
@@ -35,7 +32,7 @@ def _variable(value: Any) -> str:
 
 
 def _flow_name(value: Any) -> str:
-    if not isinstance(value, str) or not _FLOW.fullmatch(value) or len(value) > MAX_NAME:
+    if not isinstance(value, str) or not FLOW_NAME.fullmatch(value) or len(value) > MAX_NAME:
         raise ValueError(f"expected the name of a flow such as `rollback`, not {kind_of(value)}")
     return value
 
@@ -53,14 +50,17 @@ def _case(value: Any) -> str:
         return value
     if isinstance(value, list | dict):
         raise ValueError(f"expected text, a number, true or false, not {kind_of(value)}")
-    return encode(value).decode()
+    try:
+        return encode(value).decode()
+    except NotJson as error:
+        raise ValueError(str(error)) from error
 
 
 Variable: TypeAlias = Annotated[
     str, BeforeValidator(_variable), WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
 ]
 FlowName: TypeAlias = Annotated[
-    str, BeforeValidator(_flow_name), WithJsonSchema({"type": "string", "pattern": f"^{_FLOW.pattern}$"})
+    str, BeforeValidator(_flow_name), WithJsonSchema({"type": "string", "pattern": f"^{FLOW_NAME.pattern}$"})
 ]
 Callable_: TypeAlias = Annotated[
     str, BeforeValidator(_callable), WithJsonSchema({"type": "string", "pattern": r"^[\w.]+:\w+$"})
@@ -98,14 +98,17 @@ class LoopConfig(Config):
     """
 
     while_: Condition = Field(
-        None, alias="while", description="A condition in `{{ }}`, asked before each round; false ends the loop."
+        None,
+        alias="while",
+        description="A condition in `{{ }}`, asked before each round; false ends the loop.",
     )
     until: Condition = Field(
         None, description="A condition in `{{ }}`, asked after each round; true ends the loop."
     )
     max_iterations: Annotated[int, Field(ge=1)] = Field(100, description="How many rounds there are at most.")
     on_limit: Literal["fail", "continue"] = Field(
-        "fail", description="What happens when another round is due after the last: a failure, or the flow goes on."
+        "fail",
+        description="What happens when another round is due after the last: a failure, or the flow goes on.",
     )
 
     @classmethod
