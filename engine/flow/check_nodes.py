@@ -112,7 +112,7 @@ def _fields(
 ) -> Iterator[Fault]:
     yield from _id(node.get("id"), site)
     yield from _retry(node)
-    yield from _on_error(node.get("on_error"), site, siblings)
+    yield from _on_error(node.get("on_error", "fail"), site, siblings)
     for field in ("name", "timeout"):
         if has_expression(node.get(field)):
             hint = "expressions stand under `with` and in `if`"
@@ -197,8 +197,16 @@ def _retry(node: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(("retry",), "`retry` is short for `on_crash`", "keep one of them", on_key=True)
 
 
+_ON_ERROR = ("fail", "continue", "ask")
+
+
 def _on_error(value: Any, site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
     goto = GOTO.fullmatch(value) if isinstance(value, str) else None
+    if goto is None and value not in _ON_ERROR:
+        message = f"expected fail, continue, ask or goto:<id>, not {kind_of(value)}"
+        yield Fault(
+            ("on_error",), message, suggest(value, _ON_ERROR, "") or None if isinstance(value, str) else None
+        )
     if goto is not None and goto[1] not in siblings:
         hint = suggest(goto[1], siblings)
         if goto[1] in site.scope.places:

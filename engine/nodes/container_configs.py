@@ -68,10 +68,16 @@ Callable_: TypeAlias = Annotated[
 Case: TypeAlias = Annotated[
     Any,
     BeforeValidator(_case),
-    WithJsonSchema({"type": ["string", "number", "boolean", "null"], "title": "text"}),
+    WithJsonSchema({"type": ["string", "number", "boolean", "null"], "title": "value"}),
 ]
 Condition: TypeAlias = Annotated[
-    Any, WithJsonSchema({"type": ["string", "boolean", "null"], "title": "condition"})
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "string", "pattern": r"\{\{"}, {"type": "boolean"}, {"type": "null"}],
+            "title": "condition",
+        }
+    ),
 ]
 
 
