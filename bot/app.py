@@ -69,7 +69,8 @@ class SlackApp:
         self._closing = True
         for handler in self.handlers:
             try:
-                await asyncio.wait_for(handler.client.close(), 5)  # type: ignore[no-untyped-call]  # likewise
+                async with asyncio.timeout(5):
+                    await handler.client.close()  # type: ignore[no-untyped-call]  # likewise
             except Exception as error:
                 log.warning("a socket did not close: %s", error)
 
@@ -92,7 +93,9 @@ class SlackApp:
             case inbound.Ask():
                 text = await self._answer(decision)
                 body = encode({"response_type": "ephemeral", "text": text})
-                return BoltResponse(status=200, body=body.decode(), headers={"content-type": "application/json"})
+                return BoltResponse(
+                    status=200, body=body.decode(), headers={"content-type": "application/json"}
+                )
             case inbound.Skip(reason):
                 self.skipped[reason] = self.skipped.get(reason, 0) + 1
         return BoltResponse(status=200, body="")

@@ -15,7 +15,7 @@ from bot.flows import Library
 from bot.intents import ephemeral_row, note_row, respond_row, root_row
 from bot.people import LookupFailed, People
 from bot.rendering.text import escape
-from bot.start_line import BadLine, parse
+from bot.start_line import BadLine, match_trigger, parse
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, decode
@@ -27,6 +27,7 @@ from prompt_state import store as prompts
 from prompt_state.errors import TooLong
 from prompt_state.model import PromptState, thread_key
 from prompt_state.policy import Gate, authorize, may_act_on
+from prompt_state.routing import Answer as TextAnswer
 from prompt_state.routing import (
     Chatter,
     Control,
@@ -45,7 +46,6 @@ from prompt_state.routing import (
     read_message,
     route,
 )
-from prompt_state.routing import Answer as TextAnswer
 
 log = logging.getLogger("sayso.conversation")
 
@@ -99,14 +99,24 @@ class Conversation:
         if not heads:
             return True
         first = said.text.split(maxsplit=1)[0].lower() if said.text else ""
-        return first == "run" or first in self._library.refresh()
+        if first == "run" or first in self._library.refresh():
+            return True
+        return match_trigger(said.text, self._triggers()) is not None
+
+    def _triggers(self) -> list[tuple[str, str]]:
+        flows = self._library.refresh().values()
+        return [(trigger.mention, flow.name) for flow in flows for trigger in flow.triggers]
 
     async def _start_by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         word = control_word(said.text)
         if not said.text or word == "help":
             return await self._tell(row, data, words.help_text(self._library.refresh()), "help")
         if word == "status" or said.text.lower() in ("list", "flows"):
-            text = words.flows_text(self._library.refresh()) if word is None else await self._running(data["channel"])
+            text = (
+                words.flows_text(self._library.refresh())
+                if word is None
+                else await self._running(data["channel"])
+            )
             return await self._tell(row, data, text, "told")
         try:
             actor = await self._people.actor(data, in_channel=True)
@@ -116,8 +126,11 @@ class Conversation:
         thread_ts = data["threadTs"] or data["ts"]
         return await self._start(row, data, actor, said.text, thread_ts)
 
-    async def _start(self, row: InboxRow, data: dict[str, Json], actor: Actor, text: str, thread_ts: str) -> bool:
-        line = parse(text, self._library.refresh())
+    async def _start(
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, text: str, thread_ts: str
+    ) -> bool:
+        flows = self._library.refresh()
+        line = match_trigger(text, self._triggers()) or parse(text, flows)
         if isinstance(line, BadLine):
             return await self._tell(row, data, line.message, "refused", thread_ts=thread_ts)
         thread: dict[str, Json] = {
@@ -241,7 +254,9 @@ class Conversation:
         if clock.seconds_between(row.received_at, self._engine.now()) < PATIENCE_SECONDS:
             return False
         log.warning("press %s given up: %s", row.key, error)
-        return await self._whisper(row, data, "Slack could not say who you are just now. Please press again.", "refused")
+        return await self._whisper(
+            row, data, "Slack could not say who you are just now. Please press again.", "refused"
+        )
 
     async def _answer(
         self,

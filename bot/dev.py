@@ -54,7 +54,7 @@ async def run_dev(
     places = flows or default_flows(settings)
     home = settings.home / "dev"
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    workspace = await _workspace(home / "workspace.json", port)
+    workspace = await start_workspace(home / "workspace.json", port)
     try:
         served = Bot(_settings(settings, home, workspace), flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
@@ -104,7 +104,7 @@ def open_page(url: str) -> None:
     asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
 
 
-async def _workspace(file: Path, port: int | None) -> Workspace:
+async def start_workspace(file: Path, port: int | None) -> Workspace:
     """The workspace, started: on the port that was asked for, else on the usual one, else on a free one."""
     for number in (PORT, 0) if port is None else (port,):
         try:

@@ -14,25 +14,23 @@ from typing import Any
 
 from bot import inbound
 from bot.app import SlackApp
+from bot.assembly import make_engine
 from bot.catchup import INSTALLED, CatchUp
 from bot.conversation import Conversation
 from bot.flows import Library
-from bot.intents import note_row, slack_intents
+from bot.intents import note_row
 from bot.outbound import Outbound
 from bot.people import People
 from bot.scopes import Report, scope_report
-from bot.settings import Settings, SettingsError, slack_tokens
+from bot.settings import Settings, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
 from bot.words import quarantine_text
 from engine import clock
-from engine.engine import DRAIN_SECONDS, Engine, utc_now
-from engine.errors import SaysoError, StorageError
-from engine.nodes.port import runners
-from engine.nodes.secrets import SecretSource
+from engine.engine import DRAIN_SECONDS, utc_now
+from engine.errors import SaysoError
 from engine.service import Service
 from engine.storage.opening import open_store
 from engine.storage.port import Head, InboxRow, Row, Store
-from prompt_state.extension import projection
 from prompt_state.policy import Gate
 
 log = logging.getLogger("sayso")
@@ -72,7 +70,9 @@ async def identify(bot: Any, app: Any, api_url: str) -> Identity:
         ) from None
     headers = {name.lower(): value for name, value in (who.headers or {}).items()}
     report = scope_report(headers.get("x-oauth-scopes"))
-    return Identity(who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or "", app_id, report)
+    return Identity(
+        who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or "", app_id, report
+    )
 
 
 async def _ask(call: Any, token: str, api_url: str) -> Any:
@@ -88,21 +88,6 @@ async def _app_id(bot: Any, bot_id: str | None) -> str | None:
     except Exception as error:
         log.info("the app's id could not be looked up: %s", error)
         return None
-
-
-def make_engine(settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool) -> Engine:
-    """An engine over a store, with what every process needs."""
-    source = SecretSource(settings.env, settings.secrets_dir)
-    return Engine(
-        store,
-        policy=gate,
-        runners=runners(),
-        home=settings.home,
-        secret=source.get,
-        extensions=[projection, slack_intents] if slack else [projection],
-        label=label,
-        snapshot_dir=settings.snapshot_dir,
-    )
 
 
 class Bot:
@@ -148,7 +133,12 @@ class Bot:
         handlers = {kind: self._after_catch_up(handler) for kind, handler in talk.handlers().items()}
         self.service = Service(self.engine, handlers=handlers, wants=in_slack, order=said_at)
         self.outbound = Outbound(
-            self.engine.writer, bot, self.engine.state, self.engine.flow_of, identity.bot_user_id
+            self.engine.writer,
+            bot,
+            self.engine.state,
+            self.engine.flow_of,
+            identity.bot_user_id,
+            taken=self.service.notify,
         )
         self.engine.subscribe(lambda state, events: self.outbound.notify())
         self.slack = SlackApp(
@@ -200,7 +190,7 @@ class Bot:
         while True:
             await self.catchup.run()
             self.service.notify()
-            while not self.slack.reconnected():
+            while not self.slack.reconnected():  # noqa: ASYNC110 - the SDK tells nobody when it reconnects
                 await asyncio.sleep(1.0)
             log.info("a socket was opened anew: reading what may have been missed")
             await self.catchup.begin()
@@ -260,5 +250,3 @@ async def run_bot(settings: Settings, *, flows: Sequence[Path] = (), on_ready: A
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, bot.stop)
     await bot.run(on_ready)
-
-

@@ -7,8 +7,10 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_PLACE = re.compile(r"\{([^{}]*)\}")
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 
 
@@ -33,7 +35,7 @@ def parse(text: str, flows: Iterable[str]) -> StartLine | BadLine:
     try:
         words = shlex.split(text.translate(_QUOTES), posix=True)
     except ValueError:
-        return BadLine("A quote is opened and not closed. Write values with spaces as `key=\"two words\"`.")
+        return BadLine('A quote is opened and not closed. Write values with spaces as `key="two words"`.')
     if words and words[0].lower() == "run":
         words = words[1:]
     if not words:
@@ -50,6 +52,27 @@ def parse(text: str, flows: Iterable[str]) -> StartLine | BadLine:
             return BadLine(f"`{found[1]}` is given twice.")
         inputs[found[1]] = found[2]
     return StartLine(name, inputs)
+
+
+def match_trigger(text: str, triggers: Iterable[tuple[str, str]]) -> StartLine | None:
+    """The flow whose pattern the whole text is, with the inputs that it fills. `triggers` are (pattern, flow); the one
+    with the most words of its own wins. Case and white space between words do not matter."""
+    found = [
+        (len(_PLACE.sub("", pattern)), StartLine(flow, match.groupdict()))
+        for pattern, flow in triggers
+        if (match := _trigger(pattern).fullmatch(text.strip().translate(_QUOTES))) is not None
+    ]
+    return max(found, key=lambda item: item[0])[1] if found else None
+
+
+@cache
+def _trigger(pattern: str) -> re.Pattern[str]:
+    parts = _PLACE.split(pattern)
+    # Split gives words and names in turn.
+    words = [r"\s+".join(re.escape(word) for word in part.split(" ")) for part in parts[::2]]
+    places = [f'"?(?P<{name.strip()}>[^"]+?)"?' for name in parts[1::2]]
+    joined = "".join(word + place for word, place in zip(words, [*places, ""], strict=True))
+    return re.compile(joined, re.IGNORECASE)
 
 
 def _nearest(name: str, names: list[str]) -> str:

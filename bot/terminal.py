@@ -296,7 +296,7 @@ class Follower:
     async def _answered(self, prompt: PromptRun, line: str) -> bool:
         """Whether the question is done with; the screen says what was wrong with an answer."""
         try:
-            value, text = read_answer(prompt.spec, line)
+            value, text = read_answer(prompt.spec, line, by_number=True)
             key = f"terminal:{os.urandom(8).hex()}"
             nonce = prompt.spec["nonce"]
             command = Answer(prompt.prompt_id, self._actor, key, value=value, text=text, nonce=nonce)
@@ -326,13 +326,16 @@ def numbered(options: Sequence[dict[str, Json]]) -> bool:
     )
 
 
-def read_answer(spec: dict[str, Json], line: str) -> tuple[Json, str | None]:
-    """A typed line as `(value, text)`: an option by number, label or value, else text. Raises `InvalidAnswer`."""
+def read_answer(spec: dict[str, Json], line: str, *, by_number: bool = False) -> tuple[Json, str | None]:
+    """A line as `(value, text)`: an option by label or value (and by number where a person sees numbers), else text.
+
+    Raises `InvalidAnswer` for what is no option.
+    """
     options = spec.get("options") or []
     if not options:
         return None, line
     typed = line.strip().casefold()
-    if numbered(options) and typed.isdigit() and 1 <= int(typed) <= len(options):
+    if by_number and numbered(options) and typed.isdigit() and 1 <= int(typed) <= len(options):
         return options[int(typed) - 1]["value"], None
     for words in (_label, _value):
         found = [option for option in options if words(option) == typed]

@@ -25,7 +25,7 @@ from tests.support.bot import ThreadView, start_flow
 from tests.support.browser import opened_page, running_browser
 
 ROOT = Path(__file__).resolve().parents[1]
-DESKTOP = {"width": 1280, "height": 860}
+DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
 CHATTER = (

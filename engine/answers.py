@@ -27,10 +27,15 @@ def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
         "onTimeout": config.get("on_timeout") or "fail",
     }
     if node.type == "approval":
+        style = config.get("style") or "primary"
         spec |= {
             "options": [
-                {"value": "approve", "label": config["approve_label"], "style": "primary"},
-                {"value": "reject", "label": config["reject_label"], "style": "danger"},
+                {"value": "approve", "label": config["approve_label"], "style": style},
+                {
+                    "value": "reject",
+                    "label": config["reject_label"],
+                    "style": "danger" if style == "primary" else None,
+                },
             ],
             "acceptsText": False,
             "approvers": config["approvers"],

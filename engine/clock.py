@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 def to_text(moment: datetime) -> str:
     """`2026-11-21T22:40:00.000Z` for a moment with a timezone."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    utc = moment.astimezone(UTC).replace(tzinfo=None)
+    return f"{utc.isoformat(timespec='milliseconds')}Z"
 
 
 def from_text(text: str) -> datetime:

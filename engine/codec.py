@@ -31,7 +31,7 @@ def encode(value: Json) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise NotJson(f"{_culprit(value)}: {error}") from error
     # orjson writes NaN and infinities as null; only then is it worth looking for one.
-    if b"null" in data:
+    if b"null" in data and _has_nan(value):
         _refuse_nan(value, "value")
     return data
 
@@ -64,7 +64,17 @@ def clean_text(text: str) -> tuple[str, bool]:
     return unicodedata.normalize("NFC", cleaned), cleaned != text
 
 
+def _has_nan(value: Json) -> bool:
+    """Whether there is a NaN or an infinity anywhere. Asked of most values, so it notes no places."""
+    if isinstance(value, dict):
+        return any(map(_has_nan, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_nan, value))
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 def _refuse_nan(value: Json, where: str) -> None:
+    """Name the first NaN or infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         raise NotJson(f"{where} is {value}, which JSON cannot carry")
     if isinstance(value, dict):

@@ -17,7 +17,15 @@ from engine import clock, requests
 from engine.commands import Due
 from engine.dispatch import Dispatcher, LocalDispatcher
 from engine.engine import Engine
-from engine.errors import Corrupt, Fenced, Owned, SaysoError, StorageBroken, StorageError
+from engine.errors import (
+    Corrupt,
+    Fenced,
+    Owned,
+    SaysoError,
+    StorageBroken,
+    StorageError,
+    UnknownSession,
+)
 from engine.storage.port import Consumed, Head, InboxRow, TimerRow
 
 log = logging.getLogger("sayso.service")
@@ -111,7 +119,9 @@ class Service:
         except StorageError as error:
             log.error("%s; looking again", error)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), HOLD_SECONDS)
+                # Not `wait_for`: on 3.11 it can swallow a cancellation that comes together with the result.
+                async with asyncio.timeout(HOLD_SECONDS):
+                    await self._stopping.wait()
 
     # --- orphans and timers --------------------------------------------------------------------------------
 
@@ -155,8 +165,9 @@ class Service:
             return None
         try:
             head = await self.engine.head(session_id)
-        except Corrupt:
-            await self.engine.apply(session_id, None)  # sets it aside, and raises
+        except (Corrupt, UnknownSession):
+            # The engine knows what to do with such a session, and raises.
+            await self.engine.apply(session_id, None)
             return None
         if head.quarantined is None and self._wants(head):
             return head
@@ -178,7 +189,9 @@ class Service:
 
     async def _until_next(self) -> float:
         """Seconds until the next timer of ours, at most until the next sweep."""
-        for timer in await self.engine.writer.call("timers", limit=_AT_ONCE + len(self._unwanted)):
+        # Asked after every step: the first timer is the one, unless there are some that are not ours.
+        limit = _AT_ONCE + len(self._unwanted) if self._unwanted else 1
+        for timer in await self.engine.writer.call("timers", limit=limit):
             if timer.session_id not in self._unwanted:
                 left = clock.seconds_between(self.engine.now(), timer.due_at)
                 # One that is due already could not be fired just now: again, but not at once.
@@ -219,7 +232,8 @@ class Service:
                 delay = HOLD_SECONDS
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(nudge.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await nudge.wait()
             delay = min(delay * 2, SWEEP_SECONDS)
             # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
             try:

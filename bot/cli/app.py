@@ -14,7 +14,7 @@ from engine.errors import FlowError, SaysoError
 
 app = typer.Typer(
     name="sayso",
-    help="Runbooks, approvals and agents in Slack threads that stop for a person and resume where they stopped.",
+    help="Runbooks and approvals in Slack threads that stop for a person and resume where they stopped.",
     no_args_is_help=True,
     epilog=epilog(),
     rich_markup_mode=None,

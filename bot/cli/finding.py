@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.cli.exits import UsageError
+from bot.cli.place import database_exists
 from bot.settings import Settings
 from engine.actors import Actor
-from engine.errors import UnknownFlow, UnknownSession
+from engine.errors import SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
 from engine.faults import suggest
 from engine.flow import Flow, load_flow_file, load_flows
 from engine.flow.load import SUFFIXES
@@ -19,6 +20,7 @@ from prompt_state import store as prompt_store
 from prompt_state.model import PromptState
 
 _ALL = 1_000_000
+_ENDED = ("complete", "failed", "aborted")
 
 
 def actor_for(settings: Settings, as_name: str | None) -> Actor:
@@ -79,3 +81,17 @@ def _one_of(text: str, ids: Sequence[str], prefix: str, word: str) -> str:
 def matches(known: str, text: str, prefix: str) -> bool:
     """Whether a text is the beginning of an id, which may be written without its `session-` or `prompt-`."""
     return bool(text) and known.startswith((text, prefix + text))
+
+
+def refuse_ended(head: Head) -> None:
+    """Raise where a session takes nothing more: `SessionEnded`, `SessionQuarantined`."""
+    if head.quarantined:
+        raise SessionQuarantined(f"Session {head.session_id} was set aside: {head.quarantined}")
+    if head.status in _ENDED:
+        raise SessionEnded(f"Session {head.session_id} is {head.status} already; nothing was changed.")
+
+
+def need_database(settings: Settings, what: str) -> None:
+    """Raise `UnknownSession` where there is no database yet; looking does not make one."""
+    if not database_exists(settings):
+        raise UnknownSession(f"There is {what}: {settings.database_url} does not exist yet.")

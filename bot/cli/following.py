@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
 import signal
 import sys
@@ -13,10 +14,9 @@ from typing import Any, TextIO, TypeAlias
 
 from bot.cli.exits import INTERRUPTED, exit_of
 from bot.cli.narration import asked_of, error_text, question_lines
-from bot.cli.output import one_line, print_json
+from bot.cli.output import clean, one_line, print_json
 from bot.cli.place import Place, opened
 from bot.cli.screen import TerminalScreen
-from bot.process import make_engine
 from bot.rendering.text import asked, elapsed, plain
 from bot.settings import Settings
 from bot.terminal import Follower, engine_action, open_prompts, terminal_label
@@ -67,6 +67,9 @@ def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin
 
 
 async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
+    # It brings Slack's libraries with it: not before a session really runs.
+    from bot.assembly import make_engine
+
     settings = place.settings()
     gate = local_gate(settings)
     with opened(settings) as store:
@@ -76,6 +79,8 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         try:
             head = await engine.writer.call(store.head, session_id)
             told = head.seq if head is not None else 0
+            if head is not None and mode.ask:
+                await _tell_where(engine, screen, session_id)
             follower = Follower(
                 engine, screen, session_id, actor=actor, policy=gate, ask=mode.ask, wait=mode.wait, told=told
             )
@@ -91,6 +96,14 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
     return exit_of(state.status)
 
 
+async def _tell_where(engine: Engine, screen: TerminalScreen, session_id: str) -> None:
+    """Of a session that goes on: how far it is."""
+    state, flow = await engine.state(session_id), await engine.flow_of(session_id)
+    done = sum(1 for run in state.nodes.values() if run.status not in ("started", "interrupted"))
+    name = screen.paint("bold", clean(state.flow_name))
+    screen.line(f"{name}  {screen.paint('dim', f'{session_id}, {done} of {len(flow.nodes)} nodes done')}")
+
+
 @contextmanager
 def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
     """The first signal leaves in order; a second one leaves at once, and what runs is killed."""
@@ -99,6 +112,8 @@ def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
 
     def leave() -> None:
         if follower.left:
+            # What cannot be recorded any more is told once, at the end.
+            logging.disable(logging.CRITICAL)
             for task in asyncio.all_tasks():
                 task.cancel()
             return

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import actor_for, find_prompt
+from bot.cli.finding import actor_for, find_prompt, need_database, refuse_ended
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from bot.rendering.text import asked, plain, waiting_on
 from bot.terminal import read_answer
 from engine.codec import Json
-from engine.errors import AlreadyAnswered, PromptClosed
+from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.snapshot import load_state
 from engine.storage.port import Head
 from prompt_state import store as prompt_store
@@ -27,12 +28,22 @@ class Given:
     value: str | None
     text: str | None
 
-    def line(self) -> str:
-        """The one way that was used. Raises `UsageError` for none, or several."""
-        given = [part for part in (self.answer, self.value, self.text) if part is not None]
-        if len(given) != 1:
+    def check(self) -> None:
+        """Raise `UsageError` unless it was given in one way."""
+        if sum(part is not None for part in (self.answer, self.value, self.text)) != 1:
             raise UsageError("Give one answer: ANSWER, --value V or --text T.")
-        return given[0]
+
+    def read(self, spec: Mapping[str, Json]) -> tuple[Json, str | None]:
+        """The answer to a prompt of this spec as `(value, text)`. Raises `InvalidAnswer`."""
+        options = spec.get("options") or []
+        if self.text is not None and options:
+            raise InvalidAnswer("This question takes a choice, not a text.")
+        if self.value is not None:
+            if not options:
+                raise InvalidAnswer("This question takes a text, not a choice.")
+            options = [{**option, "label": option["value"]} for option in options]
+        line = next(part for part in (self.answer, self.value, self.text) if part is not None)
+        return read_answer({"options": options}, line)
 
 
 def list_prompts(place: Place, *, as_json: bool) -> int:
@@ -98,11 +109,11 @@ def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | Non
     """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
     from bot.cli.following import Mode, follow
     from bot.cli.reach import runs_here, told
-    from bot.cli.resume import Said, beginning, need_database, refuse_ended, say_elsewhere
+    from bot.cli.resume import Said, beginning, say_elsewhere
 
     settings = place.settings()
     actor = actor_for(settings, as_name)
-    line = given.line()
+    given.check()
     need_database(settings, f"no question {prompt_id!r}")
     with opened(settings) as store:
         prompt = find_prompt(store, prompt_id)
@@ -111,7 +122,7 @@ def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | Non
         assert head is not None, "a prompt's session exists"
         refuse_ended(head)
         spec = load_state(store.load(head.session_id)).prompts[prompt.prompt_id].spec
-        value, text = read_answer(spec, line)
+        value, text = given.read(spec)
         said = Said(prompt.prompt_id, value, text)
         if not runs_here(store, head):
             handed = say_elsewhere(store, head, said, actor)

@@ -7,25 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError, exit_of
-from bot.cli.finding import actor_for, find_session, matches
+from bot.cli.finding import actor_for, find_session, matches, need_database, refuse_ended
 from bot.cli.following import Begin, Mode, follow, local_gate, result_json
 from bot.cli.narration import asked_of, question_lines
 from bot.cli.output import one_line, print_json
-from bot.cli.place import Place, database_exists, opened
+from bot.cli.place import Place, opened
 from bot.cli.reach import Handed, hand_over, runs_here, told
-from bot.process import make_engine
-from bot.settings import Settings
 from bot.terminal import Follower, open_prompts, read_answer
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Answer
 from engine.engine import Engine, random_text
-from engine.errors import SessionEnded, SessionQuarantined, SnapshotRefused, UnknownSession
+from engine.errors import SnapshotRefused
 from engine.snapshot import load_state, read_export
 from engine.state import State
 from engine.storage.port import Head, Store
-
-_ENDED = ("complete", "failed", "aborted")
 
 
 @dataclass(frozen=True)
@@ -147,20 +143,6 @@ def _stands_in_slack(state: State, mode: Mode) -> int:
     return exit_of(state.status)
 
 
-def refuse_ended(head: Head) -> None:
-    """Raise where a session takes nothing more: `SessionEnded`, `SessionQuarantined`."""
-    if head.quarantined:
-        raise SessionQuarantined(f"Session {head.session_id} was set aside: {head.quarantined}")
-    if head.status in _ENDED:
-        raise SessionEnded(f"Session {head.session_id} is {head.status} already; nothing was changed.")
-
-
-def need_database(settings: Settings, what: str) -> None:
-    """Raise `UnknownSession` where there is no database yet; looking does not make one."""
-    if not database_exists(settings):
-        raise UnknownSession(f"There is {what}: {settings.database_url} does not exist yet.")
-
-
 # --- from a file -------------------------------------------------------------------------------------------
 
 
@@ -194,6 +176,8 @@ def _thread(file: dict[str, Json]) -> Json:
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:
     """Bring a session of a Slack thread into this database: the bot goes on with it, nothing starts here."""
+    from bot.assembly import make_engine
+
     settings = place.settings()
     with opened(settings) as store:
         engine = make_engine(settings, store, local_gate(settings), label="cli", slack=True)

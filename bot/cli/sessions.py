@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import find_session
+from bot.cli.finding import find_session, need_database
 from bot.cli.narration import ago
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
-from bot.cli.resume import need_database
 from bot.cli.show import show_lines
 from bot.rendering.text import plain
 from engine.codec import Json

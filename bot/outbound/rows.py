@@ -12,9 +12,11 @@ from bot.outbound.pace import Hold
 from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
 from bot.rendering import (
     Rendered,
+    addresses,
     card,
     closed_prompt,
     end_note,
+    mentioning,
     message_blocks,
     note,
     prompt_key,
@@ -121,16 +123,14 @@ class Rows:
     # --- prompts -------------------------------------------------------------------------------------------
 
     async def _prompt(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Show a prompt; one that was closed meanwhile is not shown, and a copy that is there shows it closed."""
+        """Show a prompt, unless it was closed meanwhile. A copy that is there all the same is found: the row behind this
+        one closes it."""
         state, flow, prompt = await self._about(data)
         place = _thread(state)
-        names = await self._ids(prompt)
         if not prompt.open:
             found = await self._poster.adopt(row, place) if is_uncertain(row) else None
-            if found is None:
-                return Sent(DROPPED)
-            await self._calls.edit(found, closed_prompt(state, prompt, flow, names=names))
-            return Sent(_result(found))
+            return Sent(_result(found) if found is not None else DROPPED)
+        names = await self._ids(prompt)
         message = prompt_message(state, prompt, flow, names=names, now=self._now())
         posted = await self._poster.once(row, place, message)
         shown: dict[str, Json] = {**_result(posted), "threadTs": place.thread_ts}
@@ -235,7 +235,8 @@ class Rows:
     # --- what is seen by one person, or is no message ------------------------------------------------------
 
     async def _ephemeral(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        place, text = Place(data["channel"], data.get("threadTs")), data["text"]
+        place = Place(data["channel"], data.get("threadTs"))
+        text = mentioning(data["text"], await self._names(addresses(data["text"])))
         return await self._at_most_once(
             row, self._calls.whisper, place, data["user"], note(text).text, message_blocks(text)
         )

@@ -15,7 +15,7 @@ from bot.outbound.names import Names
 from bot.outbound.pace import Hold, Pace
 from bot.outbound.posts import LOOK_DELAYS, Poster, posted_of, refused_result
 from bot.outbound.rows import Failed, Outcome, Rows, Sent, Sessions
-from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault, Unknown
+from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault
 from engine import clock as moments
 from engine.codec import Json, encode
 from engine.engine import utc_now
@@ -27,7 +27,6 @@ from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.outbound")
 
-AT_MOST_ONCE = ("ephemeral", "respond")
 _PAGE = 100
 _MOST_ROWS = 6_400
 _LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew)
@@ -117,7 +116,8 @@ class Outbound:
 
     async def _sleep(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
         except TimeoutError:
             return
         finally:
@@ -230,9 +230,6 @@ class Outbound:
                 seconds = fault.retry_after if isinstance(fault, RateLimited) else self._again_in(row)
                 log.warning("%s: %s", row.key, fault)
                 await self._postpone(row, str(fault), seconds)
-            case Unknown() if row.kind in AT_MOST_ONCE:
-                log.warning("%s: %s; it is not sent again", row.key, fault)
-                await self._record(row, Failed({"error": "outcome_unknown", "message": str(fault)}))
             case _:
                 log.warning("%s: %s", row.key, fault)
                 edits = posted_of(row) is not None or row.kind in ("close", "reaction")

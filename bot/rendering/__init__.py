@@ -17,13 +17,14 @@ from bot.rendering.blocks import EVENT_TYPE, Block, Rendered, block_key, metadat
 from bot.rendering.card import CANCEL, card, card_key
 from bot.rendering.messages import duplicate, end_note, message_blocks, note
 from bot.rendering.prompts import closed_prompt, option_value, prompt_key, prompt_message
-from bot.rendering.text import escape, plain, safe, waiting_on
+from bot.rendering.text import addresses, escape, mentioning, plain, safe, waiting_on
 
 __all__ = [
     "CANCEL",
     "EVENT_TYPE",
     "Block",
     "Rendered",
+    "addresses",
     "block_key",
     "card",
     "card_key",
@@ -31,6 +32,7 @@ __all__ = [
     "duplicate",
     "end_note",
     "escape",
+    "mentioning",
     "message_blocks",
     "metadata",
     "note",

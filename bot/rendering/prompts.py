@@ -24,6 +24,8 @@ _ASKS = {
     "input": "💬 *Input needed:* {whom}",
     "interrupted": "⚠️ *Please check:* {whom}",
 }
+_ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}
+"""The first line of a prompt that is closed: nothing is needed any more."""
 _EXPIRED = {
     "fail": "the step failed",
     "reject": "it counts as rejected",
@@ -61,7 +63,8 @@ def prompt_message(
     key = prompt_key(prompt.prompt_id)
     lead = _lead(state, prompt, names)
     head = [section(lead, key, most=900)]
-    tail = [context(*_rules(state, prompt, names, now)), context(_place(state, prompt, flow))]
+    rules = _rules(state, prompt, now)
+    tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
     if prompt.spec.get("acceptsText"):
         tail = [_reply_hint(prompt), *tail]
     room = kit.MOST_UNITS - size(head) - size(tail) - _MESSAGE_ROOM
@@ -81,7 +84,7 @@ def closed_prompt(
     """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
     key = prompt_key(prompt.prompt_id)
     outcome = _outcome(prompt, reason)
-    head = [section(_lead(state, prompt, names), key, most=900)]
+    head = [section(_lead(state, prompt, names, _ASKED), key, most=900)]
     tail = [section(outcome, most=900), *_answer(prompt), context(_place(state, prompt, flow))]
     message = shown(str(prompt.spec["message"]))
     said = one_line(summary(prompt), 300) if _answer(prompt) else ""
@@ -92,9 +95,14 @@ def closed_prompt(
 # --- parts -------------------------------------------------------------------------------------------------
 
 
-def _lead(state: State, prompt: PromptRun, names: Mapping[str, str] | None) -> str:
-    entries = asked(prompt.spec, state.actor)
-    form = _ASKS.get(prompt.kind, _ASKS["ask"])
+def _lead(
+    state: State,
+    prompt: PromptRun,
+    names: Mapping[str, str] | None,
+    forms: Mapping[str, str] = _ASKS,
+) -> str:
+    entries = asked(prompt.spec, state.actor, names)
+    form = forms.get(prompt.kind, forms["ask"])
     return form.format(whom=whom(entries, state.actor, names))
 
 
@@ -104,22 +112,19 @@ def _reply_hint(prompt: PromptRun) -> Block:
     return section(f"↩️ *Reply in this thread*{several}.", most=300)
 
 
-def _rules(state: State, prompt: PromptRun, names: Mapping[str, str] | None, now: str | None) -> list[str]:
-    """Who may answer, and until when."""
-    entries = asked(prompt.spec, state.actor)
-    who = whom(entries, state.actor, names, call=False)
-    verb = "decided" if prompt.kind == "approval" else "answered"
-    rule = f"Can be {verb} by {who}"
+def _rules(state: State, prompt: PromptRun, now: str | None) -> list[str]:
+    """Who may not answer, and until when it is open. Who may stands in the first line."""
+    rules = []
     if prompt.spec.get("excludeRequester") and (state.actor or {}).get("id"):
-        rule += f", but not by {person(state.actor)}, who started this"
+        rules.append(f"{person(state.actor)} started this, so somebody else decides.")
     deadline = prompt.deadline
     seconds = prompt.spec.get("timeoutSeconds")
     if deadline is None and now is not None and seconds:
         deadline = clock.after(now, seconds)
     if deadline is None:
-        return [rule]
+        return rules
     then = _WILL.get(str(prompt.spec.get("onTimeout") or "fail"), _WILL["fail"])
-    return [rule, f"⏳ Open until {date(deadline)}; {then}"]
+    return [*rules, f"⏳ Open until {date(deadline)}; {then}."]
 
 
 def _place(state: State, prompt: PromptRun, flow: FlowLike) -> str:

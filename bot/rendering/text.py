@@ -20,6 +20,7 @@ _DOUBLED = '"\\\n\t'
 _MARKUP = re.compile(r"<([^<>\n]+)>")
 _SLACK_USER = re.compile(r"[UW][A-Z0-9]{2,}")
 _SLACK_GROUP = re.compile(r"S[A-Z0-9]{2,}")
+_ADDRESS = re.compile(r"(?<![\w.+@<:|-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _WHOM_MOST = 5
 
 
@@ -181,12 +182,33 @@ def _entry(entry: str, requester: Mapping[str, Json] | None, ids: Mapping[str, s
     return safe(one_line(entry.removeprefix("local:"), 80))
 
 
-def asked(spec: Mapping[str, Json], requester: Mapping[str, Json] | None) -> list[str]:
-    """The entries of whoever a prompt asks: approvers, `who`, else the requester, else the channel."""
-    entries = spec.get("approvers") or spec.get("who")
-    if entries:
-        return [str(entry) for entry in entries]
-    return ["requester"] if (requester or {}).get("id") else ["channel"]
+def asked(
+    spec: Mapping[str, Json],
+    requester: Mapping[str, Json] | None,
+    ids: Mapping[str, str] | None = None,
+) -> list[str]:
+    """The entries of whoever a prompt asks: approvers, `who`, else the requester, else the channel.
+
+    A requester who may not decide is left out, by e-mail address too where `ids` has it.
+    """
+    requester_id = (requester or {}).get("id")
+    entries = [str(entry) for entry in spec.get("approvers") or spec.get("who") or ()]
+    if not entries:
+        return ["requester"] if requester_id else ["channel"]
+    if not spec.get("excludeRequester") or not requester_id:
+        return entries
+    barred = ("requester", requester_id)
+    return [entry for entry in entries if entry not in barred and (ids or {}).get(entry) != requester_id]
+
+
+def addresses(mrkdwn: str) -> list[str]:
+    """The first e-mail addresses in a text."""
+    return list(dict.fromkeys(_ADDRESS.findall(mrkdwn)))[:_WHOM_MOST]
+
+
+def mentioning(mrkdwn: str, ids: Mapping[str, str]) -> str:
+    """A text for one reader, with people's mentions in the places of their e-mail addresses, where they are known."""
+    return _ADDRESS.sub(lambda found: f"<@{ids[found[0]]}>" if found[0] in ids else found[0], mrkdwn)
 
 
 def waiting_on(
@@ -195,7 +217,7 @@ def waiting_on(
     ids: Mapping[str, str] | None = None,
 ) -> str:
     """On whom an open prompt waits, as mrkdwn in which groups are named and not called."""
-    return whom(asked(spec, requester), requester, ids, call=False)
+    return whom(asked(spec, requester, ids), requester, ids, call=False)
 
 
 def date(moment: str, form: str = "{date_short_pretty} at {time}") -> str:

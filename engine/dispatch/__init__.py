@@ -44,7 +44,8 @@ class LocalDispatcher:
             if left <= 0:
                 return
             try:
-                await asyncio.wait_for(self._event.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._event.wait()
             except TimeoutError:
                 if await self._changed():
                     return

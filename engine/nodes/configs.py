@@ -259,6 +259,11 @@ class ApprovalConfig(Config):
     exclude_requester: bool = Field(False, description="Whoever asked for the run may not decide.")
     approve_label: Label = Field("Approve", description="What the first button says.")
     reject_label: Label = Field("Reject", description="What the second button says.")
+    style: Literal["primary", "danger"] = Field(
+        "primary",
+        description="How the first button looks: `primary` (green, the second is red), or `danger` (red, the second "
+        "is plain) for what destroys something.",
+    )
     timeout: Duration | None = Field(
         None,
         description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",

@@ -126,7 +126,7 @@ class NodeSpec:
 
     def check(self, with_: Mapping[str, Json]) -> list[Fault]:
         """What is wrong with a `with` as it stands in a file; what an expression will decide is left open."""
-        faults = [fault for fault, given in self._faults(with_) if not has_expression(given)]
+        faults = [fault for fault, given in self._read(with_)[1] if not has_expression(given)]
         faults += self.config.conflicts(with_)
         for name in with_.keys() & self.static_fields:
             if has_expression(with_[name]):
@@ -137,10 +137,11 @@ class NodeSpec:
 
     def validate(self, evaluated: Mapping[str, Json]) -> BaseModel:
         """The configuration from a `with` whose expressions were evaluated. Raises `InvalidConfig`."""
-        faults = [fault for fault, _ in self._faults(evaluated)] + list(self.config.conflicts(evaluated))
-        if faults:
+        config, found = self._read(evaluated)
+        faults = [fault for fault, _ in found] + list(self.config.conflicts(evaluated))
+        if config is None or faults:
             raise InvalidConfig("; ".join(_sentence(fault) for fault in faults))
-        return self.config.model_validate(dict(evaluated))
+        return config
 
     def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
         """The configuration as plain JSON, with every default filled in: seconds, bytes, the names of the file.
@@ -153,12 +154,12 @@ class NodeSpec:
             settled["choices"] = [choice.button() for choice in config.choices]
         return settled
 
-    def _faults(self, with_: Mapping[str, Json]) -> list[tuple[Fault, Any]]:
+    def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
+        """The configuration, or what keeps it from being one, each fault with the value that it is about."""
         try:
-            self.config.model_validate(dict(with_))
+            return self.config.model_validate(dict(with_)), []
         except ValidationError as error:
-            return faults_of(error, self.config)
-        return []
+            return None, faults_of(error, self.config)
 
 
 def _sentence(fault: Fault) -> str:
@@ -194,7 +195,7 @@ _SPECS = (
             "value": "The value of the choice; null for free text.",
             "values": "The fields of a form; an empty mapping otherwise.",
             "files": "Files that came with the reply.",
-            "by": "Who answered, a user id; null when the timeout did.",
+            "by": "Who answered: `{id, name}`; null when the timeout did.",
             "at": _AT,
         },
         mode="prompt",
@@ -205,7 +206,7 @@ _SPECS = (
         ApprovalConfig,
         {
             "decision": "`approve` or `reject`.",
-            "by": "Who decided, a list of user ids; empty when the timeout did.",
+            "by": "Who decided: a list of `{id, name}`; empty when the timeout did.",
             "reason": "What they wrote with it, `timeout` when the timeout decided, else null.",
             "values": "The fields of a form; an empty mapping otherwise.",
             "at": _AT,

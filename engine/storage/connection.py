@@ -151,6 +151,10 @@ class Connection:
         rows: list[tuple[Any, ...]] = self.raw.execute(sql, values).fetchall()
         return rows
 
+    def each(self, sql: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
+        """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
+        yield from self.raw.execute(sql, values)
+
     def run(self, sql: str, values: Sequence[Value] = ()) -> int:
         """Run a statement that changes rows; how many it changed."""
         self.raw.execute(sql, values)

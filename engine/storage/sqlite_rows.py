@@ -239,13 +239,13 @@ class RowTables:
     ) -> list[PromptRow]:
         """What `Store.prompts` says."""
         if session_id is not None:
-            ids = self._db.all(_PROMPTS_OF_SESSION, (session_id,))
+            ids = self._db.each(_PROMPTS_OF_SESSION, (session_id,))
         elif thread_key is not None:
-            ids = self._db.all(_PROMPTS_OF_THREAD, (thread_key,))
+            ids = self._db.each(_PROMPTS_OF_THREAD, (thread_key,))
         elif statuses:
-            ids = self._db.all(_PROMPTS_OF_STATUS, (orjson.dumps(list(statuses)).decode(),))
+            ids = self._db.each(_PROMPTS_OF_STATUS, (orjson.dumps(list(statuses)).decode(),))
         else:
-            ids = self._db.all(_PROMPTS)
+            ids = self._db.each(_PROMPTS)
 
         def wanted(record: PromptRecord) -> bool:
             return (
@@ -259,7 +259,7 @@ class RowTables:
 
     def timers(self, due: str | None, limit: int) -> list[TimerRow]:
         """What `Store.timers` says."""
-        ids = self._db.all(_TIMERS) if due is None else self._db.all(_TIMERS_DUE, (due,))
+        ids = self._db.each(_TIMERS) if due is None else self._db.each(_TIMERS_DUE, (due,))
         records = self._verified(TimerRecord, _TIMER, "timer in row", ids)
         return list(islice((record.row() for record in records), limit))
 

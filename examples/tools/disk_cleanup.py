@@ -14,6 +14,7 @@ change as when it was shown to the person who approved. Links are never followed
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import stat
@@ -35,11 +36,16 @@ def size_of(text: str) -> int:
 
 def human(size: float) -> str:
     """A size as people say it."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
         size /= 1000
-    return f"{size:.1f} TB"
+    return f"{size:.0f} {unit}" if size >= 100 else f"{size:.1f}".removesuffix(".0") + f" {unit}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `3 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def checked(directory: str) -> Path:
@@ -85,10 +91,9 @@ def scan(args: argparse.Namespace) -> dict[str, Any]:
         "files": files,
         "unreadable": unreadable,
         "bytes": total,
-        "size": human(total),
+        "holds": f"{human(total)} in {counted(files, 'file')}",
         "candidates": kept,
-        "more": len(found) - len(kept),
-        "list": "\n".join(line(item) for item in kept),
+        "list": listed(kept, more=len(found) - len(kept)),
         "choices": choices(kept),
     }
 
@@ -96,7 +101,10 @@ def scan(args: argparse.Namespace) -> dict[str, Any]:
 def entry(root: Path, path: Path, info: os.stat_result, age: float) -> dict[str, Any]:
     """One candidate, with what identifies it."""
     return {
-        "path": os.fsencode(path.relative_to(root)).decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode(),
+        "path": os.fsencode(path.relative_to(root))
+        .decode("utf-8", "surrogateescape")
+        .encode("utf-8", "replace")
+        .decode(),
         "bytes": info.st_size,
         "size": human(info.st_size),
         "days": int(age),
@@ -105,8 +113,16 @@ def entry(root: Path, path: Path, info: os.stat_result, age: float) -> dict[str,
     }
 
 
-def line(item: dict[str, Any]) -> str:
-    return f"{item['n']}. {shown(item['path'])}  {item['size']}, {item['days']} days old"
+def listed(items: list[dict[str, Any]], more: int = 0) -> str:
+    """One line for each file, in columns."""
+    last = len(str(items[-1]["n"])) if items else 0
+    wide = max((len(item["size"]) for item in items), default=0)
+    long = max((len(str(item["days"])) for item in items), default=0)
+    lines = [
+        f"{item['n']:>{last}}. {item['size']:>{wide}}  {item['days']:>{long}} days  {shown(item['path'])}"
+        for item in items
+    ]
+    return "\n".join([*lines, f"… and {counted(more, 'smaller file')}"] if more else lines)
 
 
 def choices(items: list[dict[str, Any]]) -> list[dict[str, str]]:
@@ -127,7 +143,7 @@ def pick(args: argparse.Namespace) -> dict[str, Any]:
     if not items:
         sys.exit(f"{args.choice!r} is none of the candidates")
     size = sum(item["bytes"] for item in items)
-    return {"files": items, "bytes": size, "size": human(size), "list": "\n".join(line(item) for item in items)}
+    return {"files": items, "bytes": size, "size": human(size), "list": listed(items)}
 
 
 def delete(args: argparse.Namespace) -> dict[str, Any]:
@@ -143,7 +159,12 @@ def delete(args: argparse.Namespace) -> dict[str, Any]:
             deleted.append(item["path"])
         else:
             kept.append({"path": item["path"], "why": problem})
-    return {"deleted": deleted, "kept": kept, "bytes": won, "size": human(won)}
+    summary = f"{counted(len(deleted), 'file')} deleted"
+    if kept:
+        summary += f", {len(kept)} kept: " + "; ".join(
+            f"{shown(item['path'])} ({item['why']})" for item in kept
+        )
+    return {"deleted": deleted, "kept": kept, "bytes": won, "size": human(won), "summary": summary}
 
 
 def changed(root: Path, path: Path, item: dict[str, Any]) -> str | None:
@@ -164,16 +185,18 @@ def verify(args: argparse.Namespace) -> dict[str, Any]:
     """What is left of the picked files, and how much the directory holds now."""
     root = checked(args.directory)
     left = [item["path"] for item in json.load(sys.stdin)["files"] if os.path.lexists(root / item["path"])]
-    total = sum(
-        Path(folder, name).lstat().st_size for folder, _, names in os.walk(root) for name in names
-    )
+    total = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with contextlib.suppress(OSError):  # somebody else may delete there too
+                total += Path(folder, name).lstat().st_size
     return {"left": left, "bytes": total, "size": human(total)}
 
 
 DEMO = (
     ("app.log.1", 48, 40),
     ("app.log.2", 36, 55),
-    ("archive/dump-2026-08.sql", 120, 100),
+    ("archive/db.dump", 120, 100),
     ("archive/notes.txt", 0.01, 200),
     ("build/core.1234", 75, 33),
     ("current.log", 20, 0),
@@ -199,7 +222,9 @@ def demo(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     words = parser.add_subparsers(dest="word", required=True)
     scanning = words.add_parser("scan")
     scanning.add_argument("directory")

@@ -111,6 +111,7 @@ class Rig:
         self.writer = self.engine.writer = WatchedWriter(self.store, self.tell)
         self.service = Service(self.engine, wants=lambda head: head.thread_key is not None)
         self.engine.subscribe(self._happened)
+        self.load_state: Callable[[str], Awaitable[State]] = self.engine.state
         self.outbound: Outbound | None = None
         self.sending: asyncio.Task[None] | None = None
         self.serving: asyncio.Task[None] | None = None
@@ -137,7 +138,7 @@ class Rig:
         self.outbound = Outbound(
             self.writer,
             self.client,
-            self.engine.state,
+            self.load_state,
             self.engine.flow_of,
             self.workspace.bot_user_id,
             taken=self.service.notify,

@@ -13,6 +13,7 @@ import pytest
 from bot.intents import note_row, root_row
 from bot.rendering import note
 from bot.slack_api import AuthLost
+from engine import clock
 from engine.codec import decode
 from engine.engine import utc_now
 from engine.errors import StorageBroken, StorageFull
@@ -86,13 +87,17 @@ async def test_a_lost_answer_is_not_looked_up_at_once(rig: Rig) -> None:
     """A message may appear late, so the first look waits its time, and nothing is posted again before the last."""
     ts = await root(rig)
     rig.workspace.faults.fail("chat.postMessage", times=1, status=500)
-    rig.send(look_delays=(0.2, 0.4))
+    rig.send(look_delays=(0.3, 0.6))
     await rig.put(a_note(ts))
+    await rig.workspace.wait_for(lambda: rig.calls("chat.postMessage"))
+    attempted_at = (await rig.row("note:1")).attempted_at
+    assert attempted_at is not None
+    began = clock.from_text(attempted_at).timestamp()
     await rig.settled("note:1")
-    looks = [call.at for call in rig.workspace.calls_to("conversations.replies")]
-    first, again = [call.at for call in rig.workspace.calls_to("chat.postMessage")]
-    assert looks[0] - first >= 0.19
-    assert looks[1] - first >= 0.39
+    looks = [call.at - began for call in rig.workspace.calls_to("conversations.replies")]
+    again = rig.workspace.calls_to("chat.postMessage")[1].at - began
+    assert looks[0] >= 0.3
+    assert looks[1] >= 0.6
     assert again > looks[1]
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from bot.intents import note_row
 from bot.rendering import card_key
 from engine.actors import Actor
 from engine.flow import load_flow
+from engine.state import State
 from engine.storage.port import PutOutbox
 from tests.bot.outbound_kit import APPROVAL, ASK, TELL, Rig, buttons, key_of, running_rig
 from tests.bot.rendering_cases import HOSTILE, texts
@@ -124,7 +126,7 @@ async def test_a_prompt_that_closes_while_its_post_is_uncertain_shows_that_it_is
     rig.send()
     await rig.settled(key)
     await rig.settled(key.replace("prompt:", "close:"))
-    (prompt,) = rig.posts("Approval needed")
+    (prompt,) = rig.posts("asked of")
     assert buttons(prompt) == []
     assert "*Withdrawn:*" in prompt["text"]
 
@@ -153,6 +155,30 @@ async def test_a_message_that_slack_refuses_fails_its_node(rig: Rig) -> None:
     assert state.error is not None
     assert state.error["type"] == "slack"
     assert "not_in_channel" in state.error["message"]
+
+
+async def test_a_message_that_nobody_waits_for_any_more_is_not_posted(rig: Rig) -> None:
+    """The session was ended before its message went out: it is dropped."""
+    session_id = await rig.start(TELL)
+    await rig.engine.abort(session_id, actor=rig.actor("ana"))
+    rig.send()
+    assert (await rig.settled(f"message:{session_id}:first:1"))["dropped"] is True
+    await rig.settled(f"end:{session_id}")
+    key = f"message:{session_id}:first:1"
+    assert key not in [key_of(message) for message in await rig.thread(session_id)]
+
+
+async def test_nothing_in_a_thread_overtakes_what_waits_for_the_card(rig: Rig) -> None:
+    """While the card is being posted, a note behind a prompt stays behind it, although it is no part of the session."""
+    rig.workspace.faults.slow("chat.postMessage", 0.1)
+    session_id = await rig.start(ASK)
+    thread = (await rig.engine.state(session_id)).thread
+    assert thread is not None
+    await rig.put(note_row("note:1", thread["key"], thread["channel"], thread["threadTs"], "a note"))
+    rig.send()
+    await rig.settled("note:1")
+    keys = [key_of(message) for message in await rig.thread(session_id)]
+    assert keys == [card_key(session_id), await prompt_row(rig, session_id), "note:1"]
 
 
 async def test_a_prompt_that_slack_refuses_is_recorded(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -239,6 +265,23 @@ async def test_edits_of_a_card_keep_their_distance(rig: Rig) -> None:
     times = [float(ts), *(call.at for call in calls)]
     assert all(later - earlier > 0.25 for earlier, later in pairwise(times))
     assert "*Completed*" in (await rig.thread(session_id))[0]["text"]
+
+
+async def test_a_card_is_never_older_than_its_row(rig: Rig) -> None:
+    """Whoever reads the state a moment too early shows nothing, and the newest state a moment later."""
+    session_id = await rig.start(ASK)
+    early = [(await rig.engine.state(session_id))._replace(seq=1, phase="running")]
+
+    async def load(asked_for: str) -> State:
+        return early.pop() if early else await rig.engine.state(asked_for)
+
+    rig.load_state = load
+    rig.send()
+    await rig.settled(card_key(session_id))
+    (card,) = [message for message in rig.posts("") if key_of(message) == card_key(session_id)]
+    assert "*Waiting*" in card["text"]
+    assert early == []
+    assert not any("*Running*" in call.args["text"] for call in rig.workspace.calls_to("chat.postMessage"))
 
 
 async def test_a_card_that_was_deleted_stays_deleted(rig: Rig) -> None:

@@ -12,6 +12,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.intents import ephemeral_row, note_row, reaction_row, respond_row
+from bot.outbound.names import Names
 from bot.outbound.pace import POST, Hold, Pace
 from bot.slack_api import (
     AuthLost,
@@ -52,6 +53,16 @@ async def test_an_ephemeral_is_seen_by_its_person(rig: Rig) -> None:
     await rig.settled("ephemeral:1")
     assert [message["text"] for message in rig.workspace.ephemerals("ben")] == ["only you"]
     assert rig.workspace.ephemerals("ana") == []
+
+
+async def test_an_ephemeral_names_people_and_not_their_addresses(rig: Rig) -> None:
+    """A refusal lists approvers as the flow does, by e-mail address; its reader sees whom that means."""
+    rig.send()
+    text = "Somebody else has to approve it: ben@example.com or nobody@example.com."
+    await rig.put(ephemeral_row("ephemeral:1", "C0LOCALOPS", "U0LOCALANA", None, text))
+    await rig.settled("ephemeral:1")
+    (shown,) = rig.workspace.ephemerals("ana")
+    assert shown["text"] == "Somebody else has to approve it: <@U0LOCALBEN> or nobody@example.com."
 
 
 async def test_an_ephemeral_whose_answer_is_lost_is_not_sent_again(rig: Rig) -> None:
@@ -212,6 +223,26 @@ async def test_messages_above_the_advice_wait_and_are_all_sent(rig: Rig) -> None
     times = [call.at for call in rig.workspace.calls_to("chat.postMessage")]
     assert times[-1] - times[0] >= 0.15
     assert [message["text"] for message in rig.posts("")] == [f"n{n}" for n in range(6)]
+
+
+# --- names -------------------------------------------------------------------------------------------------
+
+
+async def test_an_address_that_slack_does_not_know_keeps_no_other_from_being_mentioned(rig: Rig) -> None:
+    """What cannot be looked up is left out, and is not asked for again each time a card changes."""
+    names = Names(rig.client, Time())
+    entries = ["nobody@example.com", "ben@example.com", "@sre", "U0LOCALANA", "channel"]
+    wanted = {"ben@example.com": "U0LOCALBEN", "@sre": "S0LOCALSRE"}
+    assert await names(entries) == wanted
+    assert await names(entries) == wanted
+    assert rig.calls("users.lookupByEmail") == 2
+    assert rig.calls("usergroups.list") == 1
+
+
+async def test_looking_somebody_up_takes_no_longer_than_it_may(rig: Rig) -> None:
+    """A prompt is shown without mentions rather than much later."""
+    rig.workspace.faults.slow("usergroups.list", 5)
+    assert await Names(rig.client, Time(), most_seconds=0.05)(["@sre"]) == {}
 
 
 # --- what errors mean --------------------------------------------------------------------------------------

@@ -58,7 +58,10 @@ def test_buttons_have_the_words_that_people_read_and_carry_only_ids() -> None:
 
 def test_whoever_is_asked_is_mentioned() -> None:
     """Approvers are called in the first line, groups by their id where it is known; text asks the requester."""
-    assert "<!subteam^S0LOCALSRE>" in shown_as(prompt(approvers=["@sre"]), names={"@sre": "S0LOCALSRE"}).splitlines()[0]
+    assert (
+        "<!subteam^S0LOCALSRE>"
+        in shown_as(prompt(approvers=["@sre"]), names={"@sre": "S0LOCALSRE"}).splitlines()[0]
+    )
     assert "<@U0LOCALANA>" in shown_as(prompt("ask")).splitlines()[0]
 
 
@@ -77,10 +80,21 @@ def test_a_question_for_text_says_how_to_answer() -> None:
     assert "`#3: your answer`" in shown_as(one)
 
 
-def test_who_may_answer_and_who_may_not_stands_below() -> None:
-    """The small print names those who may decide, and excludes the requester where the flow does."""
-    made = shown_as(prompt(excludeRequester=True))
-    assert "Can be decided by @sre, but not by <@U0LOCALANA>, who started this" in made
+def test_who_may_not_decide_stands_below() -> None:
+    """Where the flow excludes the requester the small print says so; else it says nothing of who may answer."""
+    wanted = "<@U0LOCALANA> started this, so somebody else decides."
+    assert wanted in shown_as(prompt(excludeRequester=True))
+    assert "started this" not in shown_as(prompt())
+
+
+def test_a_requester_who_may_not_decide_is_not_called() -> None:
+    """Listed as `requester`, by id or by e-mail address, a barred requester is left out of those who are asked."""
+    names = {"ana@example.com": "U0LOCALANA", "ben@example.com": "U0LOCALBEN"}
+    listed = ["requester", "U0LOCALANA", "ana@example.com", "ben@example.com"]
+    barred = prompt(approvers=listed, excludeRequester=True)
+    assert shown_as(barred, names=names).splitlines()[0] == "🔐 *Approval needed:* <@U0LOCALBEN>"
+    everybody = shown_as(prompt(approvers=listed), names=names).splitlines()[0]
+    assert everybody == "🔐 *Approval needed:* <@U0LOCALANA> and <@U0LOCALBEN>"
 
 
 @pytest.mark.parametrize(

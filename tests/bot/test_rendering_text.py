@@ -9,7 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rendering import escape, plain, safe
-from bot.rendering.text import clip, cut, date, elapsed, one_line, shown, take, waiting_on, weight, whom
+from bot.rendering.text import (
+    addresses,
+    clip,
+    cut,
+    date,
+    elapsed,
+    mentioning,
+    one_line,
+    shown,
+    take,
+    waiting_on,
+    weight,
+    whom,
+)
 from prompt_state.text import unescape
 from tests.bot.rendering_cases import ANA, HOSTILE, wild
 
@@ -106,6 +119,15 @@ def test_people_are_mentioned_and_groups_called_only_where_they_are_asked() -> N
     assert whom(entries, ANA, ids, call=False) == "@sre, <@U0LOCALBEN>, <@U0LOCALANA> and eve"
     assert waiting_on({"who": None}, ANA) == "<@U0LOCALANA>"
     assert waiting_on({"who": ["channel"]}, ANA) == "anybody in this channel"
+
+
+def test_addresses_become_mentions_where_they_are_known() -> None:
+    """In what one person reads, a known e-mail address is a mention; others, and marked-up ones, stay as they are."""
+    text = "Ask ben@example.com, eve@example.org or <mailto:ben@example.com|ben@example.com>."
+    assert addresses(text) == ["ben@example.com", "eve@example.org"]
+    made = mentioning(text, {"ben@example.com": "U0LOCALBEN"})
+    assert made == "Ask <@U0LOCALBEN>, eve@example.org or <mailto:ben@example.com|ben@example.com>."
+    assert addresses("@sre, a@b, <@U0LOCALBEN>") == []
 
 
 def test_an_entry_that_is_no_id_is_never_markup() -> None:

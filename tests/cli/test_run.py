@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -29,7 +30,9 @@ def ask(terminal: Terminal, question: str, answer: str) -> None:
 
 def journal(cli: Cli, session_id: str) -> list[dict[str, object]]:
     """The events of a session."""
-    events: list[dict[str, object]] = cli.run("sessions", "show", session_id, "--events", "--json").json["events"]
+    events: list[dict[str, object]] = cli.run("sessions", "show", session_id, "--events", "--json").json[
+        "events"
+    ]
     return events
 
 
@@ -123,7 +126,9 @@ def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
     """A line that was typed while a node ran is no answer to the question that comes after it."""
     long_running(cli)
     text = (cli.cwd / "flows/slow.yml").read_text()
-    cli.write("flows/slow.yml", text + "  - {id: sure, type: ask, with: {message: 'Sure?', choices: [yes, no]}}\n")
+    cli.write(
+        "flows/slow.yml", text + "  - {id: sure, type: ask, with: {message: 'Sure?', choices: [yes, no]}}\n"
+    )
     with cli.terminal("run", "slow") as terminal:
         until(lambda: bool(cli.lines("begun")), "the node begins")
         terminal.type("yes")
@@ -199,6 +204,44 @@ def test_ctrl_c_in_a_node_cuts_and_records_it(cli: Cli) -> None:
         session_id = session_of(terminal.shown)
     kinds = [event["type"] for event in journal(cli, session_id)]
     assert kinds[-3:] == ["node:interrupted", "prompt:requested", "flow:paused"]
+
+
+def test_a_second_ctrl_c_leaves_at_once(cli: Cli) -> None:
+    """A program that does not end on SIGTERM is killed at the second Ctrl-C; the resume asks what became of it."""
+    cli.write(
+        "flows/deaf.yml",
+        f"""flow: deaf
+nodes:
+  - id: work
+    type: shell
+    with:
+      script: |
+        trap "" TERM
+        echo $$ >> "$BEGUN"
+        while true; do sleep 0.05; done
+      env: {{BEGUN: {cli.cwd / "begun"}}}
+""",
+    )
+    with cli.terminal("run", "deaf") as terminal:
+        until(lambda: bool(cli.lines("begun")), "the node begins")
+        terminal.interrupt()
+        terminal.expect("stopping work; once more leaves at once")
+        terminal.interrupt()
+        assert terminal.code() == 130
+        assert "CRITICAL" not in terminal.shown
+        session_id = session_of(terminal.shown)
+    until(lambda: not alive(int(cli.lines("begun")[0])), "the program is gone")
+    asked = cli.run("sessions", "resume", session_id)
+    assert (asked.code, asked.json["prompts"][0]["kind"]) == (3, "interrupted"), asked
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(

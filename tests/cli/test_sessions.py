@@ -147,6 +147,9 @@ def test_a_question_is_answered_once(cli: Cli, paused: dict[str, Any]) -> None:
     ("arguments", "code", "said"),
     [
         (["north"], 5, "Please choose one of: eu, us."),
+        (["2"], 5, "Please choose one of: eu, us."),
+        (["--value", "EU West"], 5, "Please choose one of: eu, us."),
+        (["--text", "eu"], 5, "takes a choice, not a text"),
         (["eu", "--as", "mallory"], 5, "Only ana at the terminal can answer this."),
         (["eu", "--value", "us"], 2, "Give one answer"),
         ([], 2, "Give one answer"),
@@ -159,7 +162,9 @@ def test_an_answer_that_cannot_be_taken_changes_nothing(
     prompt_id = paused["prompts"][0]["promptId"]
     done = cli.run("prompts", "answer", prompt_id, *arguments)
     assert (done.code, said in done.err) == (code, True), done
-    assert [entry["promptId"] for entry in cli.run("prompts", "list", "--json").json["prompts"]] == [prompt_id]
+    assert [entry["promptId"] for entry in cli.run("prompts", "list", "--json").json["prompts"]] == [
+        prompt_id
+    ]
 
 
 def test_text_never_approves(cli: Cli) -> None:
@@ -176,7 +181,7 @@ def test_text_never_approves(cli: Cli) -> None:
 
 def test_an_exported_session_goes_on_on_another_machine(cli: Cli, paused: dict[str, Any]) -> None:
     """With the same key the file is continued in another home, where nothing of the session was known before."""
-    cli.env = {"SAYSO_SECRET_KEY": "a shared secret"}
+    cli.env = {"SAYSO_SECRET_KEY": "a secret that both share"}
     session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
     written = cli.run("--home", "here", "sessions", "export", session_id, "-o", "it.json")
     assert written.code == 0, written
@@ -193,11 +198,11 @@ def test_an_exported_session_goes_on_on_another_machine(cli: Cli, paused: dict[s
 def test_a_file_that_does_not_verify_is_refused(cli: Cli, wrong: str) -> None:
     """Another key, a changed word, or something else altogether: refused, and nothing is brought in."""
     two_questions(cli)
-    cli.env = {"SAYSO_SECRET_KEY": "a shared secret"}
+    cli.env = {"SAYSO_SECRET_KEY": "a secret that both share"}
     session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
     text = cli.run("--home", "here", "sessions", "export", session_id).out
     if wrong == "key":
-        cli.env = {"SAYSO_SECRET_KEY": "another one"}
+        cli.env = {"SAYSO_SECRET_KEY": "a secret of somebody else"}
     cli.write("it.json", {"key": text, "content": text.replace("eve", "eva"), "shape": "{}"}[wrong])
     done = cli.run("--home", "there", "sessions", "resume", "--snapshot", "it.json", "--answer", "us")
     assert (done.code, done.out) == (5, ""), done
@@ -219,7 +224,7 @@ def test_a_snapshot_is_refused_where_the_session_is_further(cli: Cli, paused: di
 def test_damaged_records_are_said_and_never_resumed(cli: Cli, paused: dict[str, Any]) -> None:
     """A changed byte in the journal: `show` and `resume` end with 6 and say so, and nothing of it runs."""
     with closing(sqlite3.connect(cli.cwd / ".sayso/sayso.db")) as connection:
-        connection.execute("UPDATE journal SET body = replace(body, 'bob', 'eve')")
+        connection.execute("UPDATE journal SET body = CAST(replace(body, 'bob', 'eve') AS BLOB)")
         connection.execute("DELETE FROM snapshots")
         connection.commit()
     shown = cli.run("sessions", "show", paused["sessionId"])

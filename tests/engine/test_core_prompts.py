@@ -75,6 +75,13 @@ def test_an_approval_is_decided_by_its_buttons(decision: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("style", "reject"), [("primary", "danger"), ("danger", None)])
+def test_only_one_button_of_an_approval_is_red(style: str, reject: str | None) -> None:
+    """Approving is green and rejecting red; where approving is what destroys, it is red and rejecting is plain."""
+    case = given(APPROVE.replace("message: Go?", f"message: Go?, style: {style}")).started()
+    assert [option["style"] for option in case.prompt.spec["options"]] == [style, reject]
+
+
 @pytest.mark.parametrize("text", ["approve", "yes", "Approve", "👍"])
 def test_text_never_approves(text: str) -> None:
     """Free text is no decision, neither as an answer to the prompt nor as a message."""

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from flowkit import EVERY_TYPE, ONE_NODE, ROLLBACK, SOUND, failure, flow_with, problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from engine.codec import Json
 from engine.errors import FlowError
 from engine.flow import flow_from_body, load_flow, load_flow_file, load_flows
 from engine.flow.yaml import load_located
+from tests.flow.flowkit import EVERY_TYPE, ONE_NODE, ROLLBACK, SOUND, failure, flow_with, problems
 
 
 def test_a_flow_has_what_its_file_says() -> None:

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from flowkit import SOUND
 
 from engine.codec import Json, encode
 from engine.flow.document import FlowDoc, NodeDoc
 from engine.flow.schema import DIALECT, flow_schema
 from engine.flow.yaml import load_located
 from engine.nodes.specs import node_types
+from tests.flow.flowkit import SOUND
 
 SCHEMA = flow_schema()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from flowkit import flow_with, problems
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from engine.errors import ExpressionError, SaysoError
 from engine.expression_text import BadExpression
 from engine.expressions import compile_value
 from engine.nodes.specs import InvalidConfig, node_types, resolve_secrets, secret_names
+from tests.flow.flowkit import flow_with, problems
 
 
 def lookup(name: str) -> str:

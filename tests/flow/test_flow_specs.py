@@ -50,6 +50,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "exclude_requester": False,
             "approve_label": "Approve",
             "reject_label": "Reject",
+            "style": "primary",
             "timeout": None,
             "on_timeout": "fail",
         },

@@ -6,7 +6,6 @@ import time
 
 import pytest
 import yaml
-from flowkit import SOUND, failure
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from engine.codec import Json, encode
 from engine.errors import FlowError
 from engine.flow import load_flow
 from engine.flow.yaml import MAX_BYTES, MAX_DEPTH, decode_source, load_located
+from tests.flow.flowkit import SOUND, failure
 
 CORE_SCHEMA: list[tuple[str, Json]] = [
     ("on", "on"), ("off", "off"), ("yes", "yes"), ("No", "No"), ("y", "y"),

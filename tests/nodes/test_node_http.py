@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from nodekit import ENCODINGS, Context, bare, canaries, rest_of
 
 from engine.nodes.http import http
 from engine.nodes.port import Completed, Failed, Interrupted, Outcome
+from tests.nodes.nodekit import ENCODINGS, Context, bare, canaries, rest_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

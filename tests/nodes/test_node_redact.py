@@ -8,10 +8,10 @@ import random
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from nodekit import ENCODINGS, bare, canaries, rest_of
 
 from engine.nodes.capture import Capture
 from engine.nodes.redact import Redactor
+from tests.nodes.nodekit import ENCODINGS, bare, canaries, rest_of
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

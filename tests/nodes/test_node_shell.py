@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodekit import ENCODINGS, PYTHON, Context, bare, canaries, rest_of, runs, until
 
 from engine.nodes.port import Completed, Failed, Interrupted, Outcome, runners
 from engine.nodes.shell import shell
+from tests.nodes.nodekit import ENCODINGS, PYTHON, Context, bare, canaries, rest_of, runs, until
 
 
 @pytest.fixture

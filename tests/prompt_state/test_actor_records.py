@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_cases import person
 
 from engine.actors import Actor
 from engine.codec import copy
 from engine.errors import MalformedJournal
+from tests.prompt_state.prompt_cases import person
 
 
 @pytest.mark.parametrize(

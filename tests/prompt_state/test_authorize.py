@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_cases import TEAM, approval, ask, person
 
 from engine.actors import Actor
 from prompt_state.policy import ACTION_OF, Action, AskedSpec, Gate, Target, authorize, may_act_on
+from tests.prompt_state.prompt_cases import TEAM, approval, ask, person
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 NAMES = {"UANA": "Ana", "UBEN": "Ben Okafor"}

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
-from prompt_cases import KEY, approval, ask
 
 from engine.codec import decode, encode
 from engine.errors import SchemaTooNew
@@ -27,6 +26,7 @@ from prompt_state.model import (
     thread_key,
 )
 from prompt_state.store import find, of_thread, waiting
+from tests.prompt_state.prompt_cases import KEY, approval, ask
 
 NOW = "2026-11-21T22:40:00.000Z"
 THREAD = {"team": "T1", "channel": "C1", "threadTs": "1000.000000", "key": KEY}

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_cases import approval, ask
 
 from prompt_state.errors import TooLong
 from prompt_state.model import Option, PromptState
@@ -31,6 +30,7 @@ from prompt_state.routing import (
     read_message,
     route,
 )
+from tests.prompt_state.prompt_cases import approval, ask
 
 RUNNING = SessionView("session-1", "running", "running")
 WAITING = SessionView("session-1", "paused", "waiting")

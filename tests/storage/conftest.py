@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from storagekit import Backend, MemoryBackend, SqliteBackend
 
 from engine.storage.port import Store
+from tests.storage.storagekit import Backend, MemoryBackend, SqliteBackend
 
 
 @pytest.fixture(params=["memory", "sqlite"])

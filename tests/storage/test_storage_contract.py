@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from storagekit import FLOW, FLOW_DIGEST, NOW, Backend, at, done, event, new_session, rich_session, step
 
 from engine.errors import (
     Corrupt,
@@ -25,6 +24,18 @@ from engine.storage.port import (
     PutOutbox,
     PutTimer,
     Store,
+)
+from tests.storage.storagekit import (
+    FLOW,
+    FLOW_DIGEST,
+    NOW,
+    Backend,
+    at,
+    done,
+    event,
+    new_session,
+    rich_session,
+    step,
 )
 
 MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")

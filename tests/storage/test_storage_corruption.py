@@ -8,7 +8,11 @@ from typing import Any
 
 import apsw
 import pytest
-from storagekit import (
+
+from engine.errors import Corrupt, Fenced, SaysoError
+from engine.storage.port import Consumed, InboxItem, Loaded, PutOutbox, Store
+from engine.storage.sqlite import open_sqlite
+from tests.storage.storagekit import (
     KEY,
     NOW,
     Backend,
@@ -21,10 +25,6 @@ from storagekit import (
     rich_session,
     step,
 )
-
-from engine.errors import Corrupt, Fenced, SaysoError
-from engine.storage.port import Consumed, InboxItem, Loaded, PutOutbox, Store
-from engine.storage.sqlite import open_sqlite
 
 EVENTS = (event("a"), event("b"), event("c"), event("d"))
 

@@ -8,7 +8,12 @@ from typing import Any
 
 import apsw
 import pytest
-from storagekit import (
+
+from engine.errors import StorageBroken, StorageError, StorageFull
+from engine.storage import connection
+from engine.storage.port import Consumed, InboxItem
+from engine.storage.sqlite import SqliteStore, open_sqlite
+from tests.storage.storagekit import (
     KEY,
     NOW,
     SqliteBackend,
@@ -18,11 +23,6 @@ from storagekit import (
     rich_session,
     step,
 )
-
-from engine.errors import StorageBroken, StorageError, StorageFull
-from engine.storage import connection
-from engine.storage.port import Consumed, InboxItem
-from engine.storage.sqlite import SqliteStore, open_sqlite
 
 # --- durability ------------------------------------------------------------------------------------------
 

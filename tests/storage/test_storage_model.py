@@ -10,12 +10,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from storagekit import KEY, at, new_session, step
 
 from engine.errors import SaysoError
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Consumed, DropTimer, InboxItem, PutOutbox, PutPrompt, PutTimer, Row, Store
 from engine.storage.sqlite import open_sqlite
+from tests.storage.storagekit import KEY, at, new_session, step
 
 SESSIONS = st.sampled_from(["session-1", "session-2", "session-3"])
 THREADS = st.sampled_from([None, "T", "U"])

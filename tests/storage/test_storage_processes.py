@@ -11,17 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from storagekit import KEY, NOW, done, event, new_session, python, step, tell
 
 from engine.errors import Fenced, Owned, StorageError
 from engine.storage.port import InboxItem
 from engine.storage.sqlite import SqliteStore, open_sqlite
+from tests.storage.storagekit import KEY, NOW, done, event, new_session, python, step, tell
 
 pytestmark = pytest.mark.process
 
 WORKER = """
 import sys
-from storagekit import KEY, NOW, done, event, new_session, outcome, step
+from tests.storage.storagekit import KEY, NOW, done, event, new_session, outcome, step
 from engine.storage.port import Consumed, InboxItem
 from engine.storage.sqlite import open_sqlite
 
@@ -191,7 +191,7 @@ def test_killed_while_writing_leaves_whole_commits(path: Path, store: SqliteStor
     """A process killed in the middle of its commits leaves each of them whole or not at all."""
     script = """
 import sys
-from storagekit import KEY, done, event, new_session, step
+from tests.storage.storagekit import KEY, done, event, new_session, step
 from engine.storage.port import InboxItem, PutTimer
 from engine.storage.sqlite import open_sqlite
 store = open_sqlite(sys.argv[1], key=KEY)

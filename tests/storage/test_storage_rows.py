@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from storagekit import NOW, at
 
 from engine.errors import (
     StorageError,
@@ -17,6 +16,7 @@ from engine.storage.port import (
     PutTimer,
     Store,
 )
+from tests.storage.storagekit import NOW, at
 
 MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")
 

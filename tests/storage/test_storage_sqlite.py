@@ -9,7 +9,14 @@ from pathlib import Path
 
 import apsw
 import pytest
-from storagekit import (
+
+from engine.errors import KeyMissing, SchemaTooNew, StorageError
+from engine.storage.memory import MemoryStore
+from engine.storage.opening import open_store
+from engine.storage.port import InboxItem
+from engine.storage.schema import STEPS, migrate, version_of
+from engine.storage.sqlite import open_sqlite
+from tests.storage.storagekit import (
     FLOW,
     FLOW_DIGEST,
     KEY,
@@ -19,13 +26,6 @@ from storagekit import (
     rich_session,
     step,
 )
-
-from engine.errors import KeyMissing, SchemaTooNew, StorageError
-from engine.storage.memory import MemoryStore
-from engine.storage.opening import open_store
-from engine.storage.port import InboxItem
-from engine.storage.schema import STEPS, migrate, version_of
-from engine.storage.sqlite import open_sqlite
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storagekit import KEY, NOW, done, event, new_session, step
 
 from engine.errors import Fenced, StorageBroken, StorageError, StorageFull, UnknownSession
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, InboxItem
 from engine.storage.sqlite import open_sqlite
 from engine.storage.writer import Writer
+from tests.storage.storagekit import KEY, NOW, done, event, new_session, step
 
 
 class Recorder(MemoryStore):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Abort, Action, Answer, Begin, Claimed, Command, Due, Facts, Message, Shown, Start
 from engine.core import decide, due, launched
+from engine.dispatch import LocalDispatcher
 from engine.engine import Engine
 from engine.errors import SaysoError
 from engine.events import Event, event_from_bytes
@@ -300,12 +301,14 @@ class FaultyStore:
     def __getattr__(self, name: str) -> Any:
         if name not in self.answers:
             return getattr(self.inner, name)
-        return lambda *args, **kwargs: self._answer(name)
+        answer = self.answers[name]
 
-    def _answer(self, name: str) -> Any:
-        if isinstance(self.answers[name], Exception):
-            raise self.answers[name]
-        return self.answers[name]
+        def method(*args: Any, **kwargs: Any) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return method
 
 
 @dataclass
@@ -372,92 +375,6 @@ class Workshop:
         return {"stdout": " ".join(str(word) for word in words), "stderr": "", "exit_code": 0, "seconds": 0.0}
 
 
-@dataclass
-class EngineRig:
-    """An engine, what its nodes do, and how to see what happened."""
-
-    engine: Engine
-    store: Store
-    shop: Workshop
-    clock: Clock
-    seen: list[Event] = field(default_factory=list)
-
-    async def start(self, flow_text: str, *, actor: Actor = ANA, thread: Any = None, **inputs: Json) -> str:
-        """Start a session and return its id."""
-        return await self.engine.start(flow_of(flow_text), inputs, actor=actor, thread=thread)
-
-    async def settled(self, flow_text: str, **inputs: Json) -> State:
-        """Start a session and wait until nothing works for it."""
-        return await self.engine.parked(await self.start(flow_text, **inputs))
-
-    async def open_prompt(self, session_id: str) -> PromptRun:
-        """The one open prompt of a session."""
-        state = await self.engine.state(session_id)
-        (prompt_id,) = state.open_prompts
-        return state.prompts[prompt_id]
-
-    async def reply(self, session_id: str, text: str, actor: Actor = ANA) -> State:
-        """Resume with a message and wait until nothing works for the session."""
-        await self.engine.resume(session_id, text, actor=actor)
-        return await self.engine.parked(session_id)
-
-    async def types(self, session_id: str) -> list[str]:
-        """The journal, as types."""
-        return [event.type for event in await self.engine.journal(session_id)]
-
-    def live(self) -> list[str]:
-        """The sessions that this process still has in memory."""
-        return list(self.engine._live)
-
-
-@asynccontextmanager
-async def running(
-    store: Store | FaultyStore,
-    home: Path,
-    *,
-    shop: Workshop | None = None,
-    runners: Mapping[str, Runner] | None = None,
-    now: Clock | None = None,
-    **options: Any,
-) -> AsyncIterator[EngineRig]:
-    """An engine over a store; at the end it drains and the store is closed."""
-    shop, now = shop or Workshop(), now or Clock()
-    engine = Engine(
-        cast(Store, store),
-        **{"policy": everybody, "runners": runners or {"shell": shop}, "home": home, "now": now, **options},
-    )
-    rig = EngineRig(engine, cast(Store, store), shop, now)
-    engine.subscribe(lambda state, events: rig.seen.extend(events))
-    await engine.open()
-    try:
-        yield rig
-    finally:
-        await engine.close()
-        store.close()
-
-
-def shell_runners() -> dict[str, Runner]:
-    """The real runners, for nodes that write to files."""
-    return dict(real_runners())
-
-
-@asynccontextmanager
-async def served(engine: Engine, **options: Any) -> AsyncIterator[Service]:
-    """A service over an engine, stopped at the end. What it raised is raised here."""
-    service = Service(engine, **options)
-    task = asyncio.create_task(service.run())
-    try:
-        yield service
-    finally:
-        service.stop()
-        await task
-
-
-def counted(file: Path) -> list[str]:
-    """The lines that nodes wrote."""
-    return file.read_text().splitlines() if file.exists() else []
-
-
 class Committed:
     """Wait until the committed events of an engine satisfy a condition."""
 
@@ -485,3 +402,129 @@ class Committed:
 
         async with self._changed:
             await self._changed.wait_for(lambda: count() >= times)
+
+
+@dataclass
+class EngineRig:
+    """An engine, what its nodes do, and how to see what happened."""
+
+    engine: Engine
+    store: Store
+    shop: Workshop
+    clock: Clock
+    committed: Committed
+
+    async def start(self, flow_text: str, *, actor: Actor = ANA, thread: Any = None, **inputs: Json) -> str:
+        """Start a session and return its id."""
+        return await self.engine.start(flow_of(flow_text), inputs, actor=actor, thread=thread)
+
+    async def settled(self, flow_text: str, **inputs: Json) -> State:
+        """Start a session and wait until nothing works for it."""
+        return await self.engine.parked(await self.start(flow_text, **inputs))
+
+    async def open_prompt(self, session_id: str) -> PromptRun:
+        """The one open prompt of a session."""
+        state = await self.engine.state(session_id)
+        (prompt_id,) = state.open_prompts
+        return state.prompts[prompt_id]
+
+    async def reply(self, session_id: str, text: str, actor: Actor = ANA) -> State:
+        """Resume with a message and wait until nothing works for the session."""
+        await self.engine.resume(session_id, text, actor=actor)
+        return await self.engine.parked(session_id)
+
+    async def types(self, session_id: str) -> list[str]:
+        """The journal, as types."""
+        return [event.type for event in await self.engine.journal(session_id)]
+
+    @property
+    def seen(self) -> list[Event]:
+        """All events that subscribers were told of."""
+        return [event for _, event in self.committed.events]
+
+    def live(self) -> list[str]:
+        """The sessions that this process still has in memory."""
+        return list(self.engine._live)
+
+
+@asynccontextmanager
+async def running(
+    store: Store | FaultyStore,
+    home: Path,
+    *,
+    shop: Workshop | None = None,
+    runners: Mapping[str, Runner] | None = None,
+    now: Clock | None = None,
+    **options: Any,
+) -> AsyncIterator[EngineRig]:
+    """An engine over a store; at the end it drains and the store is closed."""
+    shop, now = shop or Workshop(), now or Clock()
+    engine = Engine(
+        cast(Store, store),
+        **{"policy": everybody, "runners": runners or {"shell": shop}, "home": home, "now": now, **options},
+    )
+    rig = EngineRig(engine, cast(Store, store), shop, now, Committed(engine))
+    await engine.open()
+    try:
+        yield rig
+    finally:
+        await engine.close()
+        store.close()
+
+
+def shell_runners() -> dict[str, Runner]:
+    """The real runners, for nodes that write to files."""
+    return dict(real_runners())
+
+
+class Rounds:
+    """The real dispatcher; `first` is set when the service has looked once at everything that there was to do."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._inner = LocalDispatcher(lambda: engine.writer.call("changed"))
+        self.first = asyncio.Event()
+
+    def notify(self) -> None:
+        """See `Dispatcher.notify`."""
+        self._inner.notify()
+
+    async def wait(self, seconds: float | None) -> None:
+        """See `Dispatcher.wait`."""
+        self.first.set()
+        await self._inner.wait(seconds)
+
+
+@asynccontextmanager
+async def served(engine: Engine, **options: Any) -> AsyncIterator[Service]:
+    """A service over an engine that has looked at everything once; stopped at the end. What it raised is raised."""
+    rounds = Rounds(engine)
+    service = Service(engine, **{"dispatcher": rounds, **options})
+    task = asyncio.create_task(service.run())
+    first = asyncio.create_task(rounds.first.wait())
+    await asyncio.wait({task, first}, return_when=asyncio.FIRST_COMPLETED)
+    first.cancel()
+    try:
+        yield service
+    finally:
+        service.stop()
+        await task
+
+
+def counted(file: Path) -> list[str]:
+    """The lines that nodes wrote."""
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def abandon(store: Store) -> None:
+    """Make everybody believe that this store's process has died, although it can still write: a zombie."""
+    if isinstance(store, MemoryStore):
+        store.tables.living -= store._owned
+    else:
+        cast(Any, store)._owners.close()
+
+
+async def until(condition: Callable[[], bool], within: float = 20.0, pause: float = 0.01) -> None:
+    """Wait for something that gives no signal, in another process or on disk; fails after so many seconds."""
+    async with asyncio.timeout(within):
+        while not condition():  # noqa: ASYNC110 - there is no signal to wait for
+            await asyncio.sleep(pause)

@@ -41,13 +41,14 @@ def user_object(call: Call, user: User) -> Json:
 
 
 def _profile(call: Call, user: User) -> Json:
-    """What people say of themselves; the e-mail address only with `users:read.email`."""
+    """What people say of themselves; the e-mail address only with `users:read.email`. Nobody chose a display name,
+    so clients (the page too) show the real one."""
     profile: Json = {
         "title": user.title,
         "real_name": user.real_name,
         "real_name_normalized": user.real_name,
-        "display_name": user.name,
-        "display_name_normalized": user.name,
+        "display_name": "",
+        "display_name_normalized": "",
         "team": user.team_id,
     }
     if user.email and "users:read.email" in call.granted:

@@ -167,6 +167,8 @@ function renderSafely(message, place) {
 
 function continues(message, above) {
   if (!above || message.subtype === "tombstone" || above.subtype === "tombstone" || message.is_ephemeral || above.is_ephemeral) return false;
+  // A message of several blocks (a question with its buttons) stands by itself: where it begins must be seen.
+  if (message.blocks?.length > 1 || above.blocks?.length > 1) return false;
   const near = Number(message.ts) - Number(above.ts) < GROUP_SECONDS;
   return near && above.user === message.user && dayKey(above.ts) === dayKey(message.ts) && !above.reply_count;
 }

@@ -1,0 +1,1 @@
+"""Tests, by package. `support` has what several of them share."""

@@ -1,0 +1,66 @@
+"""What people write to start a flow, as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.start_line import BadLine, StartLine, match_trigger, parse
+
+FLOWS = ("disk-cleanup", "release")
+
+LINES = [
+    ("disk-cleanup", StartLine("disk-cleanup", {})),
+    ("run disk-cleanup", StartLine("disk-cleanup", {})),
+    ("Disk-Cleanup path=/var/log", StartLine("disk-cleanup", {"path": "/var/log"})),
+    ('release notes="two words" version=1.2', StartLine("release", {"notes": "two words", "version": "1.2"})),
+    ("release notes=“curly quotes”", StartLine("release", {"notes": "curly quotes"})),
+    ("release formula=a=b", StartLine("release", {"formula": "a=b"})),
+    ("release empty=", StartLine("release", {"empty": ""})),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), LINES)
+def test_a_line_names_a_flow_and_its_inputs(text: str, expected: StartLine) -> None:
+    """A name, with or without `run`, and `key=value` pairs, quoted where there are spaces."""
+    assert parse(text, FLOWS) == expected
+
+
+BAD = [
+    ("", "Say which flow"),
+    ("run", "Say which flow"),
+    ("disk-cleenup", "Did you mean `disk-cleanup`?"),
+    ("zzz", "There are: `disk-cleanup`, `release`"),
+    ("release fast", "inputs are written `key=value`"),
+    ("release a=1 a=2", "`a` is given twice"),
+    ('release a="open', "A quote is opened"),
+]
+
+
+@pytest.mark.parametrize(("text", "part"), BAD)
+def test_a_line_that_starts_nothing_says_what_would(text: str, part: str) -> None:
+    """A misspelt name, a missing pair or an open quote is answered with what would be right."""
+    found = parse(text, FLOWS)
+    assert isinstance(found, BadLine)
+    assert part in found.message
+
+
+TRIGGERS = [
+    ("rollback {service}", "rollback"),
+    ("rollback {service} in {region}", "regional"),
+    ("deploy now", "deploy"),
+]
+MATCHES = [
+    ("rollback checkout", StartLine("rollback", {"service": "checkout"})),
+    ("Rollback   checkout", StartLine("rollback", {"service": "checkout"})),
+    ("rollback checkout in eu", StartLine("regional", {"service": "checkout", "region": "eu"})),
+    ('rollback "card service" in eu', StartLine("regional", {"service": "card service", "region": "eu"})),
+    ("deploy now", StartLine("deploy", {})),
+    ("please deploy now", None),
+    ("rollback", None),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), MATCHES)
+def test_a_trigger_takes_the_whole_text(text: str, expected: StartLine | None) -> None:
+    """A pattern matches the whole message, fills its inputs, and the most specific pattern wins."""
+    assert match_trigger(text, TRIGGERS) == expected

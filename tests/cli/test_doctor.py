@@ -1,0 +1,236 @@
+"""`sayso doctor`, the app's manifest, and the settings file that comes with it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import settings
+from bot.doctor import load_manifest, manifest_problems
+from bot.scopes import EVENTS, NEEDED
+from bot.workspace import Workspace
+from tests.cli.clikit import Cli, Done
+from tests.support.workspace import running_workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFEST = ROOT / "manifest.yml"
+
+
+@pytest.fixture
+async def workspace() -> AsyncIterator[Workspace]:
+    """A local workspace in this process, to which commands in others connect."""
+    async with running_workspace() as started:
+        yield started
+
+
+async def doctor(cli: Cli, *arguments: str) -> tuple[Done, dict[str, dict[str, Any]]]:
+    """Run doctor beside the workspace; its checks by name."""
+    done = await asyncio.to_thread(cli.run, "doctor", "--json", *arguments)
+    return done, {check["name"]: check for check in done.json["checks"]}
+
+
+def connect(cli: Cli, workspace: Workspace, **other: str) -> None:
+    """Point a command at the workspace."""
+    cli.env = {
+        "SLACK_API_URL": workspace.api_url,
+        "SLACK_BOT_TOKEN": workspace.bot_token,
+        "SLACK_APP_TOKEN": workspace.app_token,
+        **other,
+    }
+    cli.write("flows/good.yml", "flow: good\nnodes:\n  - {id: a, type: noop}\n")
+
+
+# --- against a workspace -----------------------------------------------------------------------------------
+
+
+async def test_a_sound_installation_passes(cli: Cli, workspace: Workspace) -> None:
+    """With tokens, scopes, flows and manifest in place every check is there and none fails."""
+    connect(cli, workspace)
+    done, checks = await doctor(cli, "--manifest", str(MANIFEST))
+    assert (done.code, done.json["ok"]) == (0, True), done
+    assert {name for name, check in checks.items() if check["level"] == "fail"} == set()
+    for name in (
+        "python",
+        "sqlite",
+        "flows",
+        "database",
+        "manifest",
+        "bot token",
+        "app token",
+        "scopes",
+        "threads",
+    ):
+        assert name in checks
+
+
+async def test_nothing_is_posted_and_nothing_is_made(cli: Cli, workspace: Workspace) -> None:
+    """Doctor only reads: no message in the workspace, no database on the disk."""
+    connect(cli, workspace)
+    await doctor(cli)
+    assert [call.method for call in workspace.calls if call.method.startswith("chat.")] == []
+    assert not (cli.cwd / ".sayso").exists()
+
+
+async def test_a_missing_scope_is_named_with_what_it_is_for(cli: Cli, workspace: Workspace) -> None:
+    """A right that is missing is a warning that says what will not work, and how it is added."""
+    connect(cli, workspace)
+    workspace.faults.set_scopes([scope for scope in NEEDED if scope != "usergroups:read"])
+    done, checks = await doctor(cli)
+    assert (done.code, checks["scopes"]["level"]) == (0, "warn")
+    assert "usergroups:read: needed for approvers given as @group" in checks["scopes"]["text"]
+
+
+async def test_without_the_right_to_read_threads_it_fails(cli: Cli, workspace: Workspace) -> None:
+    """Where no history may be read the bot cannot work: scopes and threads fail."""
+    connect(cli, workspace)
+    workspace.faults.set_scopes([scope for scope in NEEDED if not scope.endswith(":history")])
+    done, checks = await doctor(cli)
+    assert (done.code, checks["scopes"]["level"], checks["threads"]["level"]) == (1, "fail", "fail"), done
+
+
+async def test_a_bad_token_fails_with_what_to_do(cli: Cli, workspace: Workspace) -> None:
+    """A token that Slack does not know is named by its setting."""
+    connect(cli, workspace, SLACK_BOT_TOKEN="xoxb-wrong")
+    done, checks = await doctor(cli)
+    assert (done.code, checks["bot token"]["level"], checks["app token"]["level"]) == (1, "fail", "ok"), done
+    assert "SLACK_BOT_TOKEN" in checks["bot token"]["text"]
+    assert "xoxb-wrong" not in done.out + done.err
+
+
+async def test_tokens_in_each_other_s_place_are_noticed(cli: Cli, workspace: Workspace) -> None:
+    """The app token as bot token is told without asking Slack."""
+    connect(cli, workspace, SLACK_BOT_TOKEN=workspace.app_token)
+    done, checks = await doctor(cli)
+    assert (done.code, "is it the other token?" in checks["tokens"]["text"]) == (1, True), done
+    assert workspace.calls == []
+
+
+# --- without Slack -----------------------------------------------------------------------------------------
+
+
+async def test_slack_that_cannot_be_reached_is_said(cli: Cli) -> None:
+    """No server at the address: both tokens fail with what to check, and no traceback."""
+    cli.env = {
+        "SLACK_API_URL": "http://127.0.0.1:9/api/",
+        "SLACK_BOT_TOKEN": "xoxb-1",
+        "SLACK_APP_TOKEN": "xapp-1",
+    }
+    done, checks = await doctor(cli)
+    assert (done.code, "SLACK_API_URL" in checks["bot token"]["text"]) == (1, True), done
+    assert "Traceback" not in done.err
+
+
+async def test_broken_flows_and_missing_secrets_are_told(cli: Cli) -> None:
+    """A broken file fails with its place; a secret that a sound flow names and nobody set is a warning."""
+    cli.write("flows/bad.yml", "flow: bad\nnodes: [{id: a, type: shel}]\n")
+    cli.write(
+        "flows/deploy.yml",
+        "flow: deploy\nnodes:\n  - id: a\n    type: shell\n"
+        '    with: {run: [ls], env: {T: "{{ secrets.TOKEN }}"}}\n',
+    )
+    done = await asyncio.to_thread(cli.run, "doctor")
+    assert done.code == 1
+    assert "bad.yml:2:23: unknown node type `shel`" in done.out
+    assert "flow deploy: secret TOKEN is not set: set SAYSO_SECRET_TOKEN" in done.out
+
+
+async def test_a_damaged_database_fails(cli: Cli) -> None:
+    """A file that is no sound database is told, and left as it is."""
+    cli.write("flows/hello.yml", "flow: hello\nnodes:\n  - {id: a, type: noop}\n")
+    await asyncio.to_thread(cli.run, "run", "hello")
+    file = cli.cwd / ".sayso/sayso.db"
+    damaged = b"This is no database at all. " * 1000
+    file.write_bytes(damaged)
+    for name in ("sayso.db-wal", "sayso.db-shm"):
+        (cli.cwd / ".sayso" / name).unlink(missing_ok=True)
+    done, checks = await doctor(cli)
+    assert (done.code, checks["database"]["level"]) == (1, "fail"), done
+    assert file.read_bytes() == damaged
+
+
+async def test_a_setting_that_cannot_be_used_is_two(cli: Cli) -> None:
+    """A number that is none is a clear message and exit code 2."""
+    cli.env = {"SAYSO_CONNECTIONS": "many"}
+    done = await asyncio.to_thread(cli.run, "doctor")
+    assert (done.code, "SAYSO_CONNECTIONS is 'many'" in done.err) == (2, True), done
+
+
+# --- the manifest ------------------------------------------------------------------------------------------
+
+
+def test_the_manifest_is_what_the_code_needs() -> None:
+    """Scopes and events of the manifest are exactly those that the code names: nothing missing, nothing extra."""
+    manifest = load_manifest(MANIFEST)
+    assert manifest_problems(manifest) == []
+    assert sorted(manifest["oauth_config"]["scopes"]["bot"]) == sorted(NEEDED)
+    assert sorted(manifest["settings"]["event_subscriptions"]["bot_events"]) == sorted(EVENTS)
+
+
+def test_the_manifest_has_only_what_slack_takes() -> None:
+    """Top-level fields and slash command are of the documented shape, within Slack's sizes."""
+    manifest = load_manifest(MANIFEST)
+    assert set(manifest) == {"_metadata", "display_information", "features", "oauth_config", "settings"}
+    (command,) = manifest["features"]["slash_commands"]
+    assert (command["command"], len(command["usage_hint"]) <= 1000) == ("/sayso", True)
+    assert re.fullmatch("#[0-9a-f]{6}", manifest["display_information"]["background_color"])
+
+
+CHANGES = {
+    "name": (("display_information", "name"), "n" * 36, "display_information.name"),
+    "description": (("display_information", "description"), "d" * 141, "display_information.description"),
+    "bot user": (("features", "bot_user"), None, "features.bot_user"),
+    "messages": (("features", "app_home", "messages_tab_enabled"), False, "messages_tab_enabled"),
+    "read only": (("features", "app_home", "messages_tab_read_only_enabled"), True, "read_only"),
+    "command": (("features", "slash_commands"), [], "no /sayso"),
+    "scopes": (("oauth_config", "scopes", "bot"), ["chat:write"], "users:read is missing"),
+    "events": (("settings", "event_subscriptions", "bot_events"), ["app_mention"], "event message.channels"),
+    "socket": (("settings", "socket_mode_enabled"), False, "socket_mode_enabled"),
+    "buttons": (("settings", "interactivity", "is_enabled"), False, "interactivity.is_enabled"),
+    "url": (("settings", "interactivity", "request_url"), "https://x.example", "interactivity.request_url"),
+    "rotation": (("settings", "token_rotation_enabled"), True, "token_rotation_enabled"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_thing_that_a_manifest_needs_is_noticed_when_it_is_changed(name: str) -> None:
+    """A manifest with one thing changed is told exactly that."""
+    path, value, said = CHANGES[name]
+    manifest = copy.deepcopy(load_manifest(MANIFEST))
+    place = manifest
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    problems = manifest_problems(manifest)
+    assert problems
+    assert any(said in problem for problem in problems)
+
+
+@pytest.mark.parametrize("manifest", [None, [], "text", {}, {"features": 3, "settings": []}])
+def test_anything_else_is_no_manifest(manifest: Any) -> None:
+    """Whatever stands in the file, it is told what is wrong and nothing breaks."""
+    assert manifest_problems(manifest)
+
+
+# --- .env.example ------------------------------------------------------------------------------------------
+
+
+def test_the_example_has_every_setting() -> None:
+    """Every variable that the settings read is in `.env.example`, and no other (but for an example of a secret)."""
+    source = Path(settings.__file__).read_text()
+    read = set(re.findall(r'"((?:SAYSO|SLACK)_[A-Z_]+)"', source))
+    example = (ROOT / ".env.example").read_text()
+    named = set(re.findall(r"^#?((?:SAYSO|SLACK)_[A-Z_]+)=", example, re.MULTILINE))
+    assert named - {"SAYSO_SECRET_DEPLOY_TOKEN"} == read
+
+
+def test_the_example_works_as_it_is(cli: Cli) -> None:
+    """Copied to `.env` unchanged, it is read, and what is not filled in is told as such."""
+    cli.write(".env", (ROOT / ".env.example").read_text())
+    done = cli.run("sessions", "list")
+    assert (done.code, done.err) == (0, "")

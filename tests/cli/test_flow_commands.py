@@ -1,0 +1,130 @@
+"""`validate`, `schema`, `--help`: what flow authors and editors use, and that none of it costs a start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from bot.cli.exits import MEANINGS, exit_for, exit_of
+from engine import errors
+from tests.cli.clikit import Cli
+
+GOOD = "flow: good\nnodes:\n  - {id: a, type: noop}\n"
+BAD = """flow: bad
+nodes:
+  - id: a
+    type: shel
+  - id: b
+    type: ask
+    with: {mesage: "Which?"}
+"""
+
+
+def test_sound_files_are_zero(cli: Cli) -> None:
+    """Sound files are named, and the exit code is 0."""
+    cli.write("flows/good.yml", GOOD)
+    done = cli.run("validate")
+    assert (done.code, done.out) == (0, "1 flow without problems: good\n")
+
+
+def test_every_problem_is_told_with_its_place(cli: Cli) -> None:
+    """All problems of a file, each with file, line, column and hint; the exit code is 4."""
+    cli.write("bad.yml", BAD)
+    done = cli.run("validate", "bad.yml")
+    assert done.code == 4
+    assert "bad.yml:4:11: unknown node type `shel`\n  hint: did you mean `shell`?" in done.out
+    assert "bad.yml:7:12: unknown field `mesage`\n  hint: did you mean `message`?" in done.out
+
+
+def test_problems_as_json(cli: Cli) -> None:
+    """For editors and CI: file, line, column, message and hint of each problem."""
+    cli.write("flows/good.yml", GOOD)
+    cli.write("flows/bad.yml", BAD)
+    done = cli.run("validate", "flows", "--json")
+    assert (done.code, done.json["ok"]) == (4, False)
+    by_name = {entry["file"]: entry for entry in done.json["files"]}
+    assert by_name["flows/good.yml"] == {"file": "flows/good.yml", "ok": True, "flow": "good", "problems": []}
+    assert by_name["flows/bad.yml"]["problems"][0] == {
+        "file": "flows/bad.yml",
+        "line": 4,
+        "column": 11,
+        "message": "unknown node type `shel`",
+        "hint": "did you mean `shell`?",
+    }
+
+
+def test_two_flows_of_one_name_are_a_problem_of_the_folder(cli: Cli) -> None:
+    """A folder is checked as it would be served: a name is taken once."""
+    cli.write("flows/a.yml", GOOD)
+    cli.write("flows/b.yml", GOOD)
+    done = cli.run("validate", "flows")
+    assert (done.code, "the name `good` is taken by" in done.out) == (4, True), done
+
+
+@pytest.mark.parametrize("arguments", [["validate"], ["validate", "nowhere.yml"], ["validate", "empty"]])
+def test_nothing_to_check_is_a_wrong_usage(cli: Cli, arguments: list[str]) -> None:
+    """A folder or file that is not there, and one without flows, are said; the exit code is 2."""
+    (cli.cwd / "empty").mkdir()
+    done = cli.run(*arguments)
+    assert (done.code, done.out) == (2, ""), done
+
+
+def test_validate_executes_nothing(cli: Cli) -> None:
+    """A flow with a shell node is checked without running it, and without making a database."""
+    cli.write("flow.yml", "flow: x\nnodes: [{id: a, type: shell, with: {run: [touch, touched]}}]\n")
+    assert cli.run("validate", "flow.yml").code == 0
+    assert [path.name for path in cli.cwd.iterdir()] == ["flow.yml"]
+
+
+def test_the_schema_is_json_schema(cli: Cli) -> None:
+    """`schema` prints one JSON document that names its dialect and every node type."""
+    done = cli.run("schema")
+    assert (done.code, done.json["$schema"]) == (0, "https://json-schema.org/draft/2020-12/schema")
+    assert "shell" in done.out
+
+
+def test_help_tells_the_exit_codes(cli: Cli) -> None:
+    """`--help` has every exit code with its meaning."""
+    shown = cli.run("--help").out
+    for code, meaning in MEANINGS.items():
+        assert f"{code.value}  {meaning}" in shown
+
+
+def test_every_error_of_the_store_has_the_code_of_the_store() -> None:
+    """An error class that is added to the storage errors gets its exit code by the table, not by accident."""
+    storage = {errors.StorageError.code, *(kind.code for kind in errors.StorageError.__subclasses__())}
+    assert {exit_for(code) for code in storage} == {6}
+    refusals = {errors.Refused.code, *(kind.code for kind in errors.Refused.__subclasses__())}
+    assert {exit_for(code) for code in refusals} == {5}
+
+
+def test_the_status_of_a_session_is_an_exit_code() -> None:
+    """Complete is 0, failed and aborted are 1, everything that goes on later is 3."""
+    codes = {status: exit_of(status) for status in ("complete", "failed", "aborted", "paused", "running")}
+    assert codes == {"complete": 0, "failed": 1, "aborted": 1, "paused": 3, "running": 3}
+
+
+def test_the_version_is_that_of_the_distribution(cli: Cli) -> None:
+    """`--version` prints name and version."""
+    assert cli.run("--version").out.startswith("sayso ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"),
+    [
+        (["--help"], set()),
+        (["run", "--help"], {"pydantic"}),
+        (["sessions", "resume", "--help"], {"pydantic"}),
+    ],
+)
+def test_help_imports_nothing_heavy(arguments: list[str], allowed: set[str]) -> None:
+    """Help is built without Jinja, Slack's libraries, aiohttp or SQLite. Typer itself takes pydantic for a command."""
+    heavy = ("pydantic", "jinja2", "slack_bolt", "slack_sdk", "aiohttp", "apsw", "rich", "yaml")
+    code = (
+        f"import sys; from bot.cli.app import run; run({arguments!r})\n"
+        f"print(*[name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stderr.split()) <= allowed

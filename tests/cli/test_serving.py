@@ -1,0 +1,284 @@
+"""`sayso start` and `sayso dev`: they say when they are ready and why they are not, and drain when told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from bot import dev
+from bot.settings import load_settings
+from bot.workspace import Workspace
+from tests.cli.clikit import Cli, until
+from tests.support.workspace import running_workspace
+
+pytestmark = pytest.mark.process
+
+ASKS = """flow: asks
+nodes:
+  - {id: why, type: ask, with: {message: "Why?"}}
+  - {id: tell, type: message, with: {text: "Because {{ nodes.why.text }}"}}
+"""
+
+
+@pytest.fixture
+async def workspace() -> AsyncIterator[Workspace]:
+    """A local workspace in this process."""
+    async with running_workspace() as started:
+        yield started
+
+
+def connect(cli: Cli, workspace: Workspace) -> None:
+    """Point a command at the workspace, with one flow to serve."""
+    cli.env = {
+        "SLACK_API_URL": workspace.api_url,
+        "SLACK_BOT_TOKEN": workspace.bot_token,
+        "SLACK_APP_TOKEN": workspace.app_token,
+    }
+    cli.write("flows/asks.yml", ASKS)
+
+
+async def line(process: subprocess.Popen[str], wanted: str) -> str:
+    """The next line of standard output with these words."""
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        while text := await asyncio.to_thread(process.stdout.readline):
+            if wanted in text:
+                return text
+    raise AssertionError(f"{wanted!r} was not printed; standard error: {process.communicate()[1]}")
+
+
+async def ended(process: subprocess.Popen[str]) -> int:
+    """The exit code."""
+    return await asyncio.to_thread(process.wait, 30)
+
+
+# --- start -------------------------------------------------------------------------------------------------
+
+
+def test_missing_tokens_are_two(cli: Cli) -> None:
+    """Without tokens nothing is tried: which one is missing, and that `sayso dev` needs none; exit code 2."""
+    done = cli.run("start")
+    assert (done.code, "SLACK_BOT_TOKEN is not set" in done.err, "sayso dev" in done.err) == (2, True, True)
+
+
+@pytest.mark.parametrize("setting", ["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"])
+async def test_a_token_that_slack_does_not_know_is_seven(
+    cli: Cli, workspace: Workspace, setting: str
+) -> None:
+    """A bad token ends the start within 15 s with its name and exit code 7; the token is not printed."""
+    connect(cli, workspace)
+    prefix = cli.env[setting][:5]
+    cli.env[setting] = f"{prefix}wrong"
+    before = time.monotonic()
+    done = await asyncio.to_thread(cli.run, "start")
+    assert (done.code, setting in done.err, "wrong" in done.err) == (7, True, False), done
+    assert time.monotonic() - before < 15
+
+
+def test_slack_that_cannot_be_reached_is_seven(cli: Cli) -> None:
+    """No server at the address: within 15 s a message that says what to check."""
+    cli.env = {
+        "SLACK_API_URL": "http://127.0.0.1:9/",
+        "SLACK_BOT_TOKEN": "xoxb-1",
+        "SLACK_APP_TOKEN": "xapp-1",
+    }
+    before = time.monotonic()
+    done = cli.run("start")
+    assert (done.code, "Check the network" in done.err, "Traceback" in done.err) == (7, True, False), done
+    assert time.monotonic() - before < 15
+
+
+async def test_start_says_when_it_is_ready_and_drains_on_sigterm(cli: Cli, workspace: Workspace) -> None:
+    """One line with who, where and how many flows; broken files are listed; SIGTERM ends it with 0."""
+    connect(cli, workspace)
+    cli.write("flows/bad.yml", "flow: bad\nnodes: [{id: a, type: shel}]\n")
+    with cli.started("start") as process:
+        assert await line(process, "Ready") == "Ready: @sayso in Local workspace, 1 flow (asks).\n"
+        process.send_signal(signal.SIGTERM)
+        assert await ended(process) == 0
+        _, errors = process.communicate()
+    assert "bad.yml:2:23: unknown node type `shel`" in errors
+    assert "Traceback" not in errors
+
+
+async def asked(workspace: Workspace) -> None:
+    """Somebody starts the flow by a mention; it asks in the thread."""
+    await workspace.post("ana", "ops", "@sayso asks")
+    await workspace.wait_for(lambda: said(workspace, "Why?"), timeout=20)
+
+
+def said(workspace: Workspace, text: str) -> bool:
+    """Whether the bot's posts have this text."""
+    return text in json.dumps(workspace.state.messages, default=str)
+
+
+async def test_a_session_of_a_thread_is_aborted_through_the_bot(cli: Cli, workspace: Workspace) -> None:
+    """The CLI hands the request to the bot that runs, waits for what becomes of it, and says so."""
+    connect(cli, workspace)
+    with cli.started("start") as process:
+        await line(process, "Ready")
+        await asked(workspace)
+        listed = await asyncio.to_thread(cli.run, "sessions", "list", "--json")
+        session_id = listed.json["sessions"][0]["sessionId"]
+        prompt_id = listed.json["sessions"][0]["prompts"][0]
+        refused = await asyncio.to_thread(cli.run, "prompts", "answer", prompt_id, "so")
+        assert (refused.code, "can answer this" in refused.err) == (5, True), refused
+        done = await asyncio.to_thread(cli.run, "sessions", "abort", session_id)
+        assert (done.code, done.out) == (0, f"{session_id} is aborted.\n"), done
+        process.send_signal(signal.SIGTERM)
+        assert await ended(process) == 0
+    shown = await asyncio.to_thread(cli.run, "sessions", "show", session_id, "--json")
+    assert shown.json["status"] == "aborted"
+
+
+async def test_without_a_bot_a_request_is_kept_for_it(cli: Cli, workspace: Workspace) -> None:
+    """While no bot runs the request waits in the inbox; the next start carries it out."""
+    connect(cli, workspace)
+    with cli.started("start") as process:
+        await line(process, "Ready")
+        await asked(workspace)
+        process.send_signal(signal.SIGTERM)
+        await ended(process)
+    session_id = (await asyncio.to_thread(cli.run, "sessions", "list", "--json")).json["sessions"][0][
+        "sessionId"
+    ]
+    done = await asyncio.to_thread(cli.run, "sessions", "abort", session_id)
+    assert (done.code, "carried out when it runs" in done.out) == (0, True), done
+    with cli.started("start") as process:
+        await line(process, "Ready")
+        await asyncio.to_thread(
+            until, lambda: status_of(cli, session_id) == "aborted", "the session is aborted"
+        )
+        process.send_signal(signal.SIGTERM)
+        await ended(process)
+
+
+def status_of(cli: Cli, session_id: str) -> str:
+    """The status of a session, as another process sees it."""
+    return str(cli.run("sessions", "show", session_id, "--json").json["status"])
+
+
+async def test_a_session_of_a_thread_is_not_taken_to_the_terminal(cli: Cli, workspace: Workspace) -> None:
+    """`sessions resume` of a Slack session says where it lives and on whom it waits, and claims nothing."""
+    connect(cli, workspace)
+    with cli.started("start") as process:
+        await line(process, "Ready")
+        await asked(workspace)
+        session_id = (await asyncio.to_thread(cli.run, "sessions", "list", "--json")).json["sessions"][0][
+            "sessionId"
+        ]
+        done = await asyncio.to_thread(cli.run, "sessions", "resume", session_id)
+        assert (done.code, done.json["prompts"][0]["message"]) == (3, "Why?"), done
+        await workspace.post("ana", "ops", "so it is", thread_ts=thread(workspace))
+        await workspace.wait_for(lambda: said(workspace, "Because so it is"), timeout=20)
+        process.send_signal(signal.SIGTERM)
+        await ended(process)
+
+
+def thread(workspace: Workspace) -> str:
+    """The root of the only thread in #ops."""
+    roots = [message for message in workspace.messages("ops") if "asks" in message["text"]]
+    return str(roots[0]["ts"])
+
+
+# --- dev ---------------------------------------------------------------------------------------------------
+
+
+def page(url: str, path: str, **body: Any) -> Any:
+    """What the page asks its server."""
+    data = json.dumps(body).encode() if body else None
+    request = Request(f"{url}{path}", data=data, headers={"content-type": "application/json"})
+    with urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+async def dev_url(process: subprocess.Popen[str]) -> str:
+    """The address that `sayso dev` prints, once it is ready."""
+    found = re.search(r"http://127\.0\.0\.1:\d+", await line(process, "http://127.0.0.1:"))
+    assert found is not None
+    await line(process, "Three things to try")
+    return found[0]
+
+
+def shown_in(url: str, text: str) -> bool:
+    """Whether a channel or thread of #ops shows this text."""
+    messages = page(url, "/page/messages?as=U0LOCALANA&channel=C0LOCALOPS")["messages"]
+    threads = [
+        page(url, f"/page/messages?as=U0LOCALANA&channel=C0LOCALOPS&thread_ts={message['ts']}")
+        for message in messages
+    ]
+    return text in json.dumps(threads)
+
+
+async def test_dev_serves_flows_without_slack_and_goes_on_after_a_stop(cli: Cli) -> None:
+    """The printed page works; a flow asks in its thread; after Ctrl-C and a new start the thread goes on."""
+    cli.write("flows/asks.yml", ASKS)
+    with cli.started("dev", "--port", "0", "--no-open") as process:
+        url = await dev_url(process)
+        posted = page(
+            url, "/page/post", **{"as": "U0LOCALANA", "channel": "C0LOCALOPS", "text": "@sayso asks"}
+        )
+        await asyncio.to_thread(until, lambda: shown_in(url, "Why?"), "the question")
+        process.send_signal(signal.SIGINT)
+        assert await ended(process) == 0
+    with cli.started("dev", "--port", "0", "--no-open") as process:
+        url = await dev_url(process)
+        reply = {"as": "U0LOCALANA", "channel": "C0LOCALOPS", "thread_ts": posted["ts"], "text": "I said so"}
+        page(url, "/page/post", **reply)
+        await asyncio.to_thread(until, lambda: shown_in(url, "Because I said so"), "the end of the flow")
+        process.send_signal(signal.SIGTERM)
+        assert await ended(process) == 0
+    assert sorted(path.name for path in (cli.cwd / ".sayso").iterdir()) == ["dev"]
+
+
+async def test_dev_says_that_it_is_not_slack(cli: Cli) -> None:
+    """It says so in its first line, and that nothing leaves the machine."""
+    cli.write("flows/asks.yml", ASKS)
+    with cli.started("dev", "flows/asks.yml", "--port", "0", "--no-open") as process:
+        assert "It is not Slack; nothing leaves this machine." in await line(process, "local workspace")
+        await line(process, "Serving 1 flow (asks)")
+        process.send_signal(signal.SIGTERM)
+        assert await ended(process) == 0
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_two(cli: Cli) -> None:
+    """With --port nothing else is tried: the port is named, and the exit code is 2."""
+    cli.write("flows/asks.yml", ASKS)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = cli.run("dev", "--port", str(port), "--no-open")
+    assert (done.code, f"port {port}" in done.err, "Traceback" in done.err) == (2, True, False), done
+
+
+async def test_a_taken_usual_port_gives_way_to_a_free_one(
+    cli: Cli, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --port the page moves to a free port when the usual one is taken, and works there."""
+    taken = int(workspace.url.rsplit(":", 1)[1])
+    monkeypatch.setattr(dev, "PORT", taken)
+    moved = await dev.start_workspace(cli.cwd / "workspace.json", None)
+    try:
+        assert moved.url != workspace.url
+        assert (await asyncio.to_thread(page, moved.url, "/page/state?as=U0LOCALANA"))["me"]
+    finally:
+        await moved.stop()
+
+
+def test_without_flows_of_its_own_dev_serves_the_examples(cli: Cli) -> None:
+    """A folder of flows that has none gives way to the examples of the checkout; one that has some is served."""
+    here = load_settings({}, cwd=cli.cwd)
+    assert [folder.name for folder in dev.default_flows(here)] == ["examples"]
+    cli.write("flows/asks.yml", ASKS)
+    assert dev.default_flows(here) == [cli.cwd / "flows"]

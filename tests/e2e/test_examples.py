@@ -1,0 +1,279 @@
+"""The examples, as the real bot runs them: to their ends, against a real repository, a real server, real files."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from bot.workspace import Workspace
+from tests.support.bot import ROOT, BotProcess, ThreadView, start_flow
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[BotProcess]:
+    """The bot with the examples."""
+    home = tmp_path / "home"
+    home.mkdir()
+    process = BotProcess(workspace, home, ROOT / "examples")
+    try:
+        await process.start()
+        yield process
+    finally:
+        await process.close()
+
+
+# --- release-checklist -------------------------------------------------------------------------------------
+
+
+def git(repository: Path, *arguments: str) -> str:
+    """What git says."""
+    done = subprocess.run(
+        ["git", "-C", str(repository), *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a release and one commit after it."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    git(folder, "config", "user.name", "Ana Ruiz")
+    git(folder, "config", "user.email", "ana@example.com")
+    git(folder, "commit", "--quiet", "--allow-empty", "-m", "Begin")
+    git(folder, "tag", "v1.3.0")
+    git(folder, "commit", "--quiet", "--allow-empty", "-m", "Sort <b> & `c`")
+    return folder
+
+
+async def checklist(workspace: Workspace, repository: Path, version: str = "1.4.0") -> ThreadView:
+    """A started release."""
+    line = f"release-checklist version={version} repository={repository}"
+    return await start_flow(workspace, "ana", "releases", line)
+
+
+async def test_a_release_is_checked_approved_tagged_and_announced(
+    workspace: Workspace, bot: BotProcess, repository: Path
+) -> None:
+    """Commits are shown, people answer, somebody else approves; the tag carries the notes and the thread says so."""
+    thread = await checklist(workspace, repository)
+    await thread.says("Release *1.4.0*, after v1.3.0:")
+    await thread.says("Sort &lt;b&gt; &amp; `c`")
+    await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
+    await thread.press("ana", await thread.says("change the database?"), "Yes, rehearsed")
+    await thread.says("What should people know")
+    await thread.reply("ana", "Sorting is <faster> & *stable*")
+    approval = await thread.says("Tag *1.4.0*?")
+    await thread.press("ana", approval, "Approve")
+    await workspace.wait_for(lambda: workspace.ephemerals("ana"))
+    assert git(repository, "tag", "--list", "v1.4.0") == ""
+    await thread.press("ben", approval, "Approve")
+    await thread.says("🚀 *1.4.0* is tagged, approved by Ben Okafor.")
+    await thread.says("*Completed*")
+    assert (
+        git(repository, "tag", "--list", "--format=%(contents)", "v1.4.0") == "Sorting is <faster> & *stable*"
+    )
+
+
+async def test_a_release_that_was_rejected_is_not_tagged(
+    workspace: Workspace, bot: BotProcess, repository: Path
+) -> None:
+    """After a rejection the thread says that nothing was tagged, and nothing was."""
+    thread = await checklist(workspace, repository)
+    await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
+    await thread.press("ana", await thread.says("change the database?"), "No changes")
+    await thread.says("What should people know")
+    await thread.reply("ana", "Nothing")
+    await thread.press("dev", await thread.says("Tag *1.4.0*?"), "Reject")
+    await thread.says("*1.4.0* was not tagged.")
+    assert git(repository, "tag", "--list") == "v1.3.0"
+
+
+@pytest.mark.parametrize(
+    ("version", "answers", "reason"),
+    [
+        ("1.4", [], "1.4 is no version such as 1.4.0"),
+        ("1.3.0", [], "There is a tag v1.3.0 already"),
+        ("1.4.0", [("Is the changelog written?", "No")], "The changelog is not written"),
+        (
+            "1.4.0",
+            [("Is the changelog written?", "Yes"), ("change the database?", "Yes, not rehearsed")],
+            "The change of the database was not rehearsed",
+        ),
+    ],
+)
+async def test_a_release_that_is_not_ready_stops(
+    workspace: Workspace,
+    bot: BotProcess,
+    repository: Path,
+    version: str,
+    answers: list[tuple[str, str]],
+    reason: str,
+) -> None:
+    """What is not ready ends the release with the reason, before anybody is asked to approve it."""
+    thread = await checklist(workspace, repository, version)
+    for question, answer in answers:
+        await thread.press("ana", await thread.says(question), answer)
+    await thread.says(reason)
+    await thread.says("❌ *release-checklist* failed at *Stop:")
+    assert thread.find("Approval needed") is None
+    assert git(repository, "tag", "--list") == "v1.3.0"
+
+
+async def test_a_place_without_a_repository_is_named(
+    workspace: Workspace, bot: BotProcess, tmp_path: Path
+) -> None:
+    """A path that is no repository ends the release with what git says about it."""
+    thread = await checklist(workspace, tmp_path)
+    await thread.says("❌ *release-checklist* failed at *Look for uncommitted changes*")
+    await thread.says("not a git repository")
+
+
+# --- incident-first-response -------------------------------------------------------------------------------
+
+
+@dataclass
+class Service:
+    """A service on loopback that is down at first, and a pager beside it."""
+
+    url: str = ""
+    asked: int = 0
+    paged: list[Any] = field(default_factory=list)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """500 at the first question, 200 from then on."""
+        self.asked += 1
+        return web.Response(status=500 if self.asked == 1 else 200, text="overloaded")
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Call the team."""
+        self.paged.append(await request.json())
+        return web.Response(status=202)
+
+
+@asynccontextmanager
+async def running_service() -> AsyncIterator[Service]:
+    """The service, listening."""
+    service, app = Service(), web.Application()
+    app.add_routes([web.get("/health", service.health), web.post("/page", service.page)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        service.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield service
+    finally:
+        await runner.cleanup()
+
+
+async def test_the_first_five_minutes_of_an_incident(workspace: Workspace, bot: BotProcess) -> None:
+    """Facts are gathered although the service fails, anybody in the channel may answer, the team is called once,
+    and the first report says it all."""
+    async with running_service() as service:
+        line = f"service=checkout url={service.url}/health pager={service.url}/page"
+        thread = await start_flow(workspace, "ana", "incidents", f"incident-first-response {line}")
+        await thread.press("ana", await thread.says("How bad is it for *checkout*?"), "Down for everybody")
+        facts = await thread.says("*Facts about checkout*")
+        assert "500" in facts["text"]
+        assert "Mounted on" in facts["text"]
+        await thread.says("What do people see")
+        await thread.reply("cleo", "Errors & <timeouts> since 12:04")
+        await thread.says("What changed lately")
+        await thread.reply("dev", "nothing")
+        await thread.press("ben", await thread.says("Call the whole team for *checkout*?"), "Call them")
+        report = await thread.says("*First report: checkout, Down for everybody*")
+        assert report["text"].strip().splitlines()[1:] == [
+            "What people see: Errors &amp; &lt;timeouts&gt; since 12:04",
+            "What changed: nothing",
+            "Health now: HTTP 200",
+            "Team: called",
+        ]
+        await thread.says("*Completed*")
+    wanted = {"service": "checkout", "severity": "sev1", "seen": "Errors & <timeouts> since 12:04"}
+    assert service.paged == [wanted]
+
+
+async def test_an_incident_goes_on_when_nothing_can_be_measured(
+    workspace: Workspace, bot: BotProcess
+) -> None:
+    """A service that nobody can reach is part of the picture; what is broken for some calls nobody."""
+    async with running_service() as service:
+        gone = service.url
+    thread = await start_flow(
+        workspace, "ana", "incidents", f"incident-first-response service=checkout url={gone}"
+    )
+    await thread.press("ana", await thread.says("How bad is it"), "Broken for some")
+    facts = await thread.says("*Facts about checkout*")
+    assert "Health: HTTP" not in facts["text"]
+    await thread.says("What do people see")
+    await thread.reply("ana", "an empty page")
+    await thread.says("What changed lately")
+    await thread.reply("ana", "a deploy")
+    report = await thread.says("*First report: checkout, Broken for some*")
+    assert "Team: not called" in report["text"]
+    await thread.says("*Completed*")
+
+
+# --- disk-cleanup ------------------------------------------------------------------------------------------
+
+
+def demo(folder: Path) -> Path:
+    """The folder that `make run` makes."""
+    tool = ROOT / "examples" / "tools" / "disk_cleanup.py"
+    subprocess.run([sys.executable, str(tool), "demo", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+async def test_a_file_that_changed_after_it_was_shown_is_kept(
+    workspace: Workspace, bot: BotProcess, tmp_path: Path
+) -> None:
+    """What is deleted is what was approved: a file that was written to meanwhile stays, and the report says why."""
+    folder = await asyncio.to_thread(demo, tmp_path / "demo")
+    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
+    await thread.press("ana", await thread.says("Which should be deleted?"), "All 4 (279 MB)")
+    approval = await thread.says("Delete these files")
+    (folder / "app.log.1").write_text("somebody needs this")
+    await thread.press("dev", approval, "Delete them")
+    report = await thread.says("won*")
+    assert (
+        "*231 MB won*: 3 files deleted, 1 kept: app.log.1 (it was changed after it was approved)"
+        in report["text"]
+    )
+    assert (folder / "app.log.1").read_text() == "somebody needs this"
+
+
+async def test_a_directory_without_candidates_says_so(
+    workspace: Workspace, bot: BotProcess, tmp_path: Path
+) -> None:
+    """Where nothing is large and old nobody is asked anything."""
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "notes.txt").write_text("small")
+    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={tmp_path / 'small'}")
+    await thread.says("holds 5 B in 1 file. Nothing in it is larger than 10M and older than 30 days.")
+    await thread.says("*Completed*")
+    assert thread.find("Which should be deleted?") is None
+
+
+async def test_what_was_not_approved_is_not_deleted(
+    workspace: Workspace, bot: BotProcess, tmp_path: Path
+) -> None:
+    """`Keep them` leaves every file, and the thread says that nothing was deleted."""
+    folder = await asyncio.to_thread(demo, tmp_path / "demo")
+    before = sorted(folder.rglob("*"))
+    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
+    await thread.press("ana", await thread.says("Which should be deleted?"), "Only 1 (120 MB)")
+    await thread.press("ben", await thread.says("Delete these files"), "Keep them")
+    await thread.says("Nothing was deleted.")
+    assert sorted(folder.rglob("*")) == before

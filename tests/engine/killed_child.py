@@ -1,0 +1,86 @@
+"""The child of `test_kill.py`: one engine over a real database, which may kill itself at the n-th write.
+
+Run as `python -m tests.engine.killed_child FOLDER POINT`. POINT is `none`, or `before:N` / `after:N`: SIGKILL right
+before or right after the N-th commit of this process. It answers every question about an interruption with the
+words in `FOLDER/answers`, one line each time, and the flow's own question with `go on`; it writes a line to
+`FOLDER/asked` before each answer about an interruption. It ends when the session has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from engine.engine import Engine
+from engine.errors import Refused, SessionError
+from engine.flow import load_flow_file
+from engine.nodes.port import runners
+from engine.service import Service
+from engine.state import State
+from engine.storage.port import Commit, Store
+from engine.storage.sqlite import open_sqlite
+from tests.support.engine import ANA, everybody
+
+SESSION = "session-0badcafe"
+
+
+class Deadly:
+    """A store that kills its own process at a commit."""
+
+    def __init__(self, inner: Store, point: str) -> None:
+        self._inner = inner
+        when, _, number = point.partition(":")
+        self._when, self._left = when, int(number or 0)
+
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        """Commit, and die before or after the one that was told."""
+        self._left -= 1
+        if self._left == 0 and self._when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        outcome = self._inner.commit(batch)
+        if self._left == 0 and self._when == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return outcome
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+async def drive(folder: Path, point: str) -> None:
+    """Bring the session to its end, or die."""
+    store = Deadly(open_sqlite(folder / "sayso.db"), point)
+    engine = Engine(cast(Store, store), policy=everybody, runners=runners(), home=folder)
+    await engine.open()
+    service = asyncio.create_task(Service(engine).run())
+    if await engine.writer.call("head", SESSION) is None:
+        flow = load_flow_file(folder / "flow.yml")
+        await engine.start(flow, {}, actor=ANA, session_id=SESSION)
+    while not (state := await engine.state(SESSION)).ended:
+        assert not service.done(), service.exception()
+        if state.open_prompts:
+            await answer(engine, folder, state)
+        await asyncio.sleep(0.005)
+    (folder / "ended").write_text(state.status)
+
+
+async def answer(engine: Engine, folder: Path, state: State) -> None:
+    """Say what a person says: `go on` to the flow, the next of the prepared words to an interruption."""
+    prompt = state.prompts[next(iter(state.open_prompts))]
+    value, text, key = None, "go on", f"person:{prompt.prompt_id}"
+    if prompt.kind == "interrupted":
+        value = (folder / "answer").read_text().strip()
+        with (folder / "asked").open("a") as file:
+            file.write(f"{prompt.prompt_id} {prompt.path} {value}\n")
+    try:
+        await engine.resume(SESSION, text, actor=ANA, prompt_id=prompt.prompt_id, answer=value, key=key)
+    except (Refused, SessionError) as refusal:
+        print(f"refused: {refusal}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    asyncio.run(drive(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,426 @@
+"""What a crash, a shutdown, a zombie or a damaged row does to sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from engine.errors import Corrupt, Fenced, Owned, SaysoError, SessionQuarantined
+from engine.storage.port import PutOutbox
+from tests.support.engine import (
+    ANA,
+    Backing,
+    Clock,
+    abandon,
+    check_starts,
+    running,
+    served,
+    until,
+)
+
+WORK = "nodes: [{id: a, type: shell, with: {run: [wait]}}, {id: b, type: shell, with: {run: [now]}}]"
+SAFE = WORK.replace("type: shell,", "type: shell, on_crash: again,", 1)
+STUBBORN = WORK.replace("[wait]", "[stubborn]")
+ASK = "nodes: [{id: a, type: shell, with: {run: [now]}}, {id: q, type: ask, with: {message: How?}}]"
+WAIT = "nodes: [{id: w, type: wait, with: {for: 10m}}, {id: b, type: shell, with: {run: [now]}}]"
+
+
+async def left_behind(backing: Backing, tmp_path: Path, flow: str) -> str:
+    """A session whose process died while node `a` ran."""
+    store = backing.open()
+    async with running(store, tmp_path) as rig:
+        session_id = await rig.start(flow)
+        await rig.shop.running("a")
+        abandon(store)
+        # The dead process does nothing more: its epoch is over before it could record anything.
+        thief = backing.open()
+        thief.claim(session_id, thief.register("thief"), rig.clock.now)
+        thief.close()
+    return session_id
+
+
+# --- crashes and shutdowns ----------------------------------------------------------------------------------
+
+
+async def test_a_node_that_was_running_at_a_crash_is_asked_about(backing: Backing, tmp_path: Path) -> None:
+    """The next process takes the session up, records the interruption, and asks before anything runs."""
+    session_id = await left_behind(backing, tmp_path, WORK)
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        await rig.committed.until("flow:paused", session_id)
+        prompt = await rig.open_prompt(session_id)
+        assert prompt.kind == "interrupted"
+        assert rig.shop.ran == []
+        await rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt.prompt_id, answer="done")
+        assert (await rig.engine.parked(session_id)).status == "complete"
+        assert rig.shop.ran == ["b"]
+
+
+async def test_a_safe_node_that_was_running_at_a_crash_runs_again(backing: Backing, tmp_path: Path) -> None:
+    """With `on_crash: again` it runs with the same key and the next attempt."""
+    session_id = await left_behind(backing, tmp_path, SAFE)
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        work = await rig.shop.running("a")
+        assert (work.attempt, work.context.idempotency_key) == (2, f"{session_id}:a")
+        await rig.shop.finish("a")
+        assert (await rig.engine.parked(session_id)).status == "complete"
+        check_starts(await rig.engine.journal(session_id))
+
+
+async def test_a_crash_before_anything_was_begun_loses_nothing(backing: Backing, tmp_path: Path) -> None:
+    """A session that was started while its process was leaving is taken up by the next one."""
+    async with running(backing.open(), tmp_path) as rig:
+        await rig.engine.drain(0)
+        session_id = await rig.start(WORK.replace("[wait]", "[now]"))
+        assert rig.shop.ran == []
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        await rig.committed.until("session:end", session_id)
+        assert rig.shop.ran == ["a", "b"]
+
+
+async def test_a_shutdown_lets_running_nodes_finish(backing: Backing, tmp_path: Path) -> None:
+    """A node that ends within the patience is recorded as completed; what follows starts in the next process."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(WORK)
+        await rig.shop.running("a")
+        leaving = asyncio.create_task(rig.engine.drain(30))
+        await rig.shop.finish("a")
+        await leaving
+        assert (await rig.types(session_id))[-1] == "node:completed"
+        assert rig.shop.ran == ["a"]
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        await rig.committed.until("session:end", session_id)
+        assert rig.shop.ran == ["b"]
+
+
+@pytest.mark.parametrize(("flow", "then"), [(WORK, "prompt:requested"), (SAFE, "node:started")])
+async def test_a_shutdown_cuts_what_does_not_finish(
+    backing: Backing, tmp_path: Path, flow: str, then: str
+) -> None:
+    """A node that is cut is recorded as interrupted before the process goes: then it is asked about or run again."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(flow)
+        await rig.shop.running("a")
+        await rig.engine.drain(0)
+        assert "node:interrupted" in await rig.types(session_id)
+        head = rig.store.head(session_id)
+        assert head is not None
+        assert head.owner is None
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        if then == "node:started":
+            await rig.shop.finish("a")
+            assert (await rig.engine.parked(session_id)).status == "complete"
+        else:
+            assert (await rig.open_prompt(session_id)).kind == "interrupted"
+            assert rig.shop.ran == []
+
+
+async def test_a_step_that_is_being_committed_at_a_shutdown_is_cut_too(
+    backing: Backing, tmp_path: Path
+) -> None:
+    """A node that is launched by a commit which was under way when the shutdown began does not outlive it."""
+    async with running(backing.open(), tmp_path) as rig:
+        starting = asyncio.create_task(rig.start(WORK))
+        await until(lambda: bool(rig.live()), pause=0)
+        await rig.engine.drain(0)
+        session_id = await starting
+        assert rig.engine._tasks() == []
+        assert "node:interrupted" in await rig.types(session_id)
+
+
+async def test_an_answer_again_during_a_shutdown_starts_the_node_later(
+    backing: Backing, tmp_path: Path
+) -> None:
+    """The answer is durable at once; the node runs in the next process and nobody is asked twice."""
+    session_id = await left_behind(backing, tmp_path, WORK)
+    async with running(backing.open(), tmp_path) as rig:
+        await rig.engine.apply(session_id, None)
+        await rig.engine.drain(0)
+        prompt = await rig.open_prompt(session_id)
+        await rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt.prompt_id, answer="again")
+        assert rig.shop.ran == []
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        await rig.shop.finish("a")
+        assert (await rig.engine.parked(session_id)).status == "complete"
+        assert (await rig.types(session_id)).count("prompt:requested") == 1
+
+
+async def test_an_abort_that_crashed_is_carried_out_by_the_next_process(
+    backing: Backing, tmp_path: Path
+) -> None:
+    """An abort that was committed while a node ran ends the session at the next start."""
+    store = backing.open()
+    async with running(store, tmp_path) as rig:
+        session_id = await rig.start(STUBBORN)
+        await rig.shop.running("a")
+        await rig.engine.abort(session_id, actor=ANA)
+        abandon(store)
+        async with running(backing.open(), tmp_path) as other, served(other.engine):
+            await other.committed.until("session:end", session_id)
+            assert (await other.engine.state(session_id)).status == "aborted"
+        await rig.shop.finish("a")
+        assert (await rig.types(session_id))[-2:] == ["node:interrupted", "session:end"]
+
+
+# --- owners -------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_of_a_living_process_is_not_taken(backing: Backing, tmp_path: Path) -> None:
+    """Another process is refused, and sweeps pass it by."""
+    async with running(backing.open(), tmp_path) as one, running(backing.open(), tmp_path) as two:
+        session_id = await one.start(WORK)
+        await one.shop.running("a")
+        with pytest.raises(Owned):
+            await two.engine.apply(session_id, None)
+        async with served(two.engine):
+            pass
+        assert two.live() == []
+        await one.shop.finish("a")
+        assert (await one.engine.parked(session_id)).status == "complete"
+
+
+async def test_a_zombie_writes_nothing_and_stops_its_work(backing: Backing, tmp_path: Path) -> None:
+    """A process that was taken for dead finds out at its next write: nothing of it is stored, its node is told to go."""
+    store = backing.open()
+    async with running(store, tmp_path) as zombie, running(backing.open(), tmp_path) as heir:
+        session_id = await zombie.start(STUBBORN)
+        work = await zombie.shop.running("a")
+        abandon(store)
+        await heir.engine.apply(session_id, None)
+        before = await heir.types(session_id)
+        with pytest.raises((Fenced, Owned)):
+            await zombie.engine.abort(session_id, actor=ANA)
+        assert work.context.aborted.is_set()
+        await zombie.shop.finish("a")
+        await zombie.engine.parked(session_id)
+        assert await heir.types(session_id) == before
+        assert (await heir.open_prompt(session_id)).kind == "interrupted"
+        assert zombie.live() == []
+
+
+async def test_a_zombies_outcome_is_dropped(backing: Backing, tmp_path: Path) -> None:
+    """The outcome of a node whose session was taken over is not recorded, and ends nothing."""
+    store = backing.open()
+    async with running(store, tmp_path) as zombie, running(backing.open(), tmp_path) as heir:
+        session_id = await zombie.start(SAFE)
+        await zombie.shop.running("a")
+        abandon(store)
+        await heir.engine.apply(session_id, None)
+        await heir.shop.running("a")
+        await zombie.shop.finish("a")
+        await zombie.engine.parked(session_id)
+        assert (await heir.engine.state(session_id)).nodes["a"].status == "started"
+        await heir.shop.finish("a")
+        assert (await heir.engine.parked(session_id)).status == "complete"
+        assert heir.shop.ran == ["a", "b"]
+
+
+# --- timers over a restart ----------------------------------------------------------------------------------
+
+
+async def test_a_timer_fires_after_a_restart(backing: Backing, tmp_path: Path) -> None:
+    """A wait whose time came while nobody ran is over at the next start."""
+    now = Clock()
+    async with running(backing.open(), tmp_path, now=now) as rig:
+        session_id = (await rig.settled(WAIT)).session_id
+    now.advance(30 * 86400)
+    async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine):
+        await rig.committed.until("session:end", session_id)
+        assert (await rig.types(session_id)).count("timer:fired") == 1
+        assert rig.store.timers() == []
+
+
+async def test_a_timer_does_not_fire_before_its_time(backing: Backing, tmp_path: Path) -> None:
+    """A restart a moment too early fires nothing; a moment later it does."""
+    now = Clock()
+    async with running(backing.open(), tmp_path, now=now) as rig:
+        session_id = (await rig.settled(WAIT)).session_id
+    now.advance(599.9)
+    async with running(backing.open(), tmp_path, now=now) as rig:
+        async with served(rig.engine):
+            pass
+        assert "timer:fired" not in await rig.types(session_id)
+        now.advance(0.2)
+        async with served(rig.engine):
+            await rig.committed.until("session:end", session_id)
+
+
+# --- damaged rows -------------------------------------------------------------------------------------------
+
+
+SELECT = {
+    "journal": "SELECT body FROM journal WHERE session_id = ? AND seq = 3",
+    "snapshots": "SELECT body FROM snapshots WHERE session_id = ?",
+    "sessions": "SELECT chain FROM sessions WHERE session_id = ?",
+}
+UPDATE = {
+    "journal": "UPDATE journal SET body = ? WHERE session_id = ? AND seq = 3",
+    "snapshots": "UPDATE snapshots SET body = ? WHERE session_id = ?",
+    "sessions": "UPDATE sessions SET chain = ? WHERE session_id = ?",
+}
+
+
+def damage(backing: Backing, table: str, session_id: str) -> None:
+    """Change one bit of a row of a session, as a broken disk or a curious person would."""
+    if backing.kind == "sqlite":
+        db = apsw.Connection(str(backing.file))
+        (value,) = next(iter(db.execute(SELECT[table], (session_id,))))
+        db.execute(UPDATE[table], (flipped(value), session_id))
+        db.close()
+        return
+    tables = backing.memory().tables
+    if table == "journal":
+        row = tables.journal[session_id, 3]
+        tables.journal[session_id, 3] = row._replace(body=flipped(row.body))
+    elif table == "snapshots":
+        snapshot = tables.snapshots[session_id]
+        tables.snapshots[session_id] = snapshot._replace(body=flipped(snapshot.body))
+    else:
+        head = tables.sessions[session_id]
+        tables.sessions[session_id] = head._replace(chain=flipped(head.chain))
+
+
+def flipped(value: bytes) -> bytes:
+    """The bytes with one bit changed in the middle."""
+    middle = len(value) // 2
+    return value[:middle] + bytes([value[middle] ^ 1]) + value[middle + 1 :]
+
+
+async def two_waiting(backing: Backing, tmp_path: Path) -> tuple[str, str]:
+    """Two sessions that wait, with everything durable."""
+    async with running(backing.open(), tmp_path) as rig:
+        return (await rig.settled(ASK)).session_id, (await rig.settled(ASK)).session_id
+
+
+async def test_a_damaged_snapshot_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
+    """The snapshot is a cache: a bad one costs time and nothing else."""
+    session_id, _ = await two_waiting(backing, tmp_path)
+    damage(backing, "snapshots", session_id)
+    async with running(backing.open(), tmp_path) as rig:
+        assert (await rig.engine.state(session_id)).phase == "waiting"
+        assert (await rig.reply(session_id, "fine")).status == "complete"
+        assert rig.shop.ran == []
+
+
+async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
+    """A snapshot that verifies but cannot be read (another version) is ignored as well."""
+    from engine.storage.port import Commit
+
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(ASK)).session_id
+        head = rig.store.head(session_id)
+        assert head is not None
+        epoch = rig.store.claim(session_id, rig.engine._owner, rig.clock.now)
+        step = Commit(
+            session_id,
+            epoch,
+            head.seq,
+            rig.clock.now,
+            "paused",
+            "waiting",
+            snapshot=b'{"version":0}',
+            release=True,
+        )
+        assert rig.store.commit([step]) == [None]
+        assert (await rig.engine.state(session_id)).phase == "waiting"
+        assert (await rig.reply(session_id, "fine")).status == "complete"
+
+
+@pytest.mark.parametrize("table", ["journal", "sessions"])
+async def test_a_damaged_journal_or_head_sets_the_session_aside(
+    table: str, backing: Backing, tmp_path: Path
+) -> None:
+    """Nothing of it runs, its thread is told in the same transaction, and other sessions go on."""
+    session_id, other = await two_waiting(backing, tmp_path)
+    if table == "journal":
+        damage(backing, "snapshots", session_id)  # else the snapshot stands for the damaged part, rightly
+    damage(backing, table, session_id)
+    async with running(backing.open(), tmp_path) as rig:
+        note = PutOutbox(f"quarantine:{session_id}", "lane", "note", b"{}")
+        rig.engine.on_quarantine = lambda head, reason: [note]
+        with pytest.raises((SessionQuarantined, Corrupt)):
+            await rig.engine.apply(session_id, None)
+        with pytest.raises(SessionQuarantined):
+            await rig.engine.apply(session_id, None)
+        head = rig.store.head(session_id)
+        assert head is not None
+        assert head.quarantined
+        assert [row.key for row in rig.store.outbox(now=rig.clock.now)] == [note.key]
+        assert (await rig.reply(other, "fine")).status == "complete"
+        assert rig.shop.ran == []
+        assert rig.live() == []
+
+
+async def test_a_damaged_head_stops_no_sweep(backing: Backing, tmp_path: Path) -> None:
+    """Of two sessions that a crash left, the damaged one is set aside and the other one goes on."""
+    damaged = await left_behind(backing, tmp_path, SAFE)
+    sound = await left_behind(backing, tmp_path, SAFE)
+    damage(backing, "sessions", damaged)
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        await rig.shop.finish("a")
+        assert (await rig.engine.parked(sound)).status == "complete"
+        assert rig.shop.ran == ["a", "b"]
+    store = backing.open()
+    head = store.head(damaged)
+    assert head is not None
+    assert head.quarantined
+    store.close()
+
+
+async def test_a_damaged_flow_sets_the_session_aside(backing: Backing, tmp_path: Path) -> None:
+    """A pinned flow that is not the one that was pinned is never run."""
+    session_id, _ = await two_waiting(backing, tmp_path)
+    change_flow(backing)
+    async with running(backing.open(), tmp_path) as rig:
+        with pytest.raises(SessionQuarantined):
+            await rig.engine.resume(session_id, "fine", actor=ANA)
+
+
+def change_flow(backing: Backing) -> None:
+    """Let every pinned flow run something else."""
+    if backing.kind == "sqlite":
+        db = apsw.Connection(str(backing.file))
+        db.execute("UPDATE flows SET body = cast(replace(cast(body AS TEXT), 'now', 'rm') AS BLOB)")
+        db.close()
+        return
+    flows = backing.memory().tables.flows
+    for digest, body in flows.items():
+        flows[digest] = body.replace(b"now", b"rm")
+
+
+async def test_a_quarantined_session_refuses_every_command(backing: Backing, tmp_path: Path) -> None:
+    """Answers, aborts and messages are refused with the reason; nothing is written."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(ASK)).session_id
+        rig.store.quarantine(session_id, "for a test", rig.clock.now)
+        before = list(rig.store.journal(session_id))
+        calls: list[Any] = [
+            rig.engine.abort(session_id, actor=ANA),
+            rig.engine.resume(session_id, "x", actor=ANA),
+            rig.engine.apply(session_id, None),
+        ]
+        for call in calls:
+            with pytest.raises(SaysoError, match="for a test"):
+                await call
+        assert (await rig.engine.inspect(session_id))["phase"] == "quarantined"
+        assert list(rig.store.journal(session_id)) == before
+
+
+async def test_the_kept_state_is_the_fold_of_the_journal(backing: Backing, tmp_path: Path) -> None:
+    """What the engine keeps while running equals the fold over what it stored, at every commit."""
+    from engine.state import derive_state
+
+    async with running(backing.open(), tmp_path) as rig:
+        kept: list[Any] = []
+        rig.engine.subscribe(lambda state, events: kept.append((state, list(events))))
+        session_id = (await rig.settled(ASK)).session_id
+        await rig.reply(session_id, "fine")
+        journal = await rig.engine.journal(session_id)
+        folded: list[Any] = []
+        for state, events in kept:
+            folded += events
+            assert derive_state(folded) == state
+        assert folded == journal

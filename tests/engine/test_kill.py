@@ -1,0 +1,176 @@
+"""kill -9 between any two commits, and in the middle of nodes: what completed never runs again.
+
+Effects are lines in files, appended by real programs. A child process (see `killed_child`) is killed and started
+again until its session has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from engine.core import launched
+from engine.events import Event, event_from_bytes
+from engine.state import derive_state
+from engine.storage.sqlite import open_sqlite
+from tests.engine.killed_child import SESSION
+from tests.support.engine import check_starts, counted, until
+
+pytestmark = pytest.mark.process
+ROOT = Path(__file__).resolve().parents[2]
+FLOW = """
+flow: killed
+nodes:
+  - {{id: one, type: shell, {policy} with: {{script: 'echo one >> "$LOG"', env: {{LOG: "{log}"}}}}}}
+  - {{id: q, type: ask, with: {{message: And now?}}}}
+  - {{id: two, type: shell, {policy} with: {{script: 'echo two >> "$LOG"', env: {{LOG: "{log}"}}}}}}
+  - {{id: three, type: shell, {policy} with: {{script: 'echo "$SAID" >> "$LOG"', env: {{LOG: "{log}", SAID: "{{{{ nodes.q.text }}}}"}}}}}}
+"""
+SLOW = """
+flow: killed
+nodes:
+  - id: slow
+    type: shell
+    {policy}
+    with:
+      script: 'echo begun >> "$LOG"; n=0; while [ ! -e "$GATE" ] && [ $n -lt 3000 ]; do n=$((n+1)); sleep 0.02; done; echo ended >> "$LOG"'
+      env: {{LOG: "{log}", GATE: "{gate}"}}
+"""
+
+
+def prepare(folder: Path, flow: str, policy: str, answer: str) -> Path:
+    """A folder for a child: its flow, what its person says. Returns the file of effects."""
+    log = folder / "log"
+    (folder / "flow.yml").write_text(flow.format(log=log, gate=folder / "gate", policy=policy))
+    (folder / "answer").write_text(answer)
+    return log
+
+
+async def child(folder: Path, point: str = "none") -> asyncio.subprocess.Process:
+    """Start the child."""
+    arguments = (sys.executable, "-m", "tests.engine.killed_child", str(folder), point)
+    return await asyncio.create_subprocess_exec(
+        *arguments, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+
+
+async def finish(folder: Path) -> None:
+    """Run the child until the session has ended."""
+    process = await child(folder)
+    assert await process.wait() == 0
+    assert (folder / "ended").exists()
+
+
+def journal(folder: Path) -> list[Event]:
+    """What the child stored."""
+    store = open_sqlite(folder / "sayso.db")
+    try:
+        return [event_from_bytes(row) for row in store.journal(SESSION)]
+    finally:
+        store.close()
+
+
+def asked(folder: Path) -> Counter[str]:
+    """How often a person was asked about each node."""
+    prompts = dict(line.split()[:2] for line in counted(folder / "asked"))
+    return Counter(prompts.values())
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("commit", range(1, 6))
+async def test_killed_at_any_commit_no_completed_node_runs_again(
+    when: str, commit: int, tmp_path: Path
+) -> None:
+    """Whatever commit the process dies at, every node that completed has exactly one effect, and the flow ends."""
+    log = prepare(tmp_path, FLOW, "on_crash: again,", "again")
+    process = await child(tmp_path, f"{when}:{commit}")
+    await process.wait()
+    done = (
+        [event.path for event in journal(tmp_path) if event.type == "node:completed"]
+        if stored(tmp_path)
+        else []
+    )
+    await finish(tmp_path)
+    events = journal(tmp_path)
+    assert derive_state(events).status == "complete"
+    check_starts(events)
+    after, words = Counter(counted(log)), {"one": "one", "two": "two", "three": "go on"}
+    for node, word in words.items():
+        starts = sum(event.type == "node:started" and event.path == node for event in events)
+        assert 1 <= after[word] <= (1 if node in done else starts)
+    assert [event.type for event in events].count("prompt:answered") == 1
+
+
+def stored(folder: Path) -> bool:
+    """Whether the child got as far as a session."""
+    store = open_sqlite(folder / "sayso.db")
+    try:
+        return store.head(SESSION) is not None
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("commit", range(1, 6))
+async def test_killed_at_any_commit_what_asks_never_starts_twice_unasked(
+    when: str, commit: int, tmp_path: Path
+) -> None:
+    """With `on_crash: ask` (the default of shell) each further start of a node follows a person's word."""
+    log = prepare(tmp_path, FLOW, "", "again")
+    process = await child(tmp_path, f"{when}:{commit}")
+    await process.wait()
+    await finish(tmp_path)
+    starts = Counter(event.path for event in journal(tmp_path) if event.type == "node:started")
+    questions = asked(tmp_path)
+    for node, word in {"one": "one", "two": "two", "three": "go on"}.items():
+        assert starts[node] == 1 + questions[node]
+        assert 1 <= Counter(counted(log))[word] <= starts[node]
+
+
+async def test_killed_again_and_again_it_still_ends(tmp_path: Path) -> None:
+    """A process that dies at each of its second commits gets a little further every time."""
+    log = prepare(tmp_path, FLOW, "", "done")
+    for _ in range(30):
+        process = await child(tmp_path, "after:2")
+        await process.wait()
+        if (tmp_path / "ended").exists():
+            break
+    assert (tmp_path / "ended").read_text() == "complete"
+    assert max(Counter(counted(log)).values(), default=0) <= 1, "`done` never runs a node again"
+    starts = Counter(event.path for event in journal(tmp_path) if event.type == "node:started")
+    assert set(starts.values()) == {1}
+
+
+async def test_killed_while_a_node_works_a_person_decides(tmp_path: Path) -> None:
+    """The program outlives us or not, nobody knows: it is asked about, and `done` does not start it again."""
+    log = prepare(tmp_path, SLOW, "", "done")
+    process = await child(tmp_path)
+    await until(lambda: counted(log) == ["begun"])
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    assert launched(derive_state(journal(tmp_path))) == ["slow"]
+    (tmp_path / "gate").touch()
+    await finish(tmp_path)
+    assert counted(log).count("begun") == 1
+    assert asked(tmp_path) == {"slow": 1}
+
+
+async def test_three_kills_of_a_safe_node_are_asked_about(tmp_path: Path) -> None:
+    """A node that is safe to repeat runs again after each of two crashes; after the third one a person is asked."""
+    log = prepare(tmp_path, SLOW, "on_crash: again", "done")
+    for round_ in (1, 2, 3):
+        process = await child(tmp_path)
+        await until(lambda round_=round_: counted(log).count("begun") == round_)  # type: ignore[misc]  # bound here
+        assert asked(tmp_path) == {}
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    await finish(tmp_path)
+    assert counted(log).count("begun") == 3
+    assert asked(tmp_path) == {"slow": 1}
+    (tmp_path / "gate").touch()
