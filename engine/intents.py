@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.codec import Json, encode
-from engine.events import Event, NodeStarted
+from engine.events import ChildStarted, Event, NodeStarted
 from engine.nodes.specs import node_types
 from engine.state import State
 from engine.storage.port import DropTimer, PutOutbox, PutTimer, Row
@@ -42,7 +42,7 @@ def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence
     """
     rows: list[Row] = []
     for event in events:
-        if isinstance(event, NodeStarted) and _undelivered(after, event):
+        if isinstance(event, NodeStarted | ChildStarted) and _undelivered(after, event):
             payload: dict[str, Json] = {
                 "sessionId": after.session_id,
                 "path": event.path,
