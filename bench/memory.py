@@ -19,7 +19,7 @@ from typing import Any
 import apsw
 
 from bench.nodes import folder_in
-from bench.processes import resident_megabytes, running_bot
+from bench.processes import caught_up, resident_megabytes, running_bot
 from bench.report import Row
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
 from bot.workspace import Workspace
@@ -34,7 +34,6 @@ FEW = 10
 CHANNELS = 40
 AT_ONCE = 64
 SETTLE_SECONDS = 3.0
-CATCH_UP_SECONDS = 600.0
 MOST_RATIO = 1.1
 
 FLOW = """
@@ -131,26 +130,11 @@ async def _cost(base: Path, count: int, vfs: str) -> Cost:
             begin = time.perf_counter()
             async with running_bot(workspace, home, flows) as bot:
                 ready = time.perf_counter()
-                await _caught_up(workspace)
+                await caught_up(workspace)
                 done = time.perf_counter()
                 await asyncio.sleep(SETTLE_SECONDS)
                 memory = resident_megabytes(bot.process.pid)
                 return Cost(count, size, memory, ready - begin, done - ready)
-
-
-async def _caught_up(workspace: Workspace) -> None:
-    """The bot reads threads first and then each channel that it is in; return once it has read the last channel."""
-    mine = sum(workspace.bot_user_id in channel.members for channel in workspace.state.channels.values())
-    looked, channels = 0, 0
-
-    def all_read() -> bool:
-        nonlocal looked, channels
-        for call in workspace.calls[looked:]:
-            channels += call.method == "conversations.history"
-            looked += 1
-        return channels >= mine
-
-    await workspace.wait_for(all_read, timeout=CATCH_UP_SECONDS)
 
 
 async def _threads(workspace: Workspace, count: int) -> list[dict[str, Any]]:

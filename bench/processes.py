@@ -18,8 +18,10 @@ from bot.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[1]
 SAYSO = (sys.executable, "-m", "bot.cli")
-START_SECONDS = 300.0
-"""How long a bot may take to be ready: with many sessions it reads all their threads first."""
+START_SECONDS = 60.0
+"""How long a bot may take to be ready."""
+CATCH_UP_SECONDS = 600.0
+"""How long it may take from then on to read what it may have missed: with many sessions that is many threads."""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -111,3 +113,18 @@ async def running_bot(workspace: Workspace, home: Path, flows: Path) -> AsyncIte
         await bot.stop()
         if reader is not None:
             await reader
+
+
+async def caught_up(workspace: Workspace) -> None:
+    """The bot reads threads first and then each channel that it is in; return once it has read the last channel."""
+    mine = sum(workspace.bot_user_id in channel.members for channel in workspace.state.channels.values())
+    looked, channels = 0, 0
+
+    def all_read() -> bool:
+        nonlocal looked, channels
+        for call in workspace.calls[looked:]:
+            channels += call.method == "conversations.history"
+            looked += 1
+        return channels >= mine
+
+    await workspace.wait_for(all_read, timeout=CATCH_UP_SECONDS)

@@ -9,7 +9,7 @@ from engine.actors import Actor
 from engine.codec import Json
 from engine.state import PromptRun, State
 
-Action: TypeAlias = Literal["start", "answer", "decide", "resolve", "cancel", "steer"]
+Action: TypeAlias = Literal["start", "answer", "decide", "resolve", "cancel", "steer", "pause", "resume"]
 """What a person wants to do, as the policy knows it: `answer` an ask, `decide` an approval, `resolve` an
 interrupted node, `cancel` a session, `steer` it with a message."""
 
@@ -125,6 +125,35 @@ class Abort:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Pause the session: answers and timers are recorded and start nothing until it is resumed."""
+
+    actor: Actor
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on with a session that is held; `text` is delivered after everything from before the pause."""
+
+    text: str
+    actor: Actor
+    key: str
+
+
 Command: TypeAlias = (
-    Start | Claimed | Begin | NodeDone | NodeBroke | NodeCut | Answer | Message | Shown | Due | Abort
+    Start
+    | Hold
+    | Resume
+    | Claimed
+    | Begin
+    | NodeDone
+    | NodeBroke
+    | NodeCut
+    | Answer
+    | Message
+    | Shown
+    | Due
+    | Abort
 )

@@ -21,14 +21,27 @@ from typing import Protocol
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, encode
-from engine.commands import Abort, Answer, Begin, Claimed, Command, Facts, Message, Policy, Start
-from engine.core import due, launched, take_turn
+from engine.commands import (
+    Abort,
+    Answer,
+    Begin,
+    Claimed,
+    Command,
+    Facts,
+    Hold,
+    Message,
+    Policy,
+    Resume,
+    Start,
+)
+from engine.core import due, take_turn
 from engine.errors import (
     Corrupt,
     EmptyMessage,
     Fenced,
     FlowError,
     MalformedJournal,
+    NotAllowed,
     Owned,
     SaysoError,
     SessionEnded,
@@ -39,6 +52,7 @@ from engine.errors import (
     StorageError,
     UnknownSession,
 )
+from engine.evaluation import node_at
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.inspection import inspection
@@ -54,10 +68,11 @@ from engine.portable import (
 )
 from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
-from engine.state import NodeRun, State, derive_state
+from engine.state import NodeRun, State, derive_state, scope_of
 from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Row, Store
 from engine.storage.writer import Writer
-from engine.work import Workplace, no_secrets
+from engine.turn import doomed, launched
+from engine.work import Job, Workplace, no_secrets
 
 log = logging.getLogger("sayso.engine")
 
@@ -89,10 +104,18 @@ class Live:
     epoch: int = 0
     state: State = field(default_factory=State)
     flow: Flow | None = None
+    pausing: bool = False
+    """A person pauses the session: nothing new begins, what runs is told to leave."""
     doubtful: bool = False
     """The last step failed: whether it was stored is not known, so the state is folded again before the next."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    aborted: asyncio.Event = field(default_factory=asyncio.Event)
+    stops: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Tells each task that it is to leave."""
+
+    def stop_all(self) -> None:
+        """Tell every task to leave."""
+        for stop in self.stops.values():
+            stop.set()
 
 
 def utc_now() -> str:
@@ -160,7 +183,7 @@ class Engine:
         if tasks and seconds > 0:
             await asyncio.wait(tasks, timeout=seconds)
         self._patient = False
-        await self._between_steps(lambda live: live.aborted.set())
+        await self._between_steps(lambda live: live.stop_all())
         while tasks := self._tasks():
             await asyncio.wait(tasks)
 
@@ -248,7 +271,42 @@ class Engine:
             raise EmptyMessage("A resume needs a message that is not empty.")
         if head.status == "running":
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
+        if head.phase == "held":
+            return await self.apply(session_id, Resume(message, actor, key))
         return await self.apply(session_id, Message(message, actor, key))
+
+    async def pause(
+        self,
+        session_id: str,
+        *,
+        actor: Actor,
+        reason: str | None = None,
+        consumed: Sequence[Consumed] = (),
+    ) -> State:
+        """Hold a session: what runs is told to leave, its outcome or interruption is recorded, and then nothing
+        starts until `resume`. A session that completes meanwhile has completed.
+
+        Raises `UnknownSession`, `SessionEnded`, `NotAllowed`; nothing was told to leave then.
+        """
+        live = self._live.setdefault(session_id, Live(session_id))
+        live.users += 1
+        try:
+            async with live.lock:
+                await self._take_up(live)
+                refusal = self._policy(actor, "pause", live.state, None)
+                if refusal is not None and not live.state.ended:
+                    raise NotAllowed(refusal)
+                live.pausing = True
+                live.stop_all()
+            while live.tasks:
+                await asyncio.wait(list(live.tasks.values()))
+            async with live.lock:
+                await self._take_up(live)
+                return await self._step(live, Hold(actor, reason), consumed)
+        finally:
+            live.pausing = False
+            live.users -= 1
+            self._forget(live)
 
     async def abort(self, session_id: str, *, actor: Actor, reason: str | None = None) -> State:
         """End a session for good. Raises `UnknownSession`, `SessionEnded`, `NotAllowed`."""
@@ -430,7 +488,6 @@ class Engine:
         live.flow = await self._flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
         live.claimed, live.fresh, live.doubtful = True, True, False
-        live.aborted = asyncio.Event()
 
     async def _fold_again(self, live: Live) -> None:
         """After a commit that failed, or of which nobody heard: what counts is what is stored. Raises `Fenced`."""
@@ -479,7 +536,7 @@ class Engine:
         """A turn begins only so many nodes; the others begin here, in a commit for each turn."""
         assert live.flow is not None
         try:
-            while live.claimed and not self._draining and due(live.flow, live.state):
+            while live.claimed and not self._draining and not live.pausing and due(live.flow, live.state):
                 events, after, _ = self._decide(live, None)
                 await self._commit(live, events, after, (), None)
         except StorageError as error:
@@ -501,7 +558,7 @@ class Engine:
                 continue
             events += turn.events
             state = turn.state
-        if state.seq and not self._draining:
+        if state.seq and not self._draining and not live.pausing:
             turn = take_turn(live.flow, state, Begin(), facts)
             events += turn.events
             state = turn.state
@@ -517,7 +574,7 @@ class Engine:
     ) -> None:
         """Store a step, or nothing of it; then tell, and launch what was begun."""
         assert live.flow is not None
-        idle = not launched(after) and (self._draining or not due(live.flow, after))
+        idle = not launched(after) and (self._draining or live.pausing or not due(live.flow, after))
         try:
             commit = self._whole(live, events, after, consumed, new, idle)
             if commit is not None:
@@ -589,7 +646,7 @@ class Engine:
     def _lose(self, live: Live) -> None:
         """Another owner has the session: stop its work here at once, write nothing."""
         live.claimed = False
-        live.aborted.set()
+        live.stop_all()
 
     def _after_commit(self, live: Live, after: State, events: Sequence[Event]) -> None:
         for subscriber in list(self._subscribers):
@@ -598,9 +655,16 @@ class Engine:
             except Exception:
                 log.exception("a subscriber failed")
         if after.phase == "finalizing" or after.ended:
-            live.aborted.set()
+            live.stop_all()
         elif live.claimed:
             self._launch(live)
+            self._stop_doomed(live)
+
+    def _stop_doomed(self, live: Live) -> None:
+        """Tell what still runs inside a container that is being given up to leave."""
+        for path in launched(live.state):
+            if doomed(live.state, path):
+                live.stops[f"{path}#{live.state.nodes[path].attempt}"].set()
 
     # --- nodes ---------------------------------------------------------------------------------------------
 
@@ -611,13 +675,13 @@ class Engine:
             run = live.state.nodes[path]
             name = f"{path}#{run.attempt}"
             if name not in live.tasks:
+                live.stops[name] = asyncio.Event()
                 live.tasks[name] = asyncio.create_task(self._work(live, path, run, name), name=name)
 
     async def _work(self, live: Live, path: str, run: NodeRun, name: str) -> None:
         """Run → classify → record, and whatever happens, be gone afterwards."""
         try:
-            assert live.flow is not None
-            command = await self._workplace.perform(live.flow, live.session_id, path, run, live.aborted)
+            command = await self._workplace.perform(self._job(live, path, run, name))
             await self._record(live, command)
         except BaseException as error:
             log.critical("%s: the outcome of %s could not be recorded: %s", live.session_id, path, error)
@@ -627,7 +691,15 @@ class Engine:
             raise
         finally:
             live.tasks.pop(name, None)
+            live.stops.pop(name, None)
             self._forget(live)
+
+    def _job(self, live: Live, path: str, run: NodeRun, name: str) -> Job:
+        assert live.flow is not None
+        node = node_at(live.flow, live.state, path)
+        called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
+        file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
+        return Job(live.session_id, path, run, node, file, live.stops[name])
 
     async def _record(self, live: Live, command: Command) -> None:
         """Make an outcome durable. It is kept and tried again while the store refuses, but not for a shutdown."""

@@ -1,16 +1,21 @@
-"""What expressions see of a session, and a node's configuration and condition evaluated against it. Pure."""
+"""What expressions see at a place in a session, and a node's configuration and condition evaluated there. Pure.
+
+A node sees the nodes of its own pass, those around it, outwards as far as the flow it belongs to, and no further:
+a called flow has inputs and nodes of its own. `item` (under the name that `as` gives it), `index` and `last` are
+those of the passes around it, the innermost first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 from engine.codec import Json
 from engine.errors import ExpressionError, SaysoError
 from engine.expressions import Compiled
 from engine.expressions import evaluate_condition as _evaluate_condition
-from engine.flow import Node
-from engine.state import State
+from engine.flow import Flow, Node
+from engine.state import Frame, State, scope_of
 
 
 class ConfigError(SaysoError):
@@ -19,17 +24,22 @@ class ConfigError(SaysoError):
     code = "config"
 
 
-def evaluate_condition(node: Node, state: State) -> bool:
+def evaluate_condition(flow: Flow, node: Node, state: State, scope: str) -> bool:
     """Whether the node's `if` holds; a node without one always runs. Raises `ExpressionError`, naming the node."""
     if node.condition is None:
         return True
-    return _evaluate_condition(node.condition, context(node.condition, state), f"node {node.id}: if")
+    return evaluate_test(node.condition, flow, state, scope, f"node {node.id}: if")
 
 
-def evaluate_config(node: Node, state: State) -> dict[str, Json]:
+def evaluate_test(compiled: Compiled, flow: Flow, state: State, scope: str, where: str) -> bool:
+    """A condition as it stands in a pass. Raises `ExpressionError`, beginning with `where`."""
+    return _evaluate_condition(compiled, context(compiled, flow, state, scope), where)
+
+
+def evaluate_config(flow: Flow, node: Node, state: State, scope: str) -> dict[str, Json]:
     """The node's `with` with every expression evaluated, checked, and defaults filled in. Raises `ConfigError`."""
     try:
-        evaluated = node.compiled.evaluate(context(node.compiled, state))
+        evaluated = node.compiled.evaluate(context(node.compiled, flow, state, scope))
         return node.spec.settle(evaluated)
     except ExpressionError as error:
         raise ExpressionError(f"node {node.id}: {error}") from error
@@ -37,41 +47,93 @@ def evaluate_config(node: Node, state: State) -> dict[str, Json]:
         raise ConfigError(f"node {node.id}: with: {error}") from error
 
 
-def context(compiled: Compiled, state: State) -> dict[str, Any]:
+def context(compiled: Compiled, flow: Flow, state: State, scope: str) -> dict[str, Any]:
     """The names that an expression may use, with only those nodes that it names: cost is what it uses."""
     names = compiled.names
     if not names:
         return {}
-    roots = {path[0] for path in names}
-    found: dict[str, Any] = {"inputs": state.inputs or {}}
-    if "nodes" in roots:
-        found["nodes"] = {name: _output(state, name) for name in _wanted(names, "nodes", state)}
-    if "status" in roots:
-        found["status"] = {name: _status(state, name) for name in _wanted(names, "status", state)}
-    if "errors" in roots:
-        found["errors"] = {name: _error(state, name) for name in _wanted(names, "errors", state)}
-    if "messages" in roots:
-        found["messages"] = [dict(message) for message in state.messages]
-    if "session" in roots:
-        found["session"] = {"id": state.session_id, "requester": state.actor, "flow": state.flow_name}
+    passes = list(_outwards(state, scope))
+    found: dict[str, Any] = {}
+    for root in {path[0] for path in names}:
+        if root in _PER_NODE:
+            wanted = {path[1] for path in names if path[0] == root and len(path) > 1}
+            found[root] = _nodes(state, passes, wanted, root)
+        elif root in _WHOLE:
+            found[root] = _WHOLE[root](state, passes)
+        else:
+            _variable(found, root, flow, state, passes)
     return found
 
 
-def _wanted(names: Iterable[tuple[str, ...]], root: str, state: State) -> list[str]:
-    """The ids named below a root; all of them where an expression computes which one."""
-    mine = [path for path in names if path[0] == root]
-    if any(len(path) == 1 for path in mine):
-        return list(state.nodes)
-    return [path[1] for path in mine if path[1] in state.nodes]
+Pass = tuple[str, Frame]
 
 
-def _output(state: State, name: str) -> Json:
-    return state.nodes[name].output
+def _outwards(state: State, scope: str) -> Iterator[Pass]:
+    """The passes around a place, innermost first, as far as its own flow."""
+    while True:
+        frame = state.frames[scope]
+        yield scope, frame
+        if frame.owner is None or state.containers[frame.owner].kind == "flow":
+            return
+        scope = scope_of(frame.owner)
 
 
-def _status(state: State, name: str) -> str:
-    return state.nodes[name].status
+def _nodes(state: State, passes: list[Pass], wanted: set[str], root: str) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for name in wanted:
+        for _, frame in passes:
+            if name in frame.nodes:
+                found[name] = _PER_NODE[root](state.nodes[frame.nodes[name]])
+                break
+    return found
 
 
-def _error(state: State, name: str) -> Json:
-    return state.nodes[name].error
+_PER_NODE = {
+    "nodes": lambda run: run.output,
+    "status": lambda run: run.status,
+    "errors": lambda run: run.error,
+}
+
+
+def _inputs(state: State, passes: list[Pass]) -> Json:
+    owner = passes[-1][1].owner
+    return (state.inputs if owner is None else state.containers[owner].inputs) or {}
+
+
+def _messages(state: State, passes: list[Pass]) -> Json:
+    return [dict(message) for message in state.messages]
+
+
+def _session(state: State, passes: list[Pass]) -> Json:
+    return {"id": state.session_id, "requester": state.actor, "flow": state.flow_name}
+
+
+_WHOLE = {"inputs": _inputs, "messages": _messages, "session": _session}
+
+
+def _variable(found: dict[str, Any], name: str, flow: Flow, state: State, passes: list[Pass]) -> None:
+    """`index`, `last`, or the name that a `foreach` gave its item."""
+    for _, frame in passes:
+        if frame.owner is None:
+            return
+        container = state.containers[frame.owner]
+        if name == "index" and container.kind in ("foreach", "loop"):
+            found[name] = frame.order
+            return
+        if name == "last" and container.kind == "loop":
+            found[name] = container.last
+            return
+        if container.kind == "foreach" and item_name(flow, state, frame.owner) == name:
+            found[name] = (container.items or [])[frame.order]
+            return
+
+
+def item_name(flow: Flow, state: State, path: str) -> str | None:
+    """What a `foreach` calls its item."""
+    return node_at(flow, state, path).as_
+
+
+def node_at(flow: Flow, state: State, path: str) -> Node:
+    """The definition of the node at a path that is under way."""
+    frame, run = state.frames[scope_of(path)], state.nodes[path]
+    return flow.lists[frame.list_id].nodes[run.position]

@@ -29,6 +29,11 @@ class BaseEvent(BaseModel):
     timestamp: str
     path: str | None = None
 
+    @property
+    def transition(self) -> str:
+        """The name under which the table of transitions knows this event."""
+        return self.type
+
     wire_names: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @classmethod
@@ -70,11 +75,18 @@ class FlowStarted(BaseEvent):
 
 
 class FlowPaused(BaseEvent):
-    """Nothing can run until a person or a timer acts (`waiting`)."""
+    """Nothing can run until a person or a timer acts, or, with `held`, until a person resumes what a person paused."""
 
     type: Literal["flow:paused"] = "flow:paused"
     node_id: str | None = None
     reason: str
+    held: bool | None = None
+    actor: dict[str, Json] | None = None
+
+    @property
+    def transition(self) -> str:
+        """The name under which the table knows it."""
+        return "flow:paused(held)" if self.held else self.type
 
 
 class FlowResumed(BaseEvent):
@@ -150,12 +162,24 @@ class NodeCompleted(BaseEvent):
 
 
 class NodeFailed(BaseEvent):
-    """A node failed. `final` is false where a retry or a person decides what comes next."""
+    """A node failed for good. `contained`: the nodes around it go on all the same."""
 
     type: Literal["node:error"] = "node:error"
     node_id: str
     error: dict[str, Json]
     attempt: int = 1
+    contained: bool | None = None
+
+
+class NodeRetried(BaseEvent):
+    """An attempt failed and another one follows when the timer fires: same path, same key, same input."""
+
+    type: Literal["node:retried"] = "node:retried"
+    node_id: str
+    error: dict[str, Json]
+    attempt: int
+    timer_id: str
+    due_at: str
 
 
 class NodeSkipped(BaseEvent):
@@ -173,6 +197,75 @@ class NodeInterrupted(BaseEvent):
     type: Literal["node:interrupted"] = "node:interrupted"
     node_id: str
     reason: Literal["crash", "cut", "timeout", "lost"]
+
+
+# --- containers ------------------------------------------------------------------------------------------
+
+
+class ChildStarted(BaseEvent):
+    """A node inside a container began; what `node:started` is for the flow's own nodes. `node_id` is the container's."""
+
+    type: Literal["container:childStarted"] = "container:childStarted"
+    node_id: str
+    child_id: str
+    child_index: int
+    node_type: str
+    input: Json = None
+    epoch: int
+    attempt: int = 1
+
+
+class ChildCompleted(BaseEvent):
+    """A node inside a container finished; what `node:completed` is for the flow's own nodes."""
+
+    type: Literal["container:childCompleted"] = "container:childCompleted"
+    node_id: str
+    child_id: str
+    output: Json = None
+
+
+class ContainerStarted(BaseEvent):
+    """A container knows what it will go through. `items` are frozen here; `keys` are branches or the case taken;
+    `inputs` are those of a called flow."""
+
+    type: Literal["container:started"] = "container:started"
+    node_id: str
+    kind: Literal["foreach", "loop", "parallel", "switch", "flow"]
+    total: int | None = None
+    items: list[Json] | None = None
+    keys: list[str] | None = None
+    inputs: dict[str, Json] | None = None
+
+
+class IterationStarted(BaseEvent):
+    """One pass through a list of nodes began: an item, a round, a branch, a case, or the called flow.
+
+    `scope` is the address of the pass, under which its nodes have theirs; `list_id` names the list of nodes.
+    """
+
+    type: Literal["container:iterationStarted"] = "container:iterationStarted"
+    node_id: str
+    index: int
+    key: str | None = None
+    scope: str
+    list_id: str
+
+
+class IterationCompleted(BaseEvent):
+    """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not said twice."""
+
+    type: Literal["container:iterationCompleted"] = "container:iterationCompleted"
+    node_id: str
+    index: int
+    scope: str
+    error: dict[str, Json] | None = None
+
+
+class ContainerCompleted(BaseEvent):
+    """Nothing is left to go through. The container's output follows from its passes."""
+
+    type: Literal["container:completed"] = "container:completed"
+    node_id: str
 
 
 # --- prompts and timers ----------------------------------------------------------------------------------
@@ -226,7 +319,7 @@ class TimerSet(BaseEvent):
     type: Literal["timer:set"] = "timer:set"
     timer_id: str
     due_at: str
-    purpose: Literal["wait", "deadline"]
+    purpose: Literal["wait", "deadline", "retry"]
     prompt_id: str | None = None
 
 
@@ -250,8 +343,15 @@ Event: TypeAlias = (
     | NodeStarted
     | NodeCompleted
     | NodeFailed
+    | NodeRetried
     | NodeSkipped
     | NodeInterrupted
+    | ChildStarted
+    | ChildCompleted
+    | ContainerStarted
+    | IterationStarted
+    | IterationCompleted
+    | ContainerCompleted
     | PromptRequested
     | PromptShown
     | PromptAnswered

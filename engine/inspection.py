@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.codec import Json
-from engine.state import State, to_json
+from engine.session_state import to_json
+from engine.state import State
 from engine.storage.port import Head
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.codec import Json, encode
-from engine.events import Event, NodeStarted
+from engine.events import ChildStarted, Event, NodeStarted
 from engine.nodes.specs import node_types
 from engine.state import State
 from engine.storage.port import DropTimer, PutOutbox, PutTimer, Row
@@ -30,9 +30,9 @@ def lane(state: State) -> str:
     return (state.thread or {}).get("key") or state.session_id
 
 
-def _undelivered(after: State, event: NodeStarted) -> bool:
-    run = after.nodes[event.path or ""]
-    return run.status == "started" and node_types()[event.node_type].mode == "delivery"
+def _undelivered(after: State, event: NodeStarted | ChildStarted) -> bool:
+    run = after.nodes.get(event.path or "")
+    return run is not None and run.status == "started" and node_types()[event.node_type].mode == "delivery"
 
 
 def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
@@ -42,7 +42,7 @@ def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence
     """
     rows: list[Row] = []
     for event in events:
-        if isinstance(event, NodeStarted) and _undelivered(after, event):
+        if isinstance(event, NodeStarted | ChildStarted) and _undelivered(after, event):
             payload: dict[str, Json] = {
                 "sessionId": after.session_id,
                 "path": event.path,

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from engine.errors import MalformedJournal
 
-Phase: TypeAlias = Literal["idle", "running", "waiting", "finalizing", "ended"]
+Phase: TypeAlias = Literal["idle", "running", "waiting", "held", "finalizing", "ended"]
 Status: TypeAlias = Literal["idle", "running", "paused", "complete", "failed", "aborted"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -22,11 +22,19 @@ _ANY_OPEN = (
     "timer:fired",
     "session:message",
 )
+_OUTCOMES = ("node:completed", "node:error", "container:childCompleted")
 _WORK = (
     "node:started",
     "node:completed",
     "node:error",
+    "node:retried",
     "node:skipped",
+    "container:childStarted",
+    "container:childCompleted",
+    "container:started",
+    "container:iterationStarted",
+    "container:iterationCompleted",
+    "container:completed",
     "node:interrupted",
     "prompt:requested",
     "prompt:cancelled",
@@ -48,7 +56,15 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     **_stay("waiting", _ANY_OPEN),
     ("waiting", "flow:resumed"): "running",
     ("waiting", "session:abort"): "finalizing",
-    **_stay("finalizing", ("node:completed", "node:error", "node:interrupted", "prompt:cancelled")),
+    ("running", "flow:paused(held)"): "held",
+    ("waiting", "flow:paused(held)"): "held",
+    **_stay("held", _ANY_OPEN + _OUTCOMES),
+    ("held", "flow:resumed"): "running",
+    ("held", "session:abort"): "finalizing",
+    **_stay(
+        "finalizing",
+        ("node:completed", "container:childCompleted", "node:error", "node:interrupted", "prompt:cancelled"),
+    ),
     ("finalizing", "session:end"): "ended",
 }
 """(phase, event) → phase after it. What is not listed cannot happen."""
@@ -57,6 +73,7 @@ STATUS: dict[Phase, Status] = {
     "idle": "idle",
     "running": "running",
     "waiting": "paused",
+    "held": "paused",
     "finalizing": "running",
 }
 """What a phase is called outside; an ended session is `complete`, `failed` or `aborted`."""

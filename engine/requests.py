@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.actors import Actor
 from engine.codec import Json, decode, encode
-from engine.commands import Abort, Answer, Command, Message, NodeBroke, NodeDone, Shown
+from engine.commands import Abort, Answer, Command, Hold, Message, NodeBroke, NodeDone, Resume, Shown
 from engine.errors import NotJson, SaysoError, StorageError
 from engine.storage.port import Consumed, InboxItem, InboxRow
 
@@ -66,6 +66,10 @@ def _command(row: InboxRow, data: Json) -> Command:
             return Message(data["text"], actor_from(data["actor"]), row.key)
         case "abort":
             return Abort(actor_from(data["actor"]), data.get("reason"))
+        case "pause":
+            return Hold(actor_from(data["actor"]), data.get("reason"))
+        case "resume":
+            return Resume(data["text"], actor_from(data["actor"]), row.key)
         case other:
             raise ValueError(f"unknown request {other!r}")
 
@@ -76,7 +80,11 @@ async def perform(engine: Engine, row: InboxRow) -> None:
         wanted = command(row)
         if row.session_id is None:
             raise BadRequest("a request names the session that it is for")
-        await engine.apply(row.session_id, wanted, consumed=[Consumed(row.id, "applied")])
+        consumed = [Consumed(row.id, "applied")]
+        if isinstance(wanted, Hold):
+            await engine.pause(row.session_id, actor=wanted.actor, reason=wanted.reason, consumed=consumed)
+        else:
+            await engine.apply(row.session_id, wanted, consumed=consumed)
     except StorageError:
         raise
     except SaysoError as error:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from engine.codec import Json, canonical, decode
 from engine.errors import MalformedJournal, NotJson, SnapshotRefused
 from engine.events import Event, event_from_bytes
-from engine.state import State, derive_state, from_json, to_json
+from engine.session_state import from_json, to_json
+from engine.state import State, derive_state
 from engine.storage.port import Loaded
 
 VERSION = 1

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from immutables import Map
 
 from engine import events as ev
-from engine.codec import Json, decode, encode
-from engine.errors import MalformedJournal, NotJson
+from engine.codec import Json
+from engine.errors import MalformedJournal
 from engine.events import Event
 from engine.machine import STATUS, Phase, Status, step
 
@@ -23,6 +23,10 @@ ROOT = ""
 
 AGAIN = "again"
 """The answer that lets an interrupted node run once more; then also why that node is due."""
+
+
+RETRY = "retry"
+"""Why a node is due whose attempt failed and whose delay is over."""
 
 
 class NodeRun(NamedTuple):
@@ -77,9 +81,39 @@ class TimerRun(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Where a list of nodes stands: `position` is the index of the first node without an outcome."""
+    """One pass through a list of nodes that is under way; it is gone once all its nodes have their outcome.
 
+    `owner` is the container's path (None for the flow's own list), `nodes` the path of each node that began.
+    `position` is the index of the first node without an outcome. A frame with an `error` is being given up.
+    """
+
+    list_id: str = ""
+    owner: str | None = None
+    order: int = 0
+    """Which pass of its container this is, from 0."""
     position: int = 0
+    running: int = 0
+    """How many nodes began and have no final outcome."""
+    nodes: Map[str, str] = Map()
+    error: dict[str, Json] | None = None
+
+
+class ContainerRun(NamedTuple):
+    """A container that is under way. `results` has what each finished pass gave, by its number."""
+
+    node_id: str
+    kind: str
+    total: int | None = None
+    items: list[Json] | None = None
+    keys: list[str] | None = None
+    inputs: dict[str, Json] | None = None
+    begun: int = 0
+    running: int = 0
+    results: Map[int, dict[str, Json]] = Map()
+    last: dict[str, Json] | None = None
+    """The outputs of the pass that finished last; `last` in a loop."""
+    error: dict[str, Json] | None = None
+    """Set when a pass failed and the container has to fail with it: it only waits for what still runs."""
 
 
 class State(NamedTuple):
@@ -102,6 +136,10 @@ class State(NamedTuple):
     active: Map[str, None] = Map()
     """Paths of nodes that were started and have no final outcome."""
     frames: Map[str, Frame] = Map()
+    containers: Map[str, ContainerRun] = Map()
+    node_runs: int = 0
+    """How many nodes have begun, over the whole session."""
+    prompts_asked: int = 0
     prompts: Map[str, PromptRun] = Map()
     open_prompts: Map[str, None] = Map()
     timers: Map[str, TimerRun] = Map()
@@ -133,7 +171,7 @@ def evolve(state: State, event: Event) -> State:
     if event.seq != state.seq + 1:
         raise MalformedJournal(f"event {event.seq} ({event.type}) does not follow event {state.seq}")
     try:
-        phase = step(state.phase, event.type)
+        phase = step(state.phase, event.transition)
         moved = _FOLDS[event.type](state, event)
     except MalformedJournal as error:
         raise MalformedJournal(f"event {event.seq} ({event.type}): {error}") from None
@@ -204,15 +242,46 @@ def _path(event: Event) -> str:
     return event.path
 
 
+def scope_of(path: str) -> str:
+    """The address of the pass that a node stands in."""
+    return path.rpartition("/")[0]
+
+
+def below(path: str, address: str) -> bool:
+    """Whether an address (of a node or a pass) lies inside the container at `path`."""
+    return address.startswith(path) and (len(address) == len(path) or address[len(path)] in "[/")
+
+
+def _frame(state: State, scope: str) -> Frame:
+    frame = state.frames.get(scope)
+    if frame is None:
+        raise MalformedJournal(f"nothing goes on in {scope or 'the flow'}")
+    return frame
+
+
 def _node_started(state: State, event: ev.NodeStarted) -> State:
+    return _started(state, event, event.node_id, event.node_index)
+
+
+def _child_started(state: State, event: ev.ChildStarted) -> State:
+    return _started(state, event, event.child_id, event.child_index)
+
+
+def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str, index: int) -> State:
     path = _path(event)
+    scope = scope_of(path)
+    frame = _frame(state, scope)
     before = state.nodes.get(path)
-    if before is not None and before.status != "interrupted":
+    if before is None:
+        if node_id in frame.nodes:
+            raise MalformedJournal(f"{frame.nodes[node_id]} stands in this pass already")
+        frame = frame._replace(nodes=frame.nodes.set(node_id, path), running=frame.running + 1)
+    elif before.status not in ("interrupted", "retrying"):
         raise MalformedJournal(f"{path} was started before and is {before.status}")
     run = NodeRun(
-        node_id=event.node_id,
+        node_id=node_id,
         type=event.node_type,
-        position=event.node_index,
+        position=index,
         status="started",
         started_at=before.started_at if before else event.timestamp,
         epoch=event.epoch,
@@ -220,39 +289,92 @@ def _node_started(state: State, event: ev.NodeStarted) -> State:
         crashes=before.crashes if before else 0,
         input=event.input,
     )
-    return state._replace(nodes=state.nodes.set(path, run), active=state.active.set(path, None))
+    return state._replace(
+        nodes=state.nodes.set(path, run),
+        active=state.active.set(path, None),
+        frames=state.frames.set(scope, frame),
+        node_runs=state.node_runs + 1,
+    )
 
 
 def _unfinished(state: State, path: str) -> NodeRun:
     run = state.nodes.get(path)
-    if run is None or run.status not in ("started", "interrupted"):
+    if run is None or run.status not in ("started", "interrupted", "retrying"):
         raise MalformedJournal(f"{path} is not running")
     return run
 
 
-def _finish(state: State, path: str, run: NodeRun) -> State:
+def _finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None = None) -> State:
     """A node got its final outcome: it leaves the active ones and its list moves on."""
-    frame = state.frames.get(ROOT, Frame())
-    frames = state.frames.set(ROOT, Frame(max(frame.position, run.position + 1)))
-    active = state.active.delete(path) if path in state.active else state.active
-    return state._replace(nodes=state.nodes.set(path, run), active=active, frames=frames)
+    scope = scope_of(path)
+    frame = _frame(state, scope)
+    frame = frame._replace(
+        position=max(frame.position, run.position + 1),
+        running=frame.running - (path in state.active),
+        nodes=frame.nodes.set(run.node_id, path),
+        error=frame.error or error,
+    )
+    return state._replace(
+        nodes=state.nodes.set(path, run),
+        active=state.active.delete(path) if path in state.active else state.active,
+        frames=state.frames.set(scope, frame),
+    )
 
 
-def _node_completed(state: State, event: ev.NodeCompleted) -> State:
+def _node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
     path = _path(event)
     run = _unfinished(state, path)
-    return _finish(
-        state,
-        path,
-        run._replace(status="completed", output=event.output, input=None, ended_at=event.timestamp),
-    )
+    done = run._replace(status="completed", output=event.output, input=None, ended_at=event.timestamp)
+    return _finish(state, path, done)
 
 
 def _node_failed(state: State, event: ev.NodeFailed) -> State:
     path = _path(event)
     run = _unfinished(state, path)
-    return _finish(
-        state, path, run._replace(status="failed", error=event.error, input=None, ended_at=event.timestamp)
+    failed = run._replace(status="failed", error=event.error, input=None, ended_at=event.timestamp)
+    if path in state.containers:
+        state = _drop_passes(state, path)
+    state = _finish(state, path, failed, None if event.contained else event.error)
+    owner = _frame(state, scope_of(path)).owner
+    if event.contained or owner is None:
+        return state
+    container = state.containers[owner]
+    # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
+    if container.kind == "parallel" and container.total == COLLECT:
+        return state
+    container = container._replace(error=container.error or {**event.error, "path": path})
+    return state._replace(containers=state.containers.set(owner, container))
+
+
+COLLECT = -1
+"""The `total` of a parallel container whose branches do not fail each other."""
+
+
+def _drop_passes(state: State, path: str) -> State:
+    """Forget everything inside a container that has ended."""
+    frames, nodes, containers, active, timers = (
+        state.frames,
+        state.nodes,
+        state.containers,
+        state.active,
+        state.timers,
+    )
+    for scope, frame in state.frames.items():
+        if scope and below(path, scope):
+            frames = frames.delete(scope)
+            for inner in frame.nodes.values():
+                nodes = nodes.delete(inner)
+                active = active.delete(inner) if inner in active else active
+                containers = containers.delete(inner) if inner in containers else containers
+    for timer_id, timer in state.timers.items():
+        if timer.path is not None and timer.path != path and below(path, timer.path):
+            timers = timers.delete(timer_id)
+    return state._replace(
+        frames=frames,
+        nodes=nodes,
+        active=active,
+        timers=timers,
+        containers=containers.delete(path) if path in containers else containers,
     )
 
 
@@ -260,7 +382,7 @@ def _node_skipped(state: State, event: ev.NodeSkipped) -> State:
     path = _path(event)
     if path in state.nodes:
         raise MalformedJournal(f"{path} was started, so it cannot be skipped")
-    index = state.frames.get(ROOT, Frame()).position
+    index = _frame(state, scope_of(path)).position
     run = NodeRun(
         event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp
     )
@@ -275,6 +397,105 @@ def _node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
     crashes = run.crashes + (event.reason == "crash")
     run = run._replace(status="interrupted", crashes=crashes, reason=event.reason)
     return state._replace(nodes=state.nodes.set(path, run))
+
+
+def _node_retried(state: State, event: ev.NodeRetried) -> State:
+    path = _path(event)
+    run = _unfinished(state, path)
+    run = run._replace(status="retrying", error=event.error)
+    timer = TimerRun(event.timer_id, path, event.due_at, "retry", None)
+    return state._replace(nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
+
+
+# --- containers ------------------------------------------------------------------------------------------
+
+
+def _container_started(state: State, event: ev.ContainerStarted) -> State:
+    path = _path(event)
+    _unfinished(state, path)
+    if path in state.containers:
+        raise MalformedJournal(f"container {path} was started before")
+    container = ContainerRun(event.node_id, event.kind, event.total, event.items, event.keys, event.inputs)
+    return state._replace(containers=state.containers.set(path, container))
+
+
+def _container(state: State, path: str) -> ContainerRun:
+    container = state.containers.get(path)
+    if container is None:
+        raise MalformedJournal(f"{path} is no container that is under way")
+    return container
+
+
+def _iteration_started(state: State, event: ev.IterationStarted) -> State:
+    path = _path(event)
+    container = _container(state, path)
+    if event.index != container.begun or event.scope in state.frames:
+        raise MalformedJournal(f"pass {event.index} of {path} does not follow pass {container.begun - 1}")
+    moved = container._replace(begun=container.begun + 1, running=container.running + 1)
+    return state._replace(
+        containers=state.containers.set(path, moved),
+        frames=state.frames.set(event.scope, Frame(event.list_id, path, event.index)),
+    )
+
+
+def _iteration_completed(state: State, event: ev.IterationCompleted) -> State:
+    path = _path(event)
+    container, frame = _container(state, path), _frame(state, event.scope)
+    if frame.owner != path or frame.running:
+        raise MalformedJournal(f"the pass {event.scope} of {path} is not over")
+    nodes, outputs = state.nodes, {}
+    for node_id, inner in frame.nodes.items():
+        outputs[node_id] = nodes[inner].output
+        nodes = nodes.delete(inner)
+    result: dict[str, Json] = {"index": frame.order, "outputs": outputs}
+    if event.error is not None:
+        result["error"] = event.error
+    moved = container._replace(
+        running=container.running - 1,
+        results=container.results.set(frame.order, result),
+        last=outputs,
+    )
+    return state._replace(
+        nodes=nodes,
+        containers=state.containers.set(path, moved),
+        frames=state.frames.delete(event.scope),
+    )
+
+
+def _container_completed(state: State, event: ev.ContainerCompleted) -> State:
+    path = _path(event)
+    container, run = _container(state, path), _unfinished(state, path)
+    if container.running:
+        raise MalformedJournal(f"container {path} is not over")
+    done = run._replace(
+        status="completed", output=container_output(container), input=None, ended_at=event.timestamp
+    )
+    return _finish(state._replace(containers=state.containers.delete(path)), path, done)
+
+
+def container_output(container: ContainerRun) -> dict[str, Json]:
+    """The output of a container, from what its passes gave. It shares their values and copies none."""
+    results = [container.results[number] for number in sorted(container.results)]
+    match container.kind:
+        case "foreach":
+            items = container.items or []
+            return {"iterations": [{**result, "item": items[result["index"]]} for result in results]}
+        case "loop":
+            return {"iterations": [{**result, "item": None} for result in results]}
+        case "parallel":
+            keys = container.keys or []
+            return {"branches": {keys[result["index"]]: _branch(result) for result in results}}
+        case "switch":
+            case = container.keys[0] if container.keys else None
+            return {"case": case, "outputs": results[0]["outputs"] if results else {}}
+        case _:
+            return {"outputs": results[0]["outputs"] if results else {}}
+
+
+def _branch(result: dict[str, Json]) -> dict[str, Json]:
+    if "error" in result:
+        return {"outputs": result["outputs"], "error": result["error"]}
+    return {"outputs": result["outputs"]}
 
 
 def _prompt_requested(state: State, event: ev.PromptRequested) -> State:
@@ -294,6 +515,7 @@ def _prompt_requested(state: State, event: ev.PromptRequested) -> State:
     return state._replace(
         prompts=state.prompts.set(event.prompt_id, prompt),
         open_prompts=state.open_prompts.set(event.prompt_id, None),
+        prompts_asked=state.prompts_asked + 1,
     )
 
 
@@ -352,9 +574,14 @@ def _timer_set(state: State, event: ev.TimerSet) -> State:
 
 
 def _timer_fired(state: State, event: ev.TimerFired) -> State:
-    if event.timer_id not in state.timers:
+    timer = state.timers.get(event.timer_id)
+    if timer is None:
         raise MalformedJournal(f"timer {event.timer_id} is not set")
-    return state._replace(timers=state.timers.delete(event.timer_id))
+    state = state._replace(timers=state.timers.delete(event.timer_id))
+    if timer.purpose != "retry" or timer.path is None:
+        return state
+    run = _unfinished(state, timer.path)._replace(status="interrupted", reason=RETRY)
+    return state._replace(nodes=state.nodes.set(timer.path, run))
 
 
 _FOLDS: dict[str, Callable[[State, Any], State]] = {
@@ -370,8 +597,15 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "node:started": _node_started,
     "node:completed": _node_completed,
     "node:error": _node_failed,
+    "node:retried": _node_retried,
     "node:skipped": _node_skipped,
     "node:interrupted": _node_interrupted,
+    "container:childStarted": _child_started,
+    "container:childCompleted": _node_completed,
+    "container:started": _container_started,
+    "container:iterationStarted": _iteration_started,
+    "container:iterationCompleted": _iteration_completed,
+    "container:completed": _container_completed,
     "prompt:requested": _prompt_requested,
     "prompt:shown": _prompt_shown,
     "prompt:answered": _prompt_answered,
@@ -380,121 +614,3 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "timer:set": _timer_set,
     "timer:fired": _timer_fired,
 }
-
-
-# --- the state as one JSON document (SessionState) ---------------------------------------------------------
-
-
-def current_path(state: State) -> str | None:
-    """Where the session stands: the oldest open wait, else the oldest unfinished node, else None."""
-    waits = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
-    if waits:
-        return min(waits, key=lambda prompt: (prompt.requested_at, prompt.path)).path
-    runs = [(state.nodes[path].started_at or "", path) for path in state.active]
-    return min(runs)[1] if runs else None
-
-
-def to_json(state: State) -> dict[str, Json]:
-    """The state as the specifications name it (`SessionState`), with what they forgot. Outputs stand once.
-
-    Everything is in an order of its own: maps have none, and equal states shall look the same in every process.
-    """
-    place = current_path(state)
-    runs = sorted(state.nodes.items(), key=lambda item: (item[1].position, item[0]))
-    run = state.nodes.get(place) if place else None
-    return {
-        "schemaVersion": ev.SCHEMA_VERSION,
-        "sessionId": state.session_id,
-        "parentSessionId": state.parent_session_id,
-        "flowName": state.flow_name,
-        "flowDigest": state.flow_digest,
-        "status": state.status,
-        "phase": state.phase,
-        "outcome": state.outcome,
-        "seq": state.seq,
-        "createdAt": state.created_at,
-        "updatedAt": state.updated_at,
-        "actor": state.actor,
-        "thread": state.thread,
-        "given": state.given,
-        "inputs": state.inputs,
-        "currentNodeId": run.node_id if run else place,
-        "currentNodeIndex": run.position if run else state.frames.get(ROOT, Frame()).position,
-        "outputs": {path: run.output for path, run in runs if run.status == "completed"},
-        "nodes": {path: _node_json(run) for path, run in runs},
-        "frames": {path: {"position": frame.position} for path, frame in sorted(state.frames.items())},
-        "containerStack": [],
-        "loopCounters": {},
-        "prompts": {key: prompt._asdict() for key, prompt in sorted(state.prompts.items(), key=_by_number)},
-        "timers": {key: timer._asdict() for key, timer in sorted(state.timers.items())},
-        "pendingMessages": list(state.messages),
-        "seen": sorted(state.seen),
-        "pausedAt": state.paused_at,
-        "pauseReason": state.pause_reason,
-        "error": state.error,
-    }
-
-
-def _by_number(item: tuple[str, PromptRun]) -> tuple[int, str]:
-    return item[1].spec.get("number") or 0, item[0]
-
-
-def _node_json(run: NodeRun) -> dict[str, Json]:
-    fields = run._asdict()
-    del fields["output"]
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def from_json(data: Json) -> State:
-    """The state of such a document. Raises `MalformedJournal` when it is none that this release writes."""
-    try:
-        if data["schemaVersion"] != ev.SCHEMA_VERSION:
-            raise MalformedJournal(
-                f"snapshot of schema {data['schemaVersion']}; this release reads {ev.SCHEMA_VERSION}"
-            )
-        outputs = data["outputs"]
-        nodes = Map({path: NodeRun(**run, output=outputs.get(path)) for path, run in data["nodes"].items()})
-        prompts = Map({key: PromptRun(**prompt) for key, prompt in data["prompts"].items()})
-        return State(
-            session_id=data["sessionId"],
-            parent_session_id=data["parentSessionId"],
-            flow_name=data["flowName"],
-            flow_digest=data["flowDigest"],
-            phase=data["phase"],
-            outcome=data["outcome"],
-            seq=data["seq"],
-            created_at=data["createdAt"],
-            updated_at=data["updatedAt"],
-            actor=data["actor"],
-            thread=data["thread"],
-            given=data["given"],
-            inputs=data["inputs"],
-            nodes=nodes,
-            active=Map(
-                {path: None for path, run in nodes.items() if run.status in ("started", "interrupted")}
-            ),
-            frames=Map({path: Frame(**frame) for path, frame in data["frames"].items()}),
-            prompts=prompts,
-            open_prompts=Map({key: None for key, prompt in prompts.items() if prompt.open}),
-            timers=Map({key: TimerRun(**timer) for key, timer in data["timers"].items()}),
-            messages=tuple(data["pendingMessages"]),
-            seen=Map(dict.fromkeys(data["seen"])),
-            paused_at=data["pausedAt"],
-            pause_reason=data["pauseReason"],
-            error=data["error"],
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise MalformedJournal(f"not a session state: {error!r}") from error
-
-
-def to_bytes(state: State) -> bytes:
-    """The state as a snapshot row holds it."""
-    return encode(to_json(state))
-
-
-def from_bytes(data: bytes) -> State:
-    """The state of a snapshot row. Raises `MalformedJournal`."""
-    try:
-        return from_json(decode(data))
-    except NotJson as error:
-        raise MalformedJournal(str(error)) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.errors import SaysoError
-from engine.flow import Flow
+from engine.flow import Node
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Runner
 from engine.state import NodeRun
 
@@ -23,6 +23,18 @@ def no_secrets(name: str) -> str:
 
 
 @dataclass(frozen=True)
+class Job:
+    """One execution of one node: where, what, by which flow file, and how it is told to leave."""
+
+    session_id: str
+    path: str
+    run: NodeRun
+    node: Node
+    file: str
+    stop: asyncio.Event
+
+
+@dataclass(frozen=True)
 class Workplace:
     """What all nodes of a process share."""
 
@@ -30,34 +42,29 @@ class Workplace:
     home: Path
     secret: Callable[[str], str]
 
-    async def perform(
-        self, flow: Flow, session_id: str, path: str, run: NodeRun, aborted: asyncio.Event
-    ) -> Command:
+    async def perform(self, job: Job) -> Command:
         """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
-        node = flow.nodes[run.position]
+        path, run = job.path, job.run
         try:
-            context = self._context(flow, session_id, path, run, aborted)
-            outcome = await self.runners[node.type](run.input, context)
-            return classify(path, run.attempt, outcome, left=aborted.is_set())
+            outcome = await self.runners[run.type](run.input, self._context(job))
+            return classify(path, run.attempt, outcome, left=job.stop.is_set())
         except Exception as error:
-            log.exception("node %s of %s raised", path, session_id)
+            log.exception("node %s of %s raised", path, job.session_id)
             message = f"node {run.node_id}: {type(error).__name__}: {error}"
             return NodeBroke(path, run.attempt, {"type": "internal", "message": message})
 
-    def _context(
-        self, flow: Flow, session_id: str, path: str, run: NodeRun, aborted: asyncio.Event
-    ) -> NodeContext:
+    def _context(self, job: Job) -> NodeContext:
         return NodeContext(
-            session_id=session_id,
-            path=path,
-            idempotency_key=f"{session_id}:{path}",
-            attempt=run.attempt,
-            workdir=self.home / "sessions" / session_id,
-            flow_dir=Path(flow.file).parent if flow.file else None,
+            session_id=job.session_id,
+            path=job.path,
+            idempotency_key=f"{job.session_id}:{job.path}",
+            attempt=job.run.attempt,
+            workdir=self.home / "sessions" / job.session_id,
+            flow_dir=Path(job.file).parent if job.file else None,
             secret=self.secret,
-            timeout=flow.nodes[run.position].timeout,
-            aborted=aborted,
-            progress=lambda line: log.debug("%s %s: %s", session_id, path, line),
+            timeout=job.node.timeout,
+            aborted=job.stop,
+            progress=lambda line: log.debug("%s %s: %s", job.session_id, job.path, line),
         )
 
 

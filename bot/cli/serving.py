@@ -79,7 +79,7 @@ def _tell_dev(place: Place, ready: Ready, port: int | None) -> None:
     print(f"Serving {_served(ready.bot.library)}.")
     example = clean(next(iter(sorted(flows)), "NAME"))
     print("Three things to try:")
-    print(f"  1. In #ops write: @sayso {example}   (@sayso help lists the flows)")
+    print(f"  1. In #ops press what is suggested, or write: @sayso {example}   (@sayso help lists the flows)")
     print("  2. Answer in the thread, or press a button; act as somebody else with the switch of people.")
     print(
         "  3. While it waits, stop this with Ctrl-C and start it again: the thread goes on where it stopped."

@@ -7,12 +7,16 @@ executes, imports, fetches or evaluates anything: expressions are compiled and c
 
 from engine.flow.inputs import coerce_inputs, parse_input
 from engine.flow.load import flow_from_body, load_flow, load_flow_file, load_flows
-from engine.flow.model import Flow, Input, Node, Trigger
+from engine.flow.model import Edge, Flow, Input, Limits, Node, NodeList, Retry, Trigger
 
 __all__ = [
+    "Edge",
     "Flow",
     "Input",
+    "Limits",
     "Node",
+    "NodeList",
+    "Retry",
     "Trigger",
     "coerce_inputs",
     "flow_from_body",

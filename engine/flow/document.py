@@ -5,12 +5,15 @@ These models say nothing of what hangs together (ids, types, expressions); `engi
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from engine.codec import Json
-from engine.nodes.configs import Config, Duration, Text
+from engine.faults import Fault
+from engine.nodes.configs import Config, Duration, Span, Text
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0
@@ -50,12 +53,90 @@ class TriggerDoc(Config):
     )
 
 
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+
+
 class LimitsDoc(Config):
     """What no run of the flow exceeds."""
 
     deadline: Duration = Field(
         DEFAULT_DEADLINE, description="How long a question waits that has no `timeout` of its own."
     )
+    max_open_prompts: Count = Field(50, description="How many questions may be open at the same time.")
+    max_node_runs: Count = Field(
+        10_000,
+        description="How many nodes may run in all, each round and each try counted; more fail the flow.",
+    )
+    max_depth: Count = Field(16, description="How deep containers and called flows may stand in each other.")
+    concurrency: Count = Field(8, description="How many nodes may run at the same time.")
+
+
+class RetryDoc(Config):
+    """What happens after a failure, before `on_error` counts."""
+
+    attempts: Count = Field(description="How many tries there are in all, the first one included.")
+    backoff: Literal["fixed", "exponential"] = Field(
+        "fixed", description="Whether the wait before each try is `delay`, or doubles from there."
+    )
+    delay: Span = Field(1.0, description="How long to wait before the second try. No process waits with it.")
+    max_delay: Duration = Field(300.0, description="The longest wait between two tries.")
+    jitter: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="By which part of itself a wait is made shorter or longer by chance, from 0 to 1."
+    )
+
+
+class EdgeDoc(Config):
+    """What leads from one node to another."""
+
+    from_: Text = Field(alias="from", description="The id of the node that it comes from.")
+    to: Text = Field(description="The id of the node that it leads to, in the same list.")
+    when: Any = Field(
+        None,
+        description="A condition in `{{ }}`, evaluated once `from` has ended. When false, the edge is dead.",
+    )
+    type: Literal["forward", "loop"] = Field(
+        "forward", description="`loop` leads back: what comes after `to` runs once more."
+    )
+    max_iterations: Count | None = Field(
+        None,
+        description="How often a loop edge may be taken; 1 means one time back. Required for loop edges.",
+    )
+    gate: Literal["any", "all"] | None = Field(
+        None,
+        description="What `to` waits for: `all` its edges to be resolved, one of them taken (which is what holds when "
+        "none of its edges says anything), or `any` one to be taken. Not for loop edges.",
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """A loop edge has an end and no gate; nothing else has a number of iterations."""
+        if raw.get("type") == "loop":
+            if raw.get("max_iterations") is None:
+                yield Fault((), "a loop edge needs `max_iterations`", "1 means one time back")
+            if raw.get("gate") is not None:
+                yield Fault(("gate",), "a loop edge has no gate: nothing waits for it", on_key=True)
+        elif raw.get("type", "forward") == "forward" and raw.get("max_iterations") is not None:
+            hint = "write `type: loop` when it leads back"
+            yield Fault(("max_iterations",), "`max_iterations` is for loop edges", hint, on_key=True)
+
+
+GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
+
+
+# Checked by hand, for the sake of a hint.
+OnError: TypeAlias = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["fail", "continue", "ask"]},
+                {"type": "string", "pattern": f"^{GOTO.pattern}$", "title": "goto: and an id"},
+            ]
+        }
+    ),
+]
+Nodes: TypeAlias = Annotated[list["NodeDoc"], Field(min_length=1)]
+NamedNodes: TypeAlias = Annotated[dict[str, Nodes], Field(min_length=1)]
 
 
 class NodeDoc(Config):
@@ -72,19 +153,38 @@ class NodeDoc(Config):
         "When it is false the node is skipped and its output is null.",
     )
     timeout: Duration | None = Field(
-        None, description="How long the work may take; for types that do work outside (shell, http)."
+        None,
+        description="How long the work may take; for types that do work outside (shell, http, python) and for types "
+        "that hold other nodes. What is over time is cancelled.",
     )
     on_crash: Literal["again", "ask"] | None = Field(
         None,
         description="What to do when the bot died while the node ran: run it `again` with the same idempotency key, "
-        "or `ask` a person. Left out: `again` for what has no effects, `ask` for shell and for http that is no GET.",
+        "or `ask` a person. Left out: `again` for what has no effects, `ask` for shell, python and for http that is "
+        "no GET.",
     )
-    retry: Literal["safe", "never"] | None = Field(
-        None, description="Short for `on_crash`: `safe` is `again`, `never` is `ask`."
+    # Its shape is checked by hand: what pydantic says of a union names all of its members.
+    retry: Annotated[
+        Any, WithJsonSchema({"anyOf": [{"enum": ["safe", "never"]}, {"type": "object"}, {"type": "null"}]})
+    ] = Field(
+        None,
+        description="How often to try again after a failure: a mapping, see [Retries](#retries). Also short for "
+        "`on_crash`: `safe` is `again`, `never` is `ask`.",
     )
-    on_error: Literal["fail", "continue"] = Field(
-        "fail", description="What a failure of the node does: it fails the flow, or the flow goes on."
+    on_error: OnError = Field(
+        "fail",
+        description="What a failure of the node does, when no try is left: `fail` fails what it stands in, and with it "
+        "the flow; `continue` goes on with the output null; `ask` asks in the thread whether to try again, skip it or "
+        "abort; `goto:<id>` goes to a node of the same list.",
     )
+    on_failure: Nodes | None = Field(
+        None, description="Nodes that run after the node has failed, before `on_error` counts."
+    )
+    body: Nodes | None = Field(None, description="The nodes of a `foreach` or a `loop`.")
+    edges: list[EdgeDoc] | None = Field(None, description="The edges between the nodes of `body`.")
+    branches: NamedNodes | None = Field(None, description="The branches of a `parallel`, by name.")
+    cases: NamedNodes | None = Field(None, description="The cases of a `switch`, by value.")
+    default: Nodes | None = Field(None, description="What a `switch` runs when no case fits.")
 
 
 class FlowDoc(Config):
@@ -94,5 +194,28 @@ class FlowDoc(Config):
     description: str | None = Field(None, description="What it is for, in lists and help.")
     inputs: dict[str, InputDoc] = Field(default_factory=dict, description="What a start takes, by name.")
     triggers: list[TriggerDoc] = Field(default_factory=list, description="What starts it beside its name.")
-    limits: LimitsDoc = Field(LimitsDoc(), description="What no run exceeds.")  # type: ignore[call-arg]
-    nodes: Annotated[list[NodeDoc], Field(min_length=1)] = Field(description="The steps, in order.")
+    limits: LimitsDoc = Field(
+        default_factory=lambda: LimitsDoc.model_validate({}), description="What no run exceeds."
+    )
+    lock: Text | None = Field(
+        None,
+        description="A name that one session at a time may hold, from its start to its end: `deploy-{{ inputs.service }}`. "
+        "Only `inputs` and `session` are known in it.",
+    )
+    on_conflict: Literal["queue", "refuse"] = Field(
+        "queue",
+        description="What a start does while another session holds the lock: it waits its turn, or fails.",
+    )
+    nodes: Nodes = Field(description="The steps, in order.")
+    edges: list[EdgeDoc] | None = Field(
+        None, description="The edges between `nodes`, when they are a graph; see [Graphs](#graphs)."
+    )
+    finally_: Nodes | None = Field(
+        None,
+        alias="finally",
+        description="Nodes that run at the end of every run, however it ended. They ask nobody.",
+    )
+
+
+NodeDoc.model_rebuild()
+FlowDoc.model_rebuild()

@@ -3,66 +3,64 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
 
-from engine.codec import Json, decode
+from engine.codec import decode
 from engine.errors import FlowError, Problem
-from engine.expressions import Compiled, compile_condition, compile_config
-from engine.faults import MAX_FAULTS, Fault, faults_of, kind_of
+from engine.faults import MAX_FAULTS, Fault, Path, faults_of, kind_of
+from engine.flow.build import build
+from engine.flow.calls import FindFlow, link
 from engine.flow.check import check_flow
-from engine.flow.document import FlowDoc, InputDoc, NodeDoc
-from engine.flow.model import BODY_VERSION, Flow, Input, Node, Trigger
-from engine.flow.triggers import trigger_inputs
+from engine.flow.document import FlowDoc
+from engine.flow.model import BODY_VERSIONS, Flow
+from engine.flow.outline import as_mapping
 from engine.flow.yaml import MAX_BYTES, Located, decode_source, load_located
-from engine.nodes.specs import OnCrash, node_types
+from engine.nodes.specs import PARTS, node_types
 
 SUFFIXES = (".yml", ".yaml")
 """What a file's name ends with to be taken for a flow."""
 
 
-def load_flow(text: str, file: str) -> Flow:
-    """The flow that a text is; `file` names it in errors. Raises `FlowError` with everything that is wrong."""
-    located = load_located(text, file)
-    faults = list(islice(_check(located.data), MAX_FAULTS + 1))
-    problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
-    if len(problems) > MAX_FAULTS:
-        last = problems[MAX_FAULTS - 1]
-        more = "there are more problems than are listed here"
-        problems[MAX_FAULTS:] = [Problem(file, last.line, last.column, more, "correct these first")]
-    if problems:
-        raise FlowError(problems)
-    return _build(FlowDoc.model_validate(located.data), located)
+def load_flow(text: str, file: str, *, flows: FindFlow | None = None, known: Iterable[str] = ()) -> Flow:
+    """The flow that a text is; `file` names it in errors. Raises `FlowError` with everything that is wrong.
+
+    `flows` gives the flows that it calls, by name; `known` are the names that it knows, for hints.
+    """
+    flow, located = _read(text, file)
+    return link(flow, located, flows, known)
 
 
 def load_flow_file(path: str | os.PathLike[str]) -> Flow:
-    """The flow in a file. Raises `FlowError`, also when the file cannot be read."""
+    """The flow in a file, with the flows it calls from the files beside it. Raises `FlowError`, also when a file
+    cannot be read."""
     file = os.fspath(path)
-    try:
-        with open(file, "rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise FlowError([Problem(file, 1, 1, f"the file cannot be read: {reason}")]) from error
-    return load_flow(decode_source(data, file), file)
+    flow, located = _read(_text(file), file)
+    if not flow.calls - {flow.name}:
+        return link(flow, located, None, ())
+    folder = _Folder(FilePath(file).parent)
+    return link(flow, located, folder.find, folder.names)
 
 
 def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict[str, FlowError]]:
-    """All flows of a directory by name, and the errors of the broken files by file.
+    """All flows of a directory by name, and the errors of the broken files by file. They may call each other.
 
     Of two flows with one name, the file that sorts first is served and the other is an error.
     """
     flows: dict[str, Flow] = {}
     errors: dict[str, FlowError] = {}
-    for path in _flow_files(FilePath(directory), errors):
+    folder = _Folder(FilePath(directory), errors)
+    for path in folder.files:
         try:
-            flow = load_flow_file(path)
+            flow, located = folder.read(path)
             _refuse_second(flow, flows)
-            flows[flow.name] = flow
+            flows[flow.name] = link(flow, located, folder.find, folder.names)
         except FlowError as error:
             errors[str(path)] = error
     return flows, errors
@@ -71,9 +69,78 @@ def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict
 def flow_from_body(body: bytes) -> Flow:
     """The flow that `Flow.body()` gave. Raises `FlowError` when this release cannot run it any more."""
     pinned = decode(body)
-    if not isinstance(pinned, dict) or pinned.get("version") != BODY_VERSION:
-        raise FlowError([Problem("pinned flow", 1, 1, f"it is not of version {BODY_VERSION}")])
-    return load_flow(pinned["text"], pinned["file"])
+    if not isinstance(pinned, dict) or pinned.get("version") not in BODY_VERSIONS:
+        versions = " or ".join(map(str, BODY_VERSIONS))
+        raise FlowError([Problem("pinned flow", 1, 1, f"it is not of version {versions}")])
+    called = pinned.get("flows", {})
+
+    def find(name: str) -> Flow | None:
+        return _read(called[name]["text"], called[name]["file"])[0] if name in called else None
+
+    return load_flow(pinned["text"], pinned["file"], flows=find, known=called)
+
+
+def _read(text: str, file: str) -> tuple[Flow, Located]:
+    """The flow of a text without those that it calls. Raises `FlowError`."""
+    located = load_located(text, file)
+    faults = list(islice(_check(located), MAX_FAULTS + 1))
+    problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
+    if len(problems) > MAX_FAULTS:
+        last = problems[MAX_FAULTS - 1]
+        more = "there are more problems than are listed here"
+        problems[MAX_FAULTS:] = [Problem(file, last.line, last.column, more, "correct these first")]
+    if problems:
+        raise FlowError(problems)
+    return build(FlowDoc.model_validate(located.data), located), located
+
+
+def _text(file: str) -> str:
+    try:
+        with open(file, "rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FlowError([Problem(file, 1, 1, f"the file cannot be read: {reason}")]) from error
+    return decode_source(data, file)
+
+
+class _Folder:
+    """The flow files of a folder, each read when it is first asked for."""
+
+    def __init__(self, directory: FilePath, errors: dict[str, FlowError] | None = None) -> None:
+        self.files = _flow_files(directory, {} if errors is None else errors)
+        self._read: dict[FilePath, tuple[Flow, Located] | FlowError] = {}
+
+    @cached_property
+    def names(self) -> Mapping[str, FilePath]:
+        """The names of the flows with their files, broken ones too, as far as they can be read as YAML."""
+        found: dict[str, FilePath] = {}
+        for path in self.files:
+            try:
+                data = load_located(_text(str(path)), str(path)).data
+            except FlowError:
+                continue
+            name = data.get("flow") if isinstance(data, dict) else None
+            if isinstance(name, str):
+                found.setdefault(name, path)
+        return found
+
+    def read(self, path: FilePath) -> tuple[Flow, Located]:
+        """The flow of a file, without those that it calls. Raises `FlowError`."""
+        if path not in self._read:
+            try:
+                self._read[path] = _read(_text(str(path)), str(path))
+            except FlowError as error:
+                self._read[path] = error
+        read = self._read[path]
+        if isinstance(read, FlowError):
+            raise read
+        return read
+
+    def find(self, name: str) -> Flow | None:
+        """The flow of this name. Raises `FlowError` when it does not load."""
+        path = self.names.get(name)
+        return None if path is None else self.read(path)[0]
 
 
 def _flow_files(directory: FilePath, errors: dict[str, FlowError]) -> list[FilePath]:
@@ -102,8 +169,9 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 # --- checking --------------------------------------------------------------------------------------------
 
 
-def _check(data: Json) -> Iterator[Fault]:
+def _check(located: Located) -> Iterator[Fault]:
     """Everything that is wrong, found only as far as somebody asks for more."""
+    data = located.data
     if not isinstance(data, dict):
         yield Fault((), f"a flow is a mapping with `flow` and `nodes`, not {kind_of(data)}")
         return
@@ -111,79 +179,41 @@ def _check(data: Json) -> Iterator[Fault]:
         FlowDoc.model_validate(data)
     except ValidationError as error:
         for fault, _ in faults_of(error, FlowDoc):
-            yield _advised(fault, data)
-    yield from check_flow(data)
+            advised = _advised(fault, data)
+            if advised is not None:
+                yield advised
+    yield from check_flow(data, located.line)
 
 
-def _advised(fault: Fault, data: dict[str, Any]) -> Fault:
-    """A better hint for a field that stands beside `with` and belongs into it."""
-    match fault.path:
-        case ("nodes", int(index), str(name)) if fault.on_key:
-            node = data["nodes"][index]
-            spec = node_types().get(node.get("type")) if isinstance(node.get("type"), str) else None
-            if spec is not None and name in spec.field_names():
-                return Fault(fault.path, fault.message, f"write `{name}` under `with`", on_key=True)
+def _advised(fault: Fault, data: dict[str, Any]) -> Fault | None:
+    """A better hint for a field that stands beside `with` and belongs into it; None for what is wrong inside a field
+    that should not be there at all, which is said elsewhere."""
+    node, rest = _node_at(data, fault.path)
+    kind = node.get("type")
+    spec = node_types().get(kind) if isinstance(kind, str) else None
+    if spec is None or not rest:
+        return fault
+    name = str(rest[0])
+    if name in PARTS and name not in spec.parts:
+        return None
+    if len(rest) == 1 and fault.on_key and name in spec.field_names():
+        return replace(fault, hint=f"write `{name}` under `with`")
     return fault
 
 
-# --- building --------------------------------------------------------------------------------------------
+def _node_at(data: dict[str, Any], path: Path) -> tuple[Mapping[str, Any], Path]:
+    """The innermost node on the way to a place, and the rest of the way; an empty mapping outside of all nodes."""
+    for depth in range(len(path), 1, -1):
+        if isinstance(path[depth - 1], int) and _holds_nodes(path[: depth - 1]):
+            node: Any = data
+            for part in path[:depth]:
+                node = node[part]
+            return as_mapping(node), path[depth:]
+    return {}, ()
 
 
-def _build(document: FlowDoc, located: Located) -> Flow:
-    """The flow of a document that has passed every check."""
-    nodes = (_node(node, index, located) for index, node in enumerate(document.nodes))
-    return Flow(
-        name=document.flow,
-        file=located.file,
-        text=located.text,
-        nodes=tuple(nodes),
-        description=document.description,
-        inputs={name: _input(name, entry) for name, entry in document.inputs.items()},
-        triggers=tuple(Trigger(entry.mention, trigger_inputs(entry.mention)) for entry in document.triggers),
-        deadline=document.limits.deadline,
-    )
-
-
-def _input(name: str, document: InputDoc) -> Input:
-    required = (
-        document.required if document.required is not None else "default" not in document.model_fields_set
-    )
-    return Input(
-        name=name,
-        type=document.type,
-        description=document.description,
-        default=document.default,
-        required=required,
-        choices=None if document.choices is None else tuple(document.choices),
-        items=None if document.items is None else document.items.type,
-    )
-
-
-def _node(document: NodeDoc, index: int, located: Located) -> Node:
-    spec = node_types()[document.type]
-    config = document.with_ or {}
-    compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup_fields)
-    return Node(
-        id=document.id,
-        type=document.type,
-        name=document.name or document.id,
-        index=index,
-        config=config,
-        compiled=compiled,
-        condition=_condition(document),
-        timeout=document.timeout if document.timeout is not None else spec.timeout,
-        on_crash=_on_crash(document),
-        on_error=document.on_error,
-        secrets=compiled.secrets,
-        line=located.spans[("nodes", index)][0].line,
-    )
-
-
-def _condition(document: NodeDoc) -> Compiled | None:
-    return None if document.if_ is None else compile_condition(document.if_)
-
-
-def _on_crash(document: NodeDoc) -> OnCrash | None:
-    if document.retry is not None:
-        return "again" if document.retry == "safe" else "ask"
-    return document.on_crash
+def _holds_nodes(path: Path) -> bool:
+    """Whether a list in this place is one of nodes."""
+    if path in (("nodes",), ("finally",)) or path[-1] in ("body", "default", "on_failure"):
+        return True
+    return len(path) > 1 and path[-2] in ("branches", "cases")

@@ -1,24 +1,45 @@
 """A flow that was read and found sound: frozen values, ready to run.
 
-A session pins its flow: `Flow.body()` is the text with its file's name, `digest` the SHA-256 of those bytes, and
-`flow_from_body` reads it back into an equal flow, whatever has become of the file.
+Its nodes stand in lists: the flow's own, `finally`, and those inside containers and `on_failure`. `Flow.lists` has all
+of them by id, those of called flows too, so that nothing has to be searched for while a session runs:
+
+| id | list |
+|---|---|
+| `""` | the flow's `nodes` |
+| `rollout` | the `body` of the node `rollout` |
+| `fan:left`, `pick:eu`, `pick:` | a branch, a case, the `default` of a `switch` |
+| `apply!` | the `on_failure` of the node `apply` |
+| `finally` | what runs at the end |
+| `@other/`, `@other/rollout` | the lists of the called flow `other`, under that prefix |
+
+A session pins its flow: `Flow.body()` is the text with its file's name, and those of the flows that it calls, `digest`
+the SHA-256 of those bytes, and `flow_from_body` reads it back into an equal flow, whatever has become of the files.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from engine.codec import Json, canonical
 from engine.expressions import Compiled
+from engine.flow import graph
 from engine.flow.document import DEFAULT_DEADLINE, InputType
 from engine.nodes.specs import NodeSpec, OnCrash, node_types
 
-BODY_VERSION = 1
-"""Version of what `Flow.body()` gives."""
+BODY_VERSIONS = (1, 2)
+"""Versions of what `Flow.body()` gives: 1 for a flow that calls no other, 2 with the texts of the called ones."""
+
+Gate: TypeAlias = Literal["any", "all"]
+
+ROOT = ""
+"""The id of the list that a flow begins with."""
+
+FINALLY = "finally"
+"""The id of the list that a flow ends with."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +64,43 @@ class Trigger:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What no run exceeds. `deadline` is in seconds."""
+
+    deadline: float = DEFAULT_DEADLINE
+    max_open_prompts: int = 50
+    max_node_runs: int = 10_000
+    max_depth: int = 16
+    concurrency: int = 8
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What happens after a failure: at most `attempts` tries in all, with waits in seconds between them."""
+
+    attempts: int
+    backoff: Literal["fixed", "exponential"] = "fixed"
+    delay: float = 1.0
+    max_delay: float = 300.0
+    jitter: float = 0.0
+
+    def wait(self, failures: int, chance: float) -> float:
+        """Seconds to wait after so many failures (1 or more); `chance`, from 0 to 1, says where in the jitter."""
+        seconds = self.delay
+        if self.backoff == "exponential":
+            # More doublings than these pass every longest wait, and a float.
+            seconds *= 2.0 ** min(failures - 1, 64)
+        return min(seconds, self.max_delay) * (1 + self.jitter * (2 * chance - 1))
+
+
+@dataclass(frozen=True)
 class Node:
     """One node. `config` is its `with` as written, `compiled` the same ready to evaluate, `condition` its `if`.
+
+    `index` is its place in the list `list_id`. `lists` are the ids of the lists that it holds: `body` of a foreach or
+    loop, the branches of a parallel by name, the cases of a switch by value with `default` under the empty key.
+    `on_failure` is the id of that list, `as_` the name of a foreach's item, `calls` the name of the flow that it
+    calls, `while_` and `until_` the conditions of a loop.
 
     `timeout` is in seconds, `on_crash` is None where the file leaves it to the type, `secrets` are the names of
     the secrets that it refers to, `line` is where it stands in the file.
@@ -59,14 +115,27 @@ class Node:
     condition: Compiled | None = None
     timeout: float | None = None
     on_crash: OnCrash | None = None
-    on_error: Literal["fail", "continue"] = "fail"
+    on_error: str = "fail"
     secrets: frozenset[str] = frozenset()
     line: int = 1
+    list_id: str = ROOT
+    lists: Mapping[str, str] = field(default_factory=dict)
+    retry: Retry | None = None
+    on_failure: str | None = None
+    as_: str | None = None
+    calls: str | None = None
+    while_: Compiled | None = None
+    until_: Compiled | None = None
 
     @property
     def spec(self) -> NodeSpec:
         """What the engine knows about the node's type."""
         return node_types()[self.type]
+
+    @property
+    def goto(self) -> str | None:
+        """The id of the node, in the same list, that a failure goes to."""
+        return self.on_error.removeprefix("goto:") if self.on_error.startswith("goto:") else None
 
     def crash_policy(self, evaluated: Json) -> OnCrash:
         """What an interruption of this node means, given its evaluated `with`: run it again, or ask a person."""
@@ -79,23 +148,158 @@ class Node:
         """The condition as written; None without one."""
         return None if self.condition is None else self.condition.raw
 
+    def under(self, prefix: str) -> Node:
+        """The same node in the lists of a flow that calls its flow."""
+        return replace(
+            self,
+            list_id=prefix + self.list_id,
+            lists={key: prefix + list_id for key, list_id in self.lists.items()},
+            on_failure=None if self.on_failure is None else prefix + self.on_failure,
+        )
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An edge between two nodes of one list. `gate` is that of the target; `max_iterations` counts the times that a
+    loop edge may be taken."""
+
+    from_: str
+    to: str
+    when: Compiled | None = None
+    type: Literal["forward", "loop"] = "forward"
+    max_iterations: int | None = None
+    gate: Gate = "all"
+
+
+@dataclass(frozen=True)
+class NodeList:
+    """A list of nodes, which is a graph when it has edges. `flow` is the name of the flow that it belongs to."""
+
+    id: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+    flow: str = ""
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether edges say what comes first, and not the order of the file."""
+        return bool(self.edges)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Node]:
+        """The nodes by id."""
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def incoming(self) -> Mapping[str, tuple[Edge, ...]]:
+        """The forward edges that lead to each node."""
+        return self._edges_by("forward", "to")
+
+    @cached_property
+    def outgoing(self) -> Mapping[str, tuple[Edge, ...]]:
+        """The forward edges that leave each node."""
+        return self._edges_by("forward", "from_")
+
+    @cached_property
+    def loops(self) -> Mapping[str, tuple[Edge, ...]]:
+        """The loop edges that leave each node, in the order of the file."""
+        return self._edges_by("loop", "from_")
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The ids so that what comes first stands first; otherwise as listed."""
+        return tuple(self.nodes[position].id for position in graph.topological(len(self.nodes), self._pairs))
+
+    @cached_property
+    def starts(self) -> tuple[str, ...]:
+        """The ids of the nodes that no forward edge leads to; of a plain list, the first."""
+        if not self.is_graph:
+            return tuple(node.id for node in self.nodes[:1])
+        return tuple(node.id for node in self.nodes if not self.incoming[node.id])
+
+    def gate(self, node_id: str) -> Gate:
+        """Which of its incoming edges a node waits for."""
+        edges = self.incoming[node_id]
+        return edges[0].gate if edges else "all"
+
+    def downstream(self, node_id: str) -> frozenset[str]:
+        """The ids of all nodes that come after this one: in a graph those that edges lead to, else the rest."""
+        position = self.by_id[node_id].index
+        if not self.is_graph:
+            return frozenset(node.id for node in self.nodes[position + 1 :])
+        return frozenset(node.id for node in self.nodes if self._ancestors[node.index] >> position & 1)
+
+    @cached_property
+    def _pairs(self) -> list[graph.Pair]:
+        if not self.is_graph:
+            return [(index, index + 1) for index in range(len(self.nodes) - 1)]
+        ends = [(edge.from_, edge.to) for edge in self.edges if edge.type == "forward"]
+        return [(self.by_id[source].index, self.by_id[target].index) for source, target in ends]
+
+    @cached_property
+    def _ancestors(self) -> list[int]:
+        return graph.ancestors(len(self.nodes), self._pairs)
+
+    def _edges_by(
+        self, kind: Literal["forward", "loop"], end: Literal["from_", "to"]
+    ) -> dict[str, tuple[Edge, ...]]:
+        found: dict[str, list[Edge]] = {node.id: [] for node in self.nodes}
+        for edge in self.edges:
+            if edge.type == kind:
+                found[edge.to if end == "to" else edge.from_].append(edge)
+        return {name: tuple(edges) for name, edges in found.items()}
+
+    def under(self, prefix: str) -> NodeList:
+        """The same list among those of a flow that calls its flow."""
+        return replace(self, id=prefix + self.id, nodes=tuple(node.under(prefix) for node in self.nodes))
+
 
 @dataclass(frozen=True)
 class Flow:
-    """A flow. `deadline` is in seconds; `file` is the name under which the text was read."""
+    """A flow. `file` is the name under which the text was read; `lists` has all lists of nodes by id.
+
+    `flows` are the called flows by name, those that they call in turn included, and the flow itself when it is called
+    again; each stands there with its own lists only.
+    """
 
     name: str
     file: str
     text: str
-    nodes: tuple[Node, ...]
+    lists: Mapping[str, NodeList]
     description: str | None = None
     inputs: Mapping[str, Input] = field(default_factory=dict)
     triggers: tuple[Trigger, ...] = ()
-    deadline: float = DEFAULT_DEADLINE
+    limits: Limits = Limits()
+    lock: Compiled | None = None
+    on_conflict: Literal["queue", "refuse"] = "queue"
+    flows: Mapping[str, Flow] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes of the list that the flow begins with."""
+        return self.lists[ROOT].nodes
+
+    @property
+    def finally_list(self) -> str | None:
+        """The id of the list that the flow ends with."""
+        return FINALLY if FINALLY in self.lists else None
+
+    @property
+    def deadline(self) -> float:
+        """How long a question waits that has no timeout of its own, in seconds."""
+        return self.limits.deadline
 
     def body(self) -> bytes:
-        """What a session pins: canonical JSON of version, name, file and text."""
-        return canonical({"version": BODY_VERSION, "name": self.name, "file": self.file, "text": self.text})
+        """What a session pins: canonical JSON of version, name, file and text, and of the called flows."""
+        pinned: dict[str, Json] = {"version": 1, "name": self.name, "file": self.file, "text": self.text}
+        called = {
+            name: {"file": flow.file, "text": flow.text}
+            for name, flow in self.flows.items()
+            if name != self.name
+        }
+        if called:
+            pinned |= {"version": 2, "flows": called}
+        return canonical(pinned)
 
     @cached_property
     def digest(self) -> str:
@@ -103,11 +307,34 @@ class Flow:
         return hashlib.sha256(self.body()).hexdigest()
 
     @cached_property
+    def own_lists(self) -> Mapping[str, NodeList]:
+        """The lists of the flow's own file."""
+        return {list_id: nodes for list_id, nodes in self.lists.items() if not list_id.startswith("@")}
+
+    @cached_property
     def by_id(self) -> Mapping[str, Node]:
-        """The nodes by id."""
-        return {node.id: node for node in self.nodes}
+        """All nodes of the flow's own file by id, those inside others too."""
+        return {node.id: node for nodes in self.own_lists.values() for node in nodes.nodes}
+
+    @cached_property
+    def calls(self) -> frozenset[str]:
+        """The names of the flows that nodes of this file call."""
+        return frozenset(node.calls for node in self.by_id.values() if node.calls is not None)
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The names of all secrets that the flow refers to."""
-        return frozenset().union(*(node.secrets for node in self.nodes))
+        """The names of all secrets that the flow and those that it calls refer to."""
+        return frozenset().union(*(node.secrets for nodes in self.lists.values() for node in nodes.nodes))
+
+    def alone(self) -> Flow:
+        """The flow without those that it calls: what its own file says."""
+        return replace(self, lists=self.own_lists, flows={})
+
+    def with_flows(self, flows: Mapping[str, Flow]) -> Flow:
+        """The flow together with all flows that are called, each as `alone` gives it."""
+        called = {
+            f"@{name}/{list_id}": nodes.under(f"@{name}/")
+            for name, flow in flows.items()
+            for list_id, nodes in flow.lists.items()
+        }
+        return replace(self, lists={**self.own_lists, **called}, flows=dict(flows))

@@ -1,14 +1,20 @@
-"""Checks the names in expressions against what surely exists when the node runs."""
+"""Checks the names in expressions against what surely exists when the node runs.
+
+What surely came before: in a list the nodes above; in a graph those from which edges lead here; and all that came
+before the containers around. Such a node may have been skipped, or left out by an edge: its output is null then.
+Nodes inside another container are not visible: its output has theirs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 from engine.expression_jinja import Reference
 from engine.expression_text import Segment
 from engine.faults import Fault, Path, suggest
+from engine.flow.outline import Place, as_list, as_mapping
 from engine.nodes.specs import node_types
 
 SESSION_FIELDS = ("id", "requester", "flow")
@@ -23,26 +29,85 @@ ROOTS: Mapping[str, str] = {
     "session": "`session.id`, `session.requester` (`{id, name}`) and `session.flow`",
     "secrets": "`secrets.NAME`, in `env` of shell and `headers` of http only",
 }
-"""The names that expressions know, with what the flow reference says of them."""
+"""The names that expressions know everywhere, with what the flow reference says of them."""
+
+VARIABLES: Mapping[str, str] = {
+    "index": "in the body of `foreach` and `loop`: the number of the round, from 0",
+    "last": "in the body and the conditions of `loop`: the outputs of the round before, `last.<id>`; null at first",
+}
+"""The names that bodies know; a `foreach` gives its item a name beside them."""
+
+Shape: TypeAlias = Mapping[str, Any] | None
+"""What is known of a value: its fields, each with the shape of its value; None when anything may stand there."""
 
 
-@dataclass
+class Level(NamedTuple):
+    """One list of nodes as seen by one of them, or from inside it: `seen` is the set of positions that came before,
+    `graph` whether edges say so."""
+
+    shapes: Mapping[str, Shape]
+    positions: Mapping[str, int]
+    seen: int
+    graph: bool = False
+
+    def visible(self) -> list[str]:
+        """The ids that came before."""
+        return [name for name, position in self.positions.items() if self.seen >> position & 1]
+
+
+@dataclass(frozen=True)
 class Scope:
-    """What an expression may name: `before` maps ids of nodes that surely came before to their output fields
-    (None when the type is unknown), `later` all ids to their positions."""
+    """What an expression may name. `levels` are the lists around it, innermost last; `variables` what bodies know;
+    `current` the id of the node; `places` says where every node of the flow stands."""
 
     inputs: frozenset[str]
-    before: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    later: dict[str, int] = field(default_factory=dict)
+    places: Mapping[str, Place]
+    levels: tuple[Level, ...] = ()
+    variables: Mapping[str, Shape] = field(default_factory=dict)
+    current: str | None = None
 
-    def passed(self, node: Mapping[str, Any]) -> None:
-        """From here on this node came before."""
-        name, kind, with_ = node.get("id"), node.get("type"), node.get("with")
-        if not isinstance(name, str):
-            return
-        spec = node_types().get(kind) if isinstance(kind, str) else None
-        settled = with_ if isinstance(with_, dict) else {}
-        self.before.setdefault(name, spec.output_fields(settled) if spec is not None else None)
+    def at(self, current: str | None, level: Level) -> Scope:
+        """The scope of a node in a list."""
+        return replace(self, current=current, levels=(*self.levels, level))
+
+    def knowing(self, variables: Mapping[str, Shape]) -> Scope:
+        """The scope with more variables; the inner ones win."""
+        return replace(self, variables={**self.variables, **variables})
+
+    def visible(self) -> list[str]:
+        """All ids that came before."""
+        return [name for level in self.levels for name in level.visible()]
+
+    def find(self, name: str) -> tuple[bool, Shape]:
+        """Whether a node surely came before, and the shape of its output."""
+        for level in reversed(self.levels):
+            position = level.positions.get(name)
+            if position is not None and level.seen >> position & 1:
+                return True, level.shapes[name]
+        return False, None
+
+
+def shapes(nodes: list[Any]) -> dict[str, Shape]:
+    """The shapes of the outputs of a list of nodes, by id."""
+    found: dict[str, Shape] = {}
+    for entry in nodes:
+        node = as_mapping(entry)
+        if isinstance(node.get("id"), str):
+            found.setdefault(node["id"], _shape(node))
+    return found
+
+
+def _shape(node: Mapping[str, Any]) -> Shape:
+    kind = node.get("type")
+    spec = node_types().get(kind) if isinstance(kind, str) else None
+    fields = None if spec is None else spec.output_fields(as_mapping(node.get("with")))
+    if fields is None:
+        return None
+    shape: dict[str, Shape] = dict.fromkeys(fields)
+    if kind == "parallel":
+        branches = as_mapping(node.get("branches"))
+        shape["branches"] = {name: shapes(as_list(nodes)) for name, nodes in branches.items()}
+    return shape
 
 
 def check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: Scope) -> Iterator[Fault]:
@@ -61,9 +126,14 @@ def _place(segment: Segment, name: str) -> tuple[int, str]:
     return (segment.offset + inside, name) if inside >= 0 else (segment.offset, segment.text)
 
 
-def _check(reference: Reference, scope: Scope) -> tuple[str, str | None, str] | None:
-    """Message, hint and the name at fault."""
+Wrong: TypeAlias = tuple[str, str | None, str]
+"""Message, hint and the name at fault."""
+
+
+def _check(reference: Reference, scope: Scope) -> Wrong | None:
     root, *rest = reference.path
+    if root in scope.variables:
+        return _fields(scope.variables[root], (root,), rest, f"`{root}` has no field")
     match root:
         case "inputs":
             return _known(root, rest, scope.inputs, "the flow has no input")
@@ -76,7 +146,7 @@ def _check(reference: Reference, scope: Scope) -> tuple[str, str | None, str] | 
     return f"unknown name `{root}`", _root_hint(root, scope), root
 
 
-def _known(root: str, rest: list[str], known: Any, message: str) -> tuple[str, str | None, str] | None:
+def _known(root: str, rest: list[str], known: Any, message: str) -> Wrong | None:
     if not rest or rest[0] in known:
         return None
     close = suggest(rest[0], known)
@@ -84,36 +154,84 @@ def _known(root: str, rest: list[str], known: Any, message: str) -> tuple[str, s
 
 
 def _root_hint(root: str, scope: Scope) -> str | None:
-    if root in scope.later:
+    if root in VARIABLES:
+        return f"`{root}` is known {VARIABLES[root].split(':')[0]}"
+    if root in scope.places:
         return f"write `nodes.{root}`"
     if root in scope.inputs:
         return f"write `inputs.{root}`"
     if root in ("env", "secret"):
         return "secrets are written {{ secrets.NAME }}"
-    return suggest(root, ROOTS)
+    return suggest(root, [*ROOTS, *scope.variables])
 
 
-def _node(reference: Reference, scope: Scope) -> tuple[str, str | None, str] | None:
+def _node(reference: Reference, scope: Scope) -> Wrong | None:
     root, *rest = reference.path
     if not rest:
         message = f"`{root}` needs the id of a node behind it"
         return message, f"write `{root}.<id>`; a computed id cannot be checked", root
-    name = rest[0]
-    if name not in scope.before:
-        return _not_before(root, name, scope)
-    fields = scope.before[name]
-    if root != "nodes" or len(rest) < 2 or fields is None or rest[1] in fields:
+    found, shape = scope.find(rest[0])
+    if not found:
+        return _not_before(root, rest[0], scope)
+    if root != "nodes":
         return None
-    known = f"it has {', '.join(sorted(fields))}" if fields else "its output has no fields"
-    hint = suggest(rest[1], fields, known)
-    return f"the output of `{name}` has no field `{rest[1]}`", hint, f"nodes.{name}.{rest[1]}"
+    return _fields(shape, ("nodes", rest[0]), rest[1:], f"the output of `{rest[0]}` has no field")
 
 
-def _not_before(root: str, name: str, scope: Scope) -> tuple[str, str | None, str]:
+def _fields(shape: Shape, before: tuple[str, ...], rest: list[str], message: str) -> Wrong | None:
+    """The first field that a value of this shape does not have."""
+    way = before
+    for name in rest:
+        if shape is None:
+            return None
+        if name not in shape:
+            known = f"it has {', '.join(sorted(shape))}" if shape else "its output has no fields"
+            where = message if way == before else f"`{'.'.join(way)}` has no field"
+            return f"{where} `{name}`", suggest(name, shape, known), ".".join((*way, name))
+        way, shape = (*way, name), shape[name]
+    return None
+
+
+# --- why a node cannot be named --------------------------------------------------------------------------
+
+
+def _not_before(root: str, name: str, scope: Scope) -> Wrong:
     where = f"{root}.{name}"
-    if name not in scope.later:
-        hint = suggest(name, scope.before, None if scope.before else "no node comes before this one")
+    place = scope.places.get(name)
+    if place is None:
+        known = scope.visible()
+        hint = suggest(name, known, None if known else "no node comes before this one")
         return f"there is no node `{name}`", hint, where
-    if scope.later[name] == len(scope.before):
+    if name == scope.current:
         return f"`{name}` is this node itself", "only nodes before it can be used", where
-    return f"`{name}` runs after this node", "move it up, or use a node before this one", where
+    mine = scope.places.get(scope.current or "")
+    here = () if mine is None else mine.around
+    if name in (container for container, _ in here):
+        return f"`{name}` is around this node", "it has an output only once it has ended", where
+    message, hint = _apart(name, place, here) or _later(name, scope)
+    if name in (scope.variables.get("last") or ()):
+        hint = f"the round before has it: `last.{name}`"
+    return message, hint, where
+
+
+def _apart(name: str, place: Place, here: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
+    """What keeps a node in other containers apart from an expression in these; None when they are around both."""
+    for depth, (container, key) in enumerate(place.around):
+        mine = here[depth] if depth < len(here) else ("", "")
+        if mine == (container, key):
+            continue
+        if container == "finally":
+            return f"`{name}` runs after this node", "what stands in `finally` runs last"
+        if key == "!":
+            return f"`{name}` runs only when `{container}` fails", "it is known in that `on_failure` only"
+        if mine[0] == container and mine[1] != "!":
+            return f"`{name}` stands in another part of `{container}`", "only one's own part is known in it"
+        hint = f"the output of `{container}` has its output, or move this node inside"
+        return f"`{name}` stands inside `{container}` and is not known outside", hint
+    return None
+
+
+def _later(name: str, scope: Scope) -> tuple[str, str]:
+    if any(name in level.positions and level.graph for level in scope.levels):
+        return f"`{name}` does not surely run before this node", "an edge must lead from it to here"
+    return f"`{name}` runs after this node", "move it up, or use a node before this one"

@@ -16,8 +16,17 @@ from engine.durations import DURATION_UNITS, format_duration, format_size
 from engine.expression_jinja import MAX_DEPTH as MAX_EXPRESSION_DEPTH
 from engine.expression_jinja import MAX_SOURCE
 from engine.filters import FILTERS, MAX_RANGE, TESTS
-from engine.flow.document import FlowDoc, InputDoc, ItemsDoc, LimitsDoc, NodeDoc, TriggerDoc
-from engine.flow.names import ROOTS
+from engine.flow.document import (
+    EdgeDoc,
+    FlowDoc,
+    InputDoc,
+    ItemsDoc,
+    LimitsDoc,
+    NodeDoc,
+    RetryDoc,
+    TriggerDoc,
+)
+from engine.flow.names import ROOTS, VARIABLES
 from engine.flow.yaml import MAX_BYTES, MAX_DEPTH
 from engine.nodes.configs import Choice
 from engine.nodes.specs import NodeSpec, node_types
@@ -48,13 +57,72 @@ nodes:
     with: {text: "{{ inputs.service }}: {{ status.restart }}"}
 """
 
+_NESTED_EXAMPLE = """\
+flow: rollout
+description: Roll out region by region, and ask after each
+inputs:
+  regions: {type: array, default: [eu, us]}
+lock: rollout
+nodes:
+  - id: regions
+    type: foreach
+    with: {items: "{{ inputs.regions }}", as: region}
+    body:
+      - id: apply
+        type: shell
+        with: {run: [./apply.sh, "{{ region }}"]}
+        retry: {attempts: 3, delay: 30s}
+        timeout: 5m
+      - id: healthy
+        type: loop
+        with: {until: "{{ last.probe.status == 200 }}", max_iterations: 20, on_limit: continue}
+        body:
+          - {id: rest, type: wait, with: {for: 30s}}
+          - id: probe
+            type: http
+            with: {url: "https://{{ region }}.example.com/health", ok_status: [200, 503]}
+      - id: confirm
+        type: ask
+        with: {message: "{{ region }} is done. How does it look?"}
+finally:
+  - id: tell
+    type: message
+    with: {text: "The rollout: {{ status.regions }}"}
+"""
+
+_GRAPH_EXAMPLE = """\
+flow: release
+nodes:
+  - {id: build, type: shell, with: {run: [make, build]}}
+  - {id: unit, type: shell, with: {run: [make, test]}}
+  - {id: lint, type: shell, with: {run: [make, lint]}, on_error: continue}
+  - {id: review, type: ask, with: {message: "Shall we?", choices: [ship, again]}}
+  - {id: ship, type: shell, with: {run: [make, ship]}}
+edges:
+  - {from: build, to: unit}
+  - {from: build, to: lint}
+  - {from: unit, to: review}
+  - {from: lint, to: review}
+  - {from: review, to: ship, when: "{{ nodes.review.value == 'ship' }}"}
+  - {from: review, to: build, when: "{{ nodes.review.value == 'again' }}", type: loop, max_iterations: 3}
+"""
+
 _UNIT_NAMES = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds"}
 
 
 def flow_reference_markdown() -> str:
     """The whole reference as Markdown, ending with a newline."""
     parts = [_head(), _file_format(), _flow_fields(), _node_fields(), *map(_node_type, node_types().values())]
-    parts += [_expressions(), _filters(), _secrets(), _durations(), _errors()]
+    parts += [
+        _graphs(),
+        _failures(),
+        _retries(),
+        _expressions(),
+        _filters(),
+        _secrets(),
+        _durations(),
+        _errors(),
+    ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -68,6 +136,12 @@ A flow is a YAML file: what it is called, what a start takes, and the nodes that
 
 ```yaml
 {_EXAMPLE.strip()}
+```
+
+Nodes can hold other nodes: rounds over a list, branches side by side, cases, other flows.
+
+```yaml
+{_NESTED_EXAMPLE.strip()}
 ```"""
 
 
@@ -110,7 +184,7 @@ def _node_fields() -> str:
 {_table(NodeDoc)}
 
 The output of a node is `nodes.<id>` in the expressions of the nodes after it. A node that was skipped or failed
-has the output null; `status.<id>` and `errors.<id>` say why.
+has the output null; `status.<id>` and `errors.<id>` say why. An id stands once in a file, however deep.
 
 ### Node types
 
@@ -121,6 +195,9 @@ def _node_type(spec: NodeSpec) -> str:
     parts = [f"### {spec.name}", _unwrapped(spec.doc)]
     if spec.config.model_fields and spec.outputs is not None:
         parts += [_table(spec.config)]
+    if spec.parts:
+        beside = ((f"`{name}`", text) for name, text in spec.parts.items())
+        parts += ["Beside `with` it has:", _list(beside)]
     if spec.name == "ask":
         parts += ["A choice that is a mapping has:", _table(Choice)]
     parts += [_crash(spec), _outputs(spec)]
@@ -143,6 +220,8 @@ def _outputs(spec: NodeSpec) -> str:
         return "Output: the values, under the names they have in `with`."
     if spec.name == "fail":
         return "It has no output."
+    if spec.any_output:
+        return "Output: what it returned."
     if not spec.outputs:
         return "Output: an empty mapping."
     return "Output:\n\n" + _list((f"`{name}`", text) for name, text in spec.outputs.items())
@@ -151,9 +230,12 @@ def _outputs(spec: NodeSpec) -> str:
 def _table(model: type[BaseModel]) -> str:
     rows = ["| field | type | default | |", "|---|---|---|---|"]
     schema = model.model_json_schema(by_alias=True)
+    definitions = schema.get("$defs", {})
+    # A model that holds itself is among its own definitions.
+    properties = (schema if "properties" in schema else definitions[model.__name__])["properties"]
     for name, field in model.model_fields.items():
         written = field.alias or name
-        kind = _kind(schema["properties"][written], schema.get("$defs", {}))
+        kind = _kind(properties[written], definitions)
         rows.append(f"| `{written}` | {kind} | {_default(field)} | {_cell(field.description or '')} |")
     return "\n".join(rows)
 
@@ -188,7 +270,7 @@ _KINDS = {"string": "text", "integer": "whole number", "boolean": "true or false
 
 def _kind(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     """The type of a field in a few words, from its JSON Schema."""
-    if "anyOf" in schema and schema.get("title") not in ("size",):
+    if "anyOf" in schema and schema.get("title") not in ("size", "condition"):
         kinds = [_kind(option, definitions) for option in schema["anyOf"] if option.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if "$ref" in schema:
@@ -221,6 +303,51 @@ def _unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
+# --- more than a list of nodes ---------------------------------------------------------------------------
+
+
+def _graphs() -> str:
+    return f"""
+## Graphs
+
+With `edges` the nodes of a list run where the edges lead, and those that wait for nothing run at the same time. The
+nodes that no forward edge leads to are first.
+
+```yaml
+{_GRAPH_EXAMPLE.strip()}
+```
+
+{_table(EdgeDoc)}
+
+- An edge is dead when its `when` is false, or when the node that it comes from never ran. A node that its own `if`
+  skipped passes on.
+- Forward edges may not form a circle. A loop edge leads back to a node from which edges lead to where it begins.
+- A jump (a loop edge, or `on_error: goto:<id>`) stays in its list, and waits until all that comes after its target has
+  ended. Then that runs once more."""
+
+
+def _failures() -> str:
+    return """
+## Failures
+
+A node that fails is tried again as `retry` says. When no try is left, `on_failure` runs, in which `errors.<id>` says
+what happened, and then `on_error` decides. A failure that nothing stops fails the container around the node, whose own
+`retry`, `on_failure` and `on_error` count in the same way, and at last the flow. `finally` runs after that, and after
+an abort; its expressions may name every node of `nodes`, whose output is null when it did not run."""
+
+
+def _retries() -> str:
+    return f"""
+### Retries
+
+`retry` with a mapping has:
+
+{_table(RetryDoc)}
+
+An interruption is no failure: what a crash means is the word of `on_crash`, and a node with `on_crash: ask` is not tried
+again after a timeout either."""
+
+
 # --- expressions -----------------------------------------------------------------------------------------
 
 
@@ -235,10 +362,14 @@ are written `{{{{ '{{{{' }}}}`.
 
 Names:
 
-{_list((f"`{name}`", text) for name, text in ROOTS.items())}
+{_list((f"`{name}`", text) for name, text in [*ROOTS.items(), *VARIABLES.items()])}
 
-An expression may name only inputs that exist and nodes that stand before it; their output fields are checked when
-the flow is loaded. What is undefined when it is evaluated is an error, except under `default` and `is defined`.
+In the body of a `foreach` the item has the name that `as` gives it, `item` when it gives none.
+
+An expression may name only inputs that exist and nodes that come before it: those above in its list (in a graph those
+from which edges lead to it), and those before the containers that it stands in. Nodes inside another container are
+not known; its output has theirs. The fields of outputs are checked when the flow is loaded. What is undefined when
+it is evaluated is an error, except under `default` and `is defined`.
 
 - Operators: `==`, `!=`, `<`, `<=`, `>`, `>=`, `and`, `or`, `not`, `in`, `+`, `-`, `*`, `/`, `//`, `%`, `**`, `~`
   (joins texts), `a if condition else b`, `x[0]`, `x[1:3]`, lists `[a, b]` and mappings `{{'key': a}}`.

@@ -6,10 +6,9 @@ from typing import Any
 
 from engine.codec import Json
 from engine.durations import format_duration
-from engine.flow.check import FLOW_NAME, MAX_NAME
-from engine.flow.document import FlowDoc
-from engine.nodes.configs import NAME
-from engine.nodes.specs import NodeSpec, node_types
+from engine.flow.document import FlowDoc, RetryDoc
+from engine.nodes.configs import FLOW_NAME, MAX_NAME, NAME
+from engine.nodes.specs import PARTS, NodeSpec, node_types
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -21,7 +20,9 @@ def flow_schema() -> dict[str, Json]:
     schema = FlowDoc.model_json_schema(by_alias=True)
     definitions: dict[str, Json] = schema.pop("$defs")
     node = definitions["NodeDoc"]
+    definitions["RetryDoc"] = RetryDoc.model_json_schema(by_alias=True)
     _refine(schema, node)
+    _refine_condition(definitions["EdgeDoc"]["properties"]["when"])
     for spec in node_types().values():
         definitions[_name(spec)] = _config(spec, definitions)
     node["allOf"] = [_case(spec) for spec in node_types().values()]
@@ -31,16 +32,21 @@ def flow_schema() -> dict[str, Json]:
 def _refine(flow: dict[str, Json], node: dict[str, Json]) -> None:
     """What the loader checks by hand and a schema can say too."""
     flow["properties"]["flow"] |= {"pattern": f"^{FLOW_NAME.pattern}$", "maxLength": MAX_NAME}
-    flow["properties"]["limits"].pop("default")
     flow["properties"]["inputs"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
     properties = node["properties"]
     properties["id"] |= {"pattern": f"^{NAME.pattern}$", "maxLength": MAX_NAME}
     properties["type"]["enum"] = list(node_types())
     properties["with"] = {"type": ["object", "null"], "description": properties["with"]["description"]}
-    properties["if"] = {
-        "anyOf": [_EXPRESSION, {"type": "boolean"}],
-        "description": properties["if"]["description"],
-    }
+    _refine_condition(properties["if"])
+    properties["retry"]["anyOf"] = [
+        {"enum": ["safe", "never"]},
+        {"$ref": "#/$defs/RetryDoc"},
+        {"type": "null"},
+    ]
+
+
+def _refine_condition(field: dict[str, Json]) -> None:
+    field["anyOf"] = [_EXPRESSION, {"type": "boolean"}, {"type": "null"}]
 
 
 def _name(spec: NodeSpec) -> str:
@@ -48,10 +54,14 @@ def _name(spec: NodeSpec) -> str:
 
 
 def _case(spec: NodeSpec) -> Json:
-    """What `with` must be for one type; it must be there when one of its fields must."""
-    then: dict[str, Json] = {"properties": {"with": {"$ref": f"#/$defs/{_name(spec)}"}}}
+    """What `with` must be for one type, and what stands beside it; `with` must be there when one of its fields must."""
+    absent = {part: {"type": "null"} for part in PARTS if part not in spec.parts}
+    then: dict[str, Json] = {"properties": {"with": {"$ref": f"#/$defs/{_name(spec)}"}, **absent}}
+    required = list(spec.required_parts)
     if any(field.is_required() for field in spec.config.model_fields.values()) and spec.outputs is not None:
-        then["required"] = ["with"]
+        required.append("with")
+    if required:
+        then["required"] = required
     return {"if": {"properties": {"type": {"const": spec.name}}, "required": ["type"]}, "then": then}
 
 
@@ -60,17 +70,18 @@ def _config(spec: NodeSpec, definitions: dict[str, Json]) -> dict[str, Json]:
     for name, definition in config.pop("$defs", {}).items():
         _open_fields(definition)
         definitions[name] = definition
-    _open_fields(config)
+    _open_fields(config, spec.static_fields)
     config["description"] = spec.doc
     if not spec.config.model_json_schema().get("required"):
         config["type"] = ["object", "null"]
     return config
 
 
-def _open_fields(schema: dict[str, Json]) -> None:
-    """Lets an expression stand wherever a value is expected."""
+def _open_fields(schema: dict[str, Json], static: frozenset[str] = frozenset()) -> None:
+    """Lets an expression stand wherever a value is expected, but not in the `static` fields."""
     for name, field in schema.get("properties", {}).items():
-        schema["properties"][name] = _open(field)
+        if name not in static:
+            schema["properties"][name] = _open(field)
 
 
 def _open(field: dict[str, Json]) -> dict[str, Json]:

@@ -61,6 +61,10 @@ class Located:
         mark = self._place(fault)
         return Problem(self.file, mark.line, mark.column, fault.message, fault.hint)
 
+    def line(self, path: Path) -> int:
+        """The line in which a value begins."""
+        return self._place(Fault(path, "")).line
+
     def _place(self, fault: Fault) -> Mark:
         if fault.on_key and fault.path in self.keys:
             return self.keys[fault.path]

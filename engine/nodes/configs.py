@@ -21,6 +21,16 @@ from engine.faults import Fault, kind_of
 NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 """Ids, inputs and output names."""
 
+FLOW_NAME = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
+MAX_NAME = 64
+"""The most characters of a name in a flow file."""
+
+_ROOT_WORDS = {"nodes", "inputs", "status", "errors", "messages", "secrets", "session"}
+_BODY_WORDS = {"index", "item", "last", "finally"}
+_LANGUAGE_WORDS = {"range", "true", "false", "none", "null", "not", "and", "or", "in", "is", "if", "else"}
+RESERVED_WORDS = frozenset(_ROOT_WORDS | _BODY_WORDS | _LANGUAGE_WORDS)
+"""Words that mean something in expressions or paths and cannot be the id of a node."""
+
 _PERSON = re.compile(
     r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|@[A-Za-z0-9][A-Za-z0-9._-]*|channel|requester|local:[^\s:]+",
     re.ASCII,
@@ -150,7 +160,7 @@ Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75)]
 class Config(BaseModel):
     """What all configurations share: no unknown fields, no silent conversion of types."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -38,11 +38,23 @@ from engine.nodes.configs import (
     ShellConfig,
     WaitConfig,
 )
+from engine.nodes.container_configs import (
+    FlowConfig,
+    ForeachConfig,
+    LoopConfig,
+    ParallelConfig,
+    PythonConfig,
+    SwitchConfig,
+)
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 
-Mode: TypeAlias = Literal["pure", "prompt", "timer", "delivery", "run"]
-"""Who does a node's work: the core itself, people, a timer, the outbox, or a runner outside the engine."""
+Mode: TypeAlias = Literal["pure", "prompt", "timer", "delivery", "run", "container"]
+"""Who does a node's work: the core itself, people, a timer, the outbox, a runner outside the engine, or the nodes
+that it holds."""
+
+PARTS = ("body", "edges", "branches", "cases", "default")
+"""The fields of a container that stand beside `with`."""
 
 READ_ONLY_METHODS = ("GET", "HEAD", "OPTIONS")
 """HTTP methods that change nothing, so that a request may be sent again after a crash."""
@@ -71,9 +83,9 @@ class NodeSpec:
     """One node type.
 
     `outputs` has the fields of `nodes.<id>` with a sentence each; None when they are the keys of `with`.
-    `mode` says who does the work. `on_crash` gives the default policy for a `with`. Only types of mode `run` take
-    `timeout`; here it is the default, in seconds. `unknown_output` is the output when a person says that an
-    interrupted node is done.
+    `any_output` says that nobody knows them before it ran. `mode` says who does the work. `on_crash` gives the
+    default policy for a `with`. Only types of mode `run` and `container` take `timeout`; here it is the default, in
+    seconds. `unknown_output` is the output when a person says that an interrupted node is done.
     """
 
     name: str
@@ -84,9 +96,18 @@ class NodeSpec:
     timeout: float | None = None
     secret_fields: frozenset[str] = frozenset()
     verbatim_fields: frozenset[str] = frozenset()
+    """Fields that are not evaluated with the others."""
+    static_fields: frozenset[str] = frozenset()
+    """Those of them that are read when the flow is loaded, and can have no expressions."""
+    condition_fields: frozenset[str] = frozenset()
+    """Those of them that are conditions, evaluated on their own."""
     markup_fields: frozenset[str] = frozenset()
     """Fields whose text is Slack's mrkdwn: what expressions give there is escaped."""
     unknown_output: Mapping[str, Json] = field(default_factory=dict)
+    any_output: bool = False
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """What a container has beside `with`, of `PARTS`, with a sentence each."""
+    required_parts: tuple[str, ...] = ()
 
     @property
     def doc(self) -> str:
@@ -97,14 +118,19 @@ class NodeSpec:
         """The fields of `with`; none for a type that takes any."""
         return [] if self.outputs is None else field_names(self.config)
 
-    def output_fields(self, with_: Mapping[str, Json]) -> frozenset[str]:
-        """The fields that `nodes.<id>` has for a node with this `with`."""
+    def output_fields(self, with_: Mapping[str, Json]) -> frozenset[str] | None:
+        """The fields that `nodes.<id>` has for a node with this `with`; None when nobody knows."""
+        if self.any_output:
+            return None
         return frozenset(with_ if self.outputs is None else self.outputs)
 
     def check(self, with_: Mapping[str, Json]) -> list[Fault]:
         """What is wrong with a `with` as it stands in a file; what an expression will decide is left open."""
         faults = [fault for fault, given in self._read(with_)[1] if not has_expression(given)]
         faults += self.config.conflicts(with_)
+        for name in with_.keys() & self.static_fields:
+            if has_expression(with_[name]):
+                faults.append(Fault((name,), f"`{name}` is not evaluated", "write it out"))
         for name in self.secret_fields & with_.keys():
             faults += _spelled_out((name,), with_[name])
         return faults
@@ -158,6 +184,7 @@ def _spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
 
 
 _AT = "When, in UTC."
+_BODY_EDGES = "The edges between these nodes, when they are a graph; see [Graphs](#graphs)."
 
 _SPECS = (
     NodeSpec(
@@ -225,8 +252,77 @@ _SPECS = (
         secret_fields=frozenset({"headers"}),
         unknown_output={"status": None, "headers": {}, "body": "", "json": None},
     ),
+    NodeSpec(
+        "python",
+        PythonConfig,
+        {},
+        mode="run",
+        on_crash=_ask,
+        verbatim_fields=frozenset({"call"}),
+        static_fields=frozenset({"call"}),
+        any_output=True,
+    ),
     NodeSpec("set", SetConfig, None, mode="pure"),
     NodeSpec("wait", WaitConfig, {"until": "The moment until which it waited, in UTC."}, mode="timer"),
+    NodeSpec(
+        "foreach",
+        ForeachConfig,
+        {
+            "iterations": "A list of `{index, item, outputs}`, one for each item in the order of the items; `outputs` "
+            "has the outputs of the body's nodes by id."
+        },
+        mode="container",
+        verbatim_fields=frozenset({"as"}),
+        static_fields=frozenset({"as"}),
+        parts={"body": "The nodes that run for each item.", "edges": _BODY_EDGES},
+        required_parts=("body",),
+    ),
+    NodeSpec(
+        "loop",
+        LoopConfig,
+        {
+            "iterations": "A list of `{index, item, outputs}`, one for each round; `item` is null, `outputs` has the "
+            "outputs of the body's nodes by id."
+        },
+        mode="container",
+        verbatim_fields=frozenset({"while", "until"}),
+        condition_fields=frozenset({"while", "until"}),
+        parts={"body": "The nodes that run in each round.", "edges": _BODY_EDGES},
+        required_parts=("body",),
+    ),
+    NodeSpec(
+        "parallel",
+        ParallelConfig,
+        {
+            "branches": "By name of the branch the outputs of its nodes by id; null for a node that was skipped, "
+            "failed, or was not reached."
+        },
+        mode="container",
+        parts={"branches": "Names, each with a list of nodes."},
+        required_parts=("branches",),
+    ),
+    NodeSpec(
+        "switch",
+        SwitchConfig,
+        {
+            "case": "The case that was taken, as text; null when it was `default` or none.",
+            "outputs": "The outputs of its nodes by id; empty when none was taken.",
+        },
+        mode="container",
+        parts={
+            "cases": "Values, each with a list of nodes.",
+            "default": "The nodes that run when no case fits.",
+        },
+        required_parts=("cases",),
+    ),
+    NodeSpec(
+        "flow",
+        FlowConfig,
+        {"outputs": "The outputs of the called flow's nodes by id."},
+        mode="container",
+        verbatim_fields=frozenset({"flow"}),
+        static_fields=frozenset({"flow"}),
+    ),
     NodeSpec("fail", FailConfig, {}, mode="pure"),
     NodeSpec("noop", NoopConfig, {}, mode="pure"),
 )

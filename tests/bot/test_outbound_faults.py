@@ -16,7 +16,7 @@ from bot.slack_api import AuthLost
 from engine import clock
 from engine.codec import decode
 from engine.engine import utc_now
-from engine.errors import StorageBroken, StorageFull
+from engine.errors import StorageBroken, StorageError, StorageFull
 from engine.storage.port import PutOutbox
 from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, key_of, running_rig
 from tests.support.workspace import Json
@@ -359,6 +359,24 @@ async def test_a_broken_disk_ends_sending(rig: Rig) -> None:
     with pytest.raises(StorageBroken):
         await asyncio.wait_for(rig.sending, 5)
     rig.writer.before = None
+
+
+async def test_a_store_that_is_busy_for_a_moment_is_asked_again(rig: Rig) -> None:
+    """The outbox could not be read once: nothing ends, and what is there is sent a little later."""
+    ts = await root(rig)
+    failed = False
+
+    async def before(method: str) -> None:
+        nonlocal failed
+        if method == "outbox" and not failed:
+            failed = True
+            raise StorageError("the database is busy")
+
+    rig.writer.before = before
+    rig.send()
+    await rig.put(a_note(ts))
+    assert (await rig.settled("note:1"))["state"] == "sent"
+    assert failed
 
 
 async def test_a_row_whose_session_cannot_be_read_fails_alone(rig: Rig) -> None:

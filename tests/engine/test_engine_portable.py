@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from engine.errors import SessionEnded, SnapshotRefused
-from engine.state import to_json
+from engine.session_state import to_json
 from tests.support.engine import ANA, Backing, EngineRig, running
 
 KEY = b"k" * 32

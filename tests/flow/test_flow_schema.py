@@ -81,6 +81,8 @@ def _mapping(value: Json, schema: Json) -> bool:
         return False
     if not all(fits(key, schema.get("propertyNames", True)) for key in value):
         return False
+    if len(value) < schema.get("minProperties", 0):
+        return False
     return all(
         fits(item, properties.get(key, schema.get("additionalProperties", True)))
         for key, item in value.items()
@@ -118,7 +120,7 @@ def test_a_mistake_of_shape_does_not_fit_the_schema(name: str) -> None:
 def test_the_schema_has_every_field_and_type() -> None:
     """It is made from the models: no field of them is missing, no node type either."""
     assert SCHEMA["$schema"] == DIALECT
-    assert set(SCHEMA["properties"]) == set(FlowDoc.model_fields)
+    assert set(SCHEMA["properties"]) == {field.alias or name for name, field in FlowDoc.model_fields.items()}
     node = SCHEMA["$defs"]["NodeDoc"]
     assert set(node["properties"]) == {field.alias or name for name, field in NodeDoc.model_fields.items()}
     assert node["properties"]["type"]["enum"] == list(node_types())

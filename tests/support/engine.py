@@ -28,7 +28,8 @@ from engine.flow import Flow, load_flow
 from engine.nodes.port import Completed, NodeContext, Outcome, Runner
 from engine.nodes.port import runners as real_runners
 from engine.service import Service
-from engine.state import NodeRun, PromptRun, State, derive_state, from_bytes, to_bytes
+from engine.session_state import from_bytes, to_bytes
+from engine.state import NodeRun, PromptRun, State, derive_state
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite

@@ -1,0 +1,206 @@
+"""Containers as state: `foreach`, `loop`, `parallel`, `switch`, `flow`. Pure.
+
+Nothing here waits or calls back. `progress` looks at the passes and containers that are under way and writes what
+follows from where they stand: a pass whose nodes all have their outcome ends, a container with room begins its next
+pass, one with nothing left completes, one whose pass failed gives up once nothing of it runs any more. It is run
+to a fixpoint in every turn, so resuming after a crash needs nothing of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import quote
+
+from engine import events as ev
+from engine.codec import Json, copy
+from engine.errors import ExpressionError, InvalidInputs
+from engine.evaluation import context
+from engine.expressions import evaluate_condition
+from engine.flow import Node, coerce_inputs
+from engine.state import COLLECT, ROOT, ContainerRun, below, scope_of
+from engine.turn import Turn, launched_below
+
+
+def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
+    """A container node began: freeze what it goes through."""
+    depth = path.count("/") + 1
+    if depth > turn.flow.limits.max_depth:
+        message = f"node {node.id}: nested {depth} deep; limits.max_depth is {turn.flow.limits.max_depth}"
+        turn.fail(path, {"type": "limit", "message": message})
+        return
+    try:
+        frozen = _FREEZE[node.type](turn, node, config)
+    except InvalidInputs as error:
+        turn.fail(path, {"type": error.code, "message": f"node {node.id}: {error}"})
+        return
+    turn.emit(ev.ContainerStarted, path=path, node_id=node.id, kind=node.type, **frozen)
+
+
+def _freeze_foreach(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    items = copy(config["items"])
+    return {"items": items, "total": len(items)}
+
+
+def _freeze_loop(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    return {}
+
+
+def _freeze_parallel(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    keys = list(node.lists)
+    return {"keys": keys, "total": COLLECT if config["mode"] == "collect" else len(keys)}
+
+
+def _freeze_switch(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    value = config["on"]
+    case = value if isinstance(value, str) else _words(value)
+    taken = case if case in node.lists and case != "" else "" if "" in node.lists else None
+    return {"keys": [] if taken is None else [taken], "total": 0 if taken is None else 1}
+
+
+def _words(value: Json) -> str:
+    return {True: "true", False: "false", None: "null"}.get(value, str(value))
+
+
+def _freeze_flow(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    called = turn.flow.flows[node.calls or ""]
+    values, missing = coerce_inputs(called, config.get("inputs") or {})
+    if missing:
+        raise InvalidInputs(f"flow {called.name} needs {', '.join(missing)}")
+    return {"inputs": copy(values), "total": 1}
+
+
+_FREEZE: dict[str, Callable[[Turn, Node, dict[str, Json]], dict[str, Json]]] = {
+    "foreach": _freeze_foreach,
+    "loop": _freeze_loop,
+    "parallel": _freeze_parallel,
+    "switch": _freeze_switch,
+    "flow": _freeze_flow,
+}
+
+
+# --- progress ----------------------------------------------------------------------------------------------
+
+
+def progress(turn: Turn) -> None:
+    """Write what follows for passes and containers, until nothing more follows."""
+    moved = True
+    while moved:
+        before = turn.state.seq
+        # The innermost first: what ends inside may end what is around it.
+        for scope in sorted(turn.state.frames, key=len, reverse=True):
+            _end_pass(turn, scope)
+        for path in sorted(turn.state.containers, key=len, reverse=True):
+            if path in turn.state.containers:
+                _move(turn, path, turn.state.containers[path])
+        moved = turn.state.seq != before
+
+
+def _end_pass(turn: Turn, scope: str) -> None:
+    frame = turn.state.frames.get(scope)
+    if scope == ROOT or frame is None or frame.owner is None or frame.running:
+        return
+    container = turn.state.containers[frame.owner]
+    length = len(turn.flow.lists[frame.list_id].nodes)
+    # A pass that failed ends early only where its container goes on without it.
+    if container.error is not None or (frame.error is None and frame.position < length):
+        return
+    turn.emit(
+        ev.IterationCompleted,
+        path=frame.owner,
+        node_id=container.node_id,
+        index=frame.order,
+        scope=scope,
+        error=frame.error,
+    )
+
+
+def _move(turn: Turn, path: str, container: ContainerRun) -> None:
+    """Give up, begin what there is room for, or complete."""
+    if container.error is not None:
+        if not launched_below(turn.state, path):
+            _give_up(turn, path, container)
+        return
+    node = turn.node(path)
+    try:
+        while _has_next(turn, path, node, turn.state.containers[path]):
+            _begin_pass(turn, path, node, turn.state.containers[path])
+    except ExpressionError as error:
+        turn.fail(path, {"type": error.code, "message": str(error)})
+        return
+    container = turn.state.containers[path]
+    if not container.running:
+        if node.type == "loop" and container.begun >= _rounds(turn, path) and _fails_at_limit(turn, path):
+            message = f"node {node.id}: still not over after {container.begun} rounds (max_iterations)"
+            turn.fail(path, {"type": "limit", "message": message})
+            return
+        turn.emit(ev.ContainerCompleted, path=path, node_id=node.id)
+
+
+def _has_next(turn: Turn, path: str, node: Node, container: ContainerRun) -> bool:
+    """Whether another pass begins now."""
+    config = turn.state.nodes[path].input
+    match node.type:
+        case "foreach":
+            return container.begun < (container.total or 0) and container.running < config["concurrency"]
+        case "loop":
+            return (
+                not container.running and container.begun < _rounds(turn, path) and _goes_on(turn, path, node)
+            )
+        case "parallel" | "switch":
+            return container.begun < len(container.keys or [])
+        case _:
+            return container.begun < 1
+
+
+def _rounds(turn: Turn, path: str) -> int:
+    return int(turn.state.nodes[path].input["max_iterations"])
+
+
+def _fails_at_limit(turn: Turn, path: str) -> bool:
+    """Whether a loop that reached its limit would have gone on, and that is an error."""
+    if turn.state.nodes[path].input.get("on_limit") == "continue":
+        return False
+    return _goes_on(turn, path, turn.node(path))
+
+
+def _goes_on(turn: Turn, path: str, node: Node) -> bool:
+    """The loop's condition, as it stands before a round. `until` is looked at after each round, `while` before."""
+    container = turn.state.containers[path]
+    if node.until_ is not None:
+        return not container.begun or not _test(turn, path, node, "until")
+    return node.while_ is None or _test(turn, path, node, "while")
+
+
+def _test(turn: Turn, path: str, node: Node, word: str) -> bool:
+    compiled = node.until_ if word == "until" else node.while_
+    assert compiled is not None
+    container = turn.state.containers[path]
+    names = context(compiled, turn.flow, turn.state, scope_of(path))
+    names |= {"last": container.last, "index": container.begun}
+    return evaluate_condition(compiled, names, f"node {node.id}: {word}")
+
+
+def _begin_pass(turn: Turn, path: str, node: Node, container: ContainerRun) -> None:
+    order = container.begun
+    key = (container.keys or [])[order] if container.keys else None
+    list_id = node.lists[key if node.type in ("parallel", "switch") and key is not None else "body"]
+    scope = path if node.type == "flow" else f"{path}[{order if key is None else quote(key, safe='')}]"
+    turn.emit(
+        ev.IterationStarted,
+        path=path,
+        node_id=node.id,
+        index=order,
+        key=key,
+        scope=scope,
+        list_id=list_id,
+    )
+
+
+def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:
+    """Nothing of it runs any more: withdraw its questions and let it fail."""
+    for prompt_id in sorted(turn.state.open_prompts):
+        prompt = turn.state.prompts[prompt_id]
+        if prompt.path != path and below(path, prompt.path):
+            reason = f"{container.node_id} failed"
+            turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
+    turn.fail(path, container.error or {})

@@ -1,0 +1,154 @@
+"""From a document that has passed every check to the frozen flow. Called flows come in later (`engine.flow.calls`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from engine.codec import Json
+from engine.expressions import Compiled, compile_condition, compile_config, compile_value
+from engine.faults import Path
+from engine.flow.document import EdgeDoc, FlowDoc, InputDoc, LimitsDoc, NodeDoc, RetryDoc
+from engine.flow.model import FINALLY, ROOT, Edge, Flow, Gate, Input, Limits, Node, NodeList, Retry, Trigger
+from engine.flow.triggers import trigger_inputs
+from engine.flow.yaml import Located
+from engine.nodes.specs import OnCrash, node_types
+
+
+def build(document: FlowDoc, located: Located) -> Flow:
+    """The flow of a document that has passed every check."""
+    builder = _Builder(document.flow, located)
+    builder.add(ROOT, document.nodes, ("nodes",), document.edges)
+    if document.finally_ is not None:
+        builder.add(FINALLY, document.finally_, ("finally",), None)
+    return Flow(
+        name=document.flow,
+        file=located.file,
+        text=located.text,
+        lists=builder.lists,
+        description=document.description,
+        inputs={name: _input(name, entry) for name, entry in document.inputs.items()},
+        triggers=tuple(Trigger(entry.mention, trigger_inputs(entry.mention)) for entry in document.triggers),
+        limits=_limits(document.limits),
+        lock=None if document.lock is None else compile_value(document.lock),
+        on_conflict=document.on_conflict,
+    )
+
+
+def _limits(document: LimitsDoc) -> Limits:
+    return Limits(**document.model_dump())
+
+
+def _input(name: str, document: InputDoc) -> Input:
+    required = (
+        document.required if document.required is not None else "default" not in document.model_fields_set
+    )
+    return Input(
+        name=name,
+        type=document.type,
+        description=document.description,
+        default=document.default,
+        required=required,
+        choices=None if document.choices is None else tuple(document.choices),
+        items=None if document.items is None else document.items.type,
+    )
+
+
+class _Held(NamedTuple):
+    """A list that a node holds: its key and id, its path inside the node, its nodes and edges."""
+
+    key: str
+    list_id: str
+    path: Path
+    nodes: Sequence[NodeDoc]
+    edges: Sequence[EdgeDoc] = ()
+
+
+def _held(document: NodeDoc) -> Iterator[_Held]:
+    """The lists that a node holds beside `on_failure`."""
+    if document.body is not None:
+        yield _Held("body", document.id, ("body",), document.body, document.edges or ())
+    for name, nodes in (document.branches or {}).items():
+        yield _Held(name, f"{document.id}:{name}", ("branches", name), nodes)
+    for value, nodes in (document.cases or {}).items():
+        yield _Held(value, f"{document.id}:{value}", ("cases", value), nodes)
+    if document.default is not None:
+        yield _Held("", f"{document.id}:", ("default",), document.default)
+
+
+class _Builder:
+    """Builds lists of nodes, each before those inside it, so that the flow's own list stands first."""
+
+    def __init__(self, flow: str, located: Located) -> None:
+        self.flow = flow
+        self.located = located
+        self.lists: dict[str, NodeList] = {}
+
+    def add(
+        self, list_id: str, documents: Sequence[NodeDoc], path: Path, edges: Sequence[EdgeDoc] | None
+    ) -> None:
+        """Builds a list and what is inside it."""
+        nodes = (self._node(list_id, document, n, (*path, n)) for n, document in enumerate(documents))
+        self.lists[list_id] = NodeList(list_id, tuple(nodes), _edges(edges or ()), self.flow)
+        for index, document in enumerate(documents):
+            here = (*path, index)
+            for held in _held(document):
+                self.add(held.list_id, held.nodes, (*here, *held.path), held.edges)
+            if document.on_failure is not None:
+                self.add(f"{document.id}!", document.on_failure, (*here, "on_failure"), None)
+
+    def _node(self, list_id: str, document: NodeDoc, index: int, path: Path) -> Node:
+        spec = node_types()[document.type]
+        config = document.with_ or {}
+        compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup_fields)
+        return Node(
+            id=document.id,
+            type=document.type,
+            name=document.name or document.id,
+            index=index,
+            config=config,
+            compiled=compiled,
+            condition=_condition(document.if_),
+            timeout=document.timeout if document.timeout is not None else spec.timeout,
+            on_crash=_on_crash(document),
+            on_error=document.on_error,
+            secrets=compiled.secrets,
+            line=self.located.spans[path][0].line,
+            list_id=list_id,
+            lists={held.key: held.list_id for held in _held(document)},
+            retry=_retry(document.retry),
+            on_failure=None if document.on_failure is None else f"{document.id}!",
+            as_=config.get("as", "item") if document.type == "foreach" else None,
+            calls=config["flow"] if document.type == "flow" else None,
+            while_=_condition(config.get("while")) if document.type == "loop" else None,
+            until_=_condition(config.get("until")) if document.type == "loop" else None,
+        )
+
+
+def _condition(written: Json) -> Compiled | None:
+    return None if written is None else compile_condition(written)
+
+
+def _on_crash(document: NodeDoc) -> OnCrash | None:
+    if isinstance(document.retry, str):
+        return "again" if document.retry == "safe" else "ask"
+    return document.on_crash
+
+
+def _retry(written: Json) -> Retry | None:
+    return Retry(**RetryDoc.model_validate(written).model_dump()) if isinstance(written, dict) else None
+
+
+def _edges(documents: Sequence[EdgeDoc]) -> tuple[Edge, ...]:
+    gates: dict[str, Gate] = {edge.to: edge.gate for edge in documents if edge.gate is not None}
+    return tuple(
+        Edge(
+            from_=edge.from_,
+            to=edge.to,
+            when=_condition(edge.when),
+            type=edge.type,
+            max_iterations=edge.max_iterations,
+            gate=gates.get(edge.to, "all"),
+        )
+        for edge in documents
+    )

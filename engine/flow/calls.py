@@ -1,0 +1,138 @@
+"""Flows that call flows: finding the called ones, checking what they are given, and putting them together.
+
+A flow is read alone first, so that flows may call each other, and themselves, in a circle; `limits.max_depth` ends
+that when it runs. A call is checked against the called flow's inputs, and so are the calls of the called flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from engine.codec import Json
+from engine.errors import FlowError, InvalidInputs
+from engine.expression_text import has_expression
+from engine.faults import Fault, Path, suggest
+from engine.flow.inputs import parse_input
+from engine.flow.model import Flow
+from engine.flow.outline import as_mapping, walk
+from engine.flow.yaml import Located, load_located
+
+FindFlow: TypeAlias = Callable[[str], Flow | None]
+"""A flow by its name; None when there is none. Raises `FlowError` when it does not load."""
+
+
+def link(flow: Flow, located: Located, find: FindFlow | None, known: Iterable[str]) -> Flow:
+    """The flow together with those that it calls. Raises `FlowError` where a call cannot be made.
+
+    `known` are the names that can be found, for the hint about one that cannot.
+    """
+    if not flow.calls:
+        return flow
+    linker = _Linker(flow, find, frozenset(known) | {flow.name})
+    problems = [located.problem(fault) for fault in linker.faults(located)]
+    if problems:
+        raise FlowError(problems)
+    return flow.with_flows({name: linker.found[name] for name in sorted(linker.found)})
+
+
+class _Linker:
+    """Collects the flows that one flow calls, each once."""
+
+    def __init__(self, flow: Flow, find: FindFlow | None, known: frozenset[str]) -> None:
+        self.flow = flow.alone()
+        self.find = find
+        self.known = known
+        self.found: dict[str, Flow] = {}
+
+    def faults(self, located: Located) -> Iterator[Fault]:
+        """What is wrong with the calls of the flow, and with those of the flows that it calls."""
+        for path, name, inputs in _calls(located.data):
+            where = (*path, "with", "flow")
+            try:
+                target = self._get(name)
+            except FlowError as error:
+                yield Fault(
+                    where, f"the flow `{name}` does not load: {_first(error)}", "correct that file first"
+                )
+                continue
+            if target is None:
+                yield Fault(where, f"there is no flow `{name}`", self._hint(name))
+                continue
+            for fault in check_call(inputs, target):
+                yield fault.under((*path, "with"))
+            if path[0] == "finally" and _asks(target, self.found):
+                yield Fault(where, f"`finally` asks nobody, and the flow `{name}` does")
+
+    def _hint(self, name: str) -> str | None:
+        if self.find is None:
+            return "a flow calls those in the folder of its file"
+        return suggest(name, self.known, "a flow calls those in the folder of its file")
+
+    def _get(self, name: str) -> Flow | None:
+        """A called flow, once it and all that it calls are found and sound."""
+        if name in self.found:
+            return self.found[name]
+        flow = self.flow if name == self.flow.name else self.find(name) if self.find is not None else None
+        if flow is None:
+            return None
+        self.found[name] = flow.alone()
+        if flow.calls and name != self.flow.name:
+            located = load_located(flow.text, flow.file)
+            problems = [located.problem(fault) for fault in self.faults(located)]
+            if problems:
+                del self.found[name]
+                raise FlowError(problems)
+        return self.found[name]
+
+
+def _first(error: FlowError) -> str:
+    return str(error.problems[0]).split("\n")[0]
+
+
+def _calls(data: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Json]]]:
+    """Every call in a sound flow: the path of its node, the name of the flow, the inputs as written."""
+    for place, node in walk(data):
+        if node.get("type") == "flow":
+            with_ = as_mapping(node.get("with"))
+            yield place.path, with_["flow"], as_mapping(with_.get("inputs"))
+
+
+def check_call(inputs: Mapping[str, Json], target: Flow) -> Iterator[Fault]:
+    """What is wrong with the inputs of a call; what an expression will give is left open."""
+    for name, value in inputs.items():
+        entry = target.inputs.get(name)
+        if entry is None:
+            otherwise = None if target.inputs else "it takes none"
+            hint = suggest(name, target.inputs, otherwise)
+            yield Fault(
+                ("inputs", name), f"the flow `{target.name}` has no input `{name[:80]}`", hint, on_key=True
+            )
+        elif not _varies(value):
+            try:
+                parse_input(entry, value)
+            except InvalidInputs as error:
+                yield Fault(("inputs", name), str(error))
+    for name, entry in target.inputs.items():
+        if entry.required and name not in inputs:
+            yield Fault((), f"the flow `{target.name}` needs the input `{name}`", "write it under `inputs`")
+
+
+def _varies(value: Json) -> bool:
+    if isinstance(value, dict):
+        return any(_varies(item) for item in value.values())
+    return any(map(_varies, value)) if isinstance(value, list) else has_expression(value)
+
+
+def _asks(flow: Flow, found: Mapping[str, Flow]) -> bool:
+    """Whether a flow, or one that it calls, has nodes that ask people."""
+    seen: set[str] = set()
+    pending = [flow]
+    while pending:
+        current = pending.pop()
+        if any(node.spec.mode == "prompt" or node.on_error == "ask" for node in current.by_id.values()):
+            return True
+        for name in current.calls - seen:
+            seen.add(name)
+            pending += [found[name]] if name in found else []
+    return False

@@ -1,0 +1,241 @@
+"""What hangs together in lists of nodes: ids, types, what each type takes, and what expressions may name where.
+
+Works on the raw data, as `engine.flow.check` does; the lists that a node holds are checked right after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from engine.codec import Json
+from engine.expression_text import has_expression
+from engine.faults import Fault, Path, faults_of, kind_of, suggest
+from engine.flow import graph
+from engine.flow.check_edges import check_edges, sound_pairs
+from engine.flow.check_text import check_condition, check_values, name_hint
+from engine.flow.document import GOTO, RetryDoc
+from engine.flow.names import Level, Scope, Shape, shapes
+from engine.flow.outline import Part, as_list, as_mapping, ids, parts, places
+from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS
+from engine.nodes.specs import PARTS, NodeSpec, node_types
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a list of nodes stands: its path, what is visible to all of it, and whether its nodes may ask people."""
+
+    path: Path
+    scope: Scope
+    line_of: Callable[[Path], int]
+    asks: bool = True
+
+    def inside(self, path: Path, scope: Scope) -> Site:
+        """The site of a list further in."""
+        return replace(self, path=path, scope=scope)
+
+
+def check_nodes(
+    data: Mapping[str, Any], inputs: frozenset[str], line_of: Callable[[Path], int]
+) -> Iterator[Fault]:
+    """All that is wrong with the nodes of a flow, and with its edges."""
+    scope = Scope(inputs, places(data))
+    nodes, last = as_list(data.get("nodes")), as_list(data.get("finally"))
+    yield from _list(nodes, as_list(data.get("edges")), Site(("nodes",), scope, line_of), ("edges",))
+    everything = Level(shapes(nodes), ids(nodes), (1 << len(nodes)) - 1)
+    yield from _list(last, [], Site(("finally",), scope.at(None, everything), line_of, asks=False), ())
+
+
+def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> Iterator[Fault]:
+    """The nodes of one list, each with what came before it, then its edges."""
+    positions, known = ids(nodes), shapes(nodes)
+    seen = _seen(len(nodes), edges, positions)
+    levels = [Level(known, positions, before, bool(edges)) for before in seen]
+    for position, node in enumerate(nodes):
+        if isinstance(node, dict):
+            yield from _node(node, replace(site, path=(*site.path, position)), levels[position])
+    if edges:
+        scopes = {
+            name: site.scope.at(name, levels[position]._replace(seen=seen[position] | 1 << position))
+            for name, position in positions.items()
+        }
+        for fault in check_edges(edges, positions, scopes, site.line_of, edges_path):
+            yield fault.under(edges_path)
+
+
+def _seen(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
+    """For each node of a list the set of those that surely came before it."""
+    if not edges:
+        return [(1 << position) - 1 for position in range(count)]
+    pairs = sound_pairs(edges, positions)
+    seen = graph.ancestors(count, pairs)
+    for position in set(range(count)) - set(graph.topological(count, pairs)):
+        # On or behind a circle nobody can say what comes first. The circle is reported, and that is enough.
+        seen[position] = (1 << count) - 1
+    return seen
+
+
+def _node(node: Mapping[str, Any], site: Site, level: Level) -> Iterator[Fault]:
+    name = node.get("id")
+    scope = site.scope.at(name if isinstance(name, str) else None, level)
+    for fault in _fields(node, site, scope, level.positions):
+        yield fault.under(site.path)
+    for part in parts(node):
+        inner = replace(scope, variables={**scope.variables, **_variables(node, part)})
+        path, edges = (*site.path, *part.path), as_list(node.get("edges")) if part.key == "body" else []
+        yield from _list(part.nodes, edges, site.inside(path, inner), (*site.path, "edges"))
+    failure = as_list(node.get("on_failure"))
+    own = level.positions.get(name, -1) if isinstance(name, str) else -1
+    here = site.scope.at(None, level._replace(seen=level.seen | (1 << own if own >= 0 else 0)))
+    yield from _list(failure, [], site.inside((*site.path, "on_failure"), here), ())
+
+
+def _variables(node: Mapping[str, Any], part: Part) -> dict[str, Shape]:
+    """What the body of a node knows beside the nodes."""
+    match node.get("type"):
+        case "foreach":
+            named = as_mapping(node.get("with")).get("as", "item")
+            return {"index": None, named if isinstance(named, str) else "item": None}
+        case "loop":
+            return {"index": None, "last": shapes(part.nodes)}
+    return {}
+
+
+# --- one node --------------------------------------------------------------------------------------------
+
+
+def _fields(
+    node: Mapping[str, Any], site: Site, scope: Scope, siblings: Mapping[str, int]
+) -> Iterator[Fault]:
+    yield from _id(node.get("id"), site)
+    yield from _retry(node)
+    yield from _on_error(node.get("on_error", "fail"), site, siblings)
+    for field in ("name", "timeout"):
+        if has_expression(node.get(field)):
+            hint = "expressions stand under `with` and in `if`"
+            yield Fault((field,), f"`{field}` of a node is not evaluated", hint)
+    if node.get("if") is not None:
+        yield from check_condition(node["if"], ("if",), scope)
+    kind = node.get("type")
+    if not isinstance(kind, str) or not kind:
+        return
+    spec = node_types().get(kind)
+    if spec is None:
+        yield Fault(("type",), f"unknown node type `{kind[:80]}`", suggest(kind, node_types()))
+        return
+    yield from _of_type(node, spec, site)
+    yield from _with(node, spec, scope)
+
+
+def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fault]:
+    """What stands beside `with` although the type does not take it, or does not although it must."""
+    if spec.mode == "prompt" and not site.asks:
+        message = f"`finally` asks nobody: it can have no node of type `{spec.name}`"
+        yield Fault(("type",), message, "what `finally` has must run when nobody is there to answer")
+    misplaced = [name for name in PARTS if node.get(name) is not None and name not in spec.parts]
+    if node.get("timeout") is not None and spec.mode not in ("run", "container"):
+        misplaced.append("timeout")
+    for name in misplaced:
+        hint = "write it under `with`" if name in spec.field_names() else None
+        yield Fault((name,), f"a node of type `{spec.name}` takes no `{name}` here", hint, on_key=True)
+    for name in spec.required_parts:
+        if node.get(name) is None:
+            yield Fault((), f"`{name}` is missing", f"beside `with`: {_lower(spec.parts[name])}")
+    for name in as_mapping(node.get("branches")) if "branches" in spec.parts else ():
+        if not NAME.fullmatch(name) or len(name) > MAX_NAME:
+            message = f"{name[:80]!r} is no name for a branch"
+            yield Fault(("branches", name), message, name_hint(name, "_"), on_key=True)
+    for value in as_mapping(node.get("cases")) if "cases" in spec.parts else ():
+        if has_expression(value):
+            hint = "what varies stands under `with` in `on`"
+            yield Fault(("cases", value), "a case is not evaluated", hint, on_key=True)
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
+
+
+def _id(name: Any, site: Site) -> Iterator[Fault]:
+    if not isinstance(name, str) or not name:
+        return
+    first = site.scope.places.get(name)
+    if not NAME.fullmatch(name) or len(name) > MAX_NAME:
+        yield Fault(("id",), f"{name[:80]!r} is no id for a node", name_hint(name, "_"))
+    elif name in RESERVED_WORDS:
+        message = f"`{name}` is a word of the flow language and cannot be an id"
+        yield Fault(("id",), message, f"write `{name}_step`")
+    elif first is not None and first.path != site.path:
+        line = site.line_of((*first.path, "id"))
+        yield Fault(
+            ("id",),
+            f"the id `{name}` is taken by a node before",
+            f"that one is in line {line}; give it another one",
+        )
+
+
+def _retry(node: Mapping[str, Any]) -> Iterator[Fault]:
+    retry = node.get("retry")
+    if isinstance(retry, dict):
+        try:
+            document = RetryDoc.model_validate(retry)
+        except ValidationError as error:
+            for fault, _ in faults_of(error, RetryDoc):
+                yield fault.under(("retry",))
+            return
+        if document.delay > document.max_delay:
+            yield Fault(("retry",), "`delay` is longer than `max_delay`", "write a longer `max_delay`")
+        return
+    if retry is None:
+        return
+    if retry not in ("safe", "never"):
+        message = f"expected safe, never, or a mapping with `attempts`, not {kind_of(retry)}"
+        yield Fault(("retry",), message, "write {attempts: 3}")
+    if node.get("on_crash") is not None:
+        yield Fault(("retry",), "`retry` is short for `on_crash`", "keep one of them", on_key=True)
+
+
+_ON_ERROR = ("fail", "continue", "ask")
+
+
+def _on_error(value: Any, site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
+    goto = GOTO.fullmatch(value) if isinstance(value, str) else None
+    if goto is None and value not in _ON_ERROR:
+        message = f"expected fail, continue, ask or goto:<id>, not {kind_of(value)}"
+        yield Fault(
+            ("on_error",), message, suggest(value, _ON_ERROR, "") or None if isinstance(value, str) else None
+        )
+    if goto is not None and goto[1] not in siblings:
+        hint = suggest(goto[1], siblings)
+        if goto[1] in site.scope.places:
+            hint = "it stands in another list; a jump stays in its own"
+        yield Fault(("on_error",), f"there is no node `{goto[1]}` in this list", hint)
+    if value == "ask" and not site.asks:
+        yield Fault(("on_error",), "`finally` asks nobody", "write `continue`")
+
+
+def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fault]:
+    raw = node.get("with")
+    if raw is not None and not isinstance(raw, dict):
+        return
+    with_: Mapping[str, Json] = raw or {}
+    for fault in spec.check(with_):
+        yield (
+            fault.under(("with",))
+            if raw is not None
+            else replace(fault, message=f"{fault.message} under `with`")
+        )
+    for field, value in with_.items():
+        path: Path = ("with", field)
+        if field in spec.condition_fields and value is not None:
+            yield from check_condition(value, path, _round_scope(node, scope))
+        elif field not in spec.verbatim_fields:
+            yield from check_values(value, path, scope, secrets=field in spec.secret_fields)
+
+
+def _round_scope(node: Mapping[str, Any], scope: Scope) -> Scope:
+    """What the conditions of a loop know: what the loop does, and the rounds."""
+    body = Part("body", ("body",), as_list(node.get("body")))
+    return replace(scope, variables={**scope.variables, **_variables(node, body)})

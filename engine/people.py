@@ -1,0 +1,224 @@
+"""What people and time do to a session: answers, messages, presses, deadlines, the end. Pure."""
+
+from __future__ import annotations
+
+from engine import answers, clock
+from engine import events as ev
+from engine.actors import Actor
+from engine.codec import Json, clean_text, copy
+from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown
+from engine.errors import (
+    AlreadyAnswered,
+    EmptyMessage,
+    PromptClosed,
+    SessionEnded,
+    SessionRunning,
+    SeveralPrompts,
+)
+from engine.nodes.specs import node_types
+from engine.session_state import current_path
+from engine.state import AGAIN, PromptRun, State
+from engine.turn import Turn
+
+OPEN_PHASES = ("running", "waiting", "held")
+"""Phases in which answers and times still count."""
+
+
+def start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
+    if missing:
+        name = missing[0]
+        turn.ask(f"inputs/{name}", answers.input_prompt(turn.flow, name))
+    else:
+        turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values))
+
+
+_ACTIONS: dict[str, Action] = {
+    "ask": "answer",
+    "input": "answer",
+    "approval": "decide",
+    "interrupted": "resolve",
+}
+
+
+def answer(turn: Turn, command: Answer) -> None:
+    if command.key in turn.state.seen:
+        return
+    prompt = turn.state.prompts.get(command.prompt_id)
+    if prompt is None:
+        raise PromptClosed("This question is not known here.")
+    _refuse_closed(turn.state, prompt)
+    if command.nonce is not None and command.nonce != prompt.spec["nonce"]:
+        raise PromptClosed("This button belongs to an older copy of the question.")
+    turn.permit(command.actor, _ACTIONS[prompt.kind], prompt)
+    answer = answers.check(turn.flow, prompt, value=command.value, text=command.text)
+    _take_answer(turn, prompt, command, answer)
+
+
+def _refuse_closed(state: State, prompt: PromptRun) -> None:
+    if prompt.status == "answered":
+        actor = prompt.actor or {}
+        who = actor.get("name") or actor.get("id")
+        raise AlreadyAnswered(f"Already answered by {who} at {prompt.at}: {answers.summary(prompt)}.")
+    if prompt.status == "expired":
+        raise PromptClosed(f"The time to answer was over at {prompt.at}.")
+    if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
+        raise PromptClosed("This question was withdrawn.")
+
+
+def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[str, Json]) -> None:
+    turn.emit(
+        ev.PromptAnswered,
+        path=prompt.path,
+        prompt_id=prompt.prompt_id,
+        actor=command.actor.record(),
+        answer=answer,
+        key=command.key,
+    )
+    turn.wake(prompt.path, answers.summary(turn.state.prompts[prompt.prompt_id]))
+    if prompt.kind == "input":
+        _input_answered(turn)
+    elif prompt.kind == "interrupted":
+        _interruption_resolved(turn, prompt, answer["value"], command)
+    else:
+        turn.complete(prompt.path, answers.output(turn.state.prompts[prompt.prompt_id]))
+
+
+def _input_answered(turn: Turn) -> None:
+    """Go on with the inputs; what was given is checked already, and holds the defaults of the others."""
+    known = dict(turn.state.given)
+    for prompt in turn.state.prompts.values():
+        if prompt.kind == "input" and prompt.answer is not None:
+            known[prompt.spec["input"]["name"]] = prompt.answer["value"]
+    missing = [name for name in turn.flow.inputs if name not in known]
+    start_flow_or_ask(turn, {name: known[name] for name in turn.flow.inputs if name in known}, missing)
+
+
+def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
+    run = turn.state.nodes[prompt.path]
+    if choice == "done":
+        turn.complete(prompt.path, dict(node_types()[run.type].unknown_output))
+    elif choice != AGAIN:
+        _end_by(turn, Abort(command.actor, f"after {run.node_id} was interrupted"))
+
+
+def message(turn: Turn, command: Message) -> None:
+    if command.key in turn.state.seen:
+        return
+    text, _ = clean_text(command.text)
+    if not text.strip():
+        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
+    if turn.state.ended or turn.state.phase == "finalizing":
+        raise SessionEnded(
+            f"Session {turn.state.session_id} is {turn.state.status}; it takes no more messages."
+        )
+    takers = [prompt for prompt in _text_prompts(turn.state) if _may_answer(turn, command.actor, prompt)]
+    if len(takers) > 1:
+        names = ", ".join(f"{prompt.prompt_id} ({prompt.spec['message'][:40]})" for prompt in takers)
+        raise SeveralPrompts(f"Several questions could take this message; name one of them: {names}")
+    if takers:
+        answer(turn, Answer(takers[0].prompt_id, command.actor, command.key, text=text))
+        return
+    turn.permit(command.actor, "steer")
+    answers.refuse_long(text)
+    turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
+
+
+def _text_prompts(state: State) -> list[PromptRun]:
+    prompts = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+    return [prompt for prompt in prompts if prompt.spec["acceptsText"]]
+
+
+def _may_answer(turn: Turn, actor: Actor, prompt: PromptRun) -> bool:
+    return turn.facts.policy(actor, _ACTIONS[prompt.kind], turn.state, prompt) is None
+
+
+def shown(turn: Turn, command: Shown) -> None:
+    """A prompt is in front of people: its clock starts. Shown again elsewhere moves the place, not the clock."""
+    prompt = turn.state.prompts.get(command.prompt_id)
+    if prompt is None or not prompt.open or prompt.shown == command.shown:
+        return
+    if turn.state.phase not in OPEN_PHASES:
+        return
+    turn.emit(ev.PromptShown, path=prompt.path, prompt_id=prompt.prompt_id, shown=command.shown)
+    if prompt.deadline is None:
+        seconds = prompt.spec.get("timeoutSeconds") or turn.flow.deadline
+        turn.emit(
+            ev.TimerSet,
+            path=prompt.path,
+            timer_id=f"{turn.state.session_id}:{prompt.prompt_id}:deadline",
+            due_at=clock.after(turn.facts.now, seconds),
+            purpose="deadline",
+            prompt_id=prompt.prompt_id,
+        )
+
+
+def timer_due(turn: Turn, command: Due) -> None:
+    timer = turn.state.timers.get(command.timer_id)
+    if timer is None or timer.due_at > turn.facts.now or turn.state.phase not in OPEN_PHASES:
+        return
+    turn.emit(ev.TimerFired, path=timer.path, timer_id=timer.timer_id)
+    if timer.prompt_id is None:
+        turn.wake(timer.path)
+        if timer.purpose == "wait":
+            turn.complete(timer.path or "", {"until": timer.due_at})
+    else:
+        _expire(turn, turn.state.prompts[timer.prompt_id])
+
+
+def _expire(turn: Turn, prompt: PromptRun) -> None:
+    """Nobody answered in time: `on_timeout` decides, `fail` where nothing else is said."""
+    outcome = prompt.spec.get("onTimeout") or "fail"
+    turn.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
+    turn.wake(prompt.path)
+    if prompt.kind == "input":
+        error: dict[str, Json] = {"type": "timeout", "message": f"nobody gave {prompt.path} in time"}
+        turn.emit(ev.FlowFailed, path=prompt.path, error=error)
+    elif outcome == "fail":
+        message = f"nobody answered {prompt.spec['nodeId']} in time"
+        turn.fail(prompt.path, {"type": "timeout", "message": message})
+    else:
+        turn.complete(prompt.path, answers.expired_output(turn.state.prompts[prompt.prompt_id], outcome))
+
+
+def abort(turn: Turn, command: Abort) -> None:
+    _refuse_ended(turn.state)
+    turn.permit(command.actor, "cancel")
+    _end_by(turn, command)
+
+
+def _end_by(turn: Turn, command: Abort) -> None:
+    reason = None if command.reason is None else clean_text(command.reason)[0]
+    turn.emit(ev.SessionAborted, reason=reason, actor=command.actor.record())
+
+
+def hold(turn: Turn, command: Hold) -> None:
+    """A person pauses the session. Whoever performs this has let what was running leave first."""
+    _refuse_ended(turn.state)
+    turn.permit(command.actor, "pause")
+    if turn.state.phase == "held":
+        return
+    path = current_path(turn.state)
+    reason = clean_text(command.reason or "paused by a person")[0]
+    turn.emit(ev.FlowPaused, path=path, node_id=path, reason=reason, held=True, actor=command.actor.record())
+
+
+def resume(turn: Turn, command: Resume) -> None:
+    """A person lets a held session go on."""
+    if command.key in turn.state.seen:
+        return
+    _refuse_ended(turn.state)
+    text, _ = clean_text(command.text)
+    if not text.strip():
+        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
+    turn.permit(command.actor, "resume")
+    if turn.state.phase != "held":
+        raise SessionRunning(f"Session {turn.state.session_id} is not held; nothing was changed.")
+    answers.refuse_long(text)
+    path = current_path(turn.state)
+    turn.emit(ev.FlowResumed, path=path, node_id=path, message=text, injected_messages=1)
+    turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
+
+
+def _refuse_ended(state: State) -> None:
+    if state.ended or state.phase == "finalizing":
+        raise SessionEnded(f"Session {state.session_id} is {state.outcome} already; nothing was changed.")

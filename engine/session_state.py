@@ -1,0 +1,195 @@
+"""`SessionState`: the state of a session as one JSON document, and back.
+
+Names are those of the specifications, with what they forgot. `frames` and `containers`, keyed by path, are the
+truth; `currentNodeId` and `containerStack` (outermost first) only project the oldest wait.
+"""
+
+from __future__ import annotations
+
+from immutables import Map
+
+from engine import events as ev
+from engine.codec import Json, decode, encode
+from engine.errors import MalformedJournal, NotJson
+from engine.state import (
+    COLLECT,
+    ROOT,
+    ContainerRun,
+    Frame,
+    NodeRun,
+    PromptRun,
+    State,
+    TimerRun,
+    scope_of,
+)
+
+UNFINISHED = ("started", "interrupted", "retrying")
+
+
+def current_path(state: State) -> str | None:
+    """Where the session stands: the oldest open wait, else the oldest unfinished node, else None."""
+    waits = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+    if waits:
+        return min(waits, key=lambda prompt: (prompt.requested_at, prompt.path)).path
+    runs = [(state.nodes[path].started_at or "", path) for path in state.active]
+    return min(runs)[1] if runs else None
+
+
+def to_json(state: State) -> dict[str, Json]:
+    """The state as the specifications name it (`SessionState`), with what they forgot. Outputs stand once.
+
+    Everything is in an order of its own: maps have none, and equal states shall look the same in every process.
+    """
+    place = current_path(state)
+    runs = sorted(state.nodes.items(), key=lambda item: (item[1].position, item[0]))
+    run = state.nodes.get(place) if place else None
+    return {
+        "schemaVersion": ev.SCHEMA_VERSION,
+        "sessionId": state.session_id,
+        "parentSessionId": state.parent_session_id,
+        "flowName": state.flow_name,
+        "flowDigest": state.flow_digest,
+        "status": state.status,
+        "phase": state.phase,
+        "outcome": state.outcome,
+        "seq": state.seq,
+        "createdAt": state.created_at,
+        "updatedAt": state.updated_at,
+        "actor": state.actor,
+        "thread": state.thread,
+        "given": state.given,
+        "inputs": state.inputs,
+        "currentNodeId": run.node_id if run else place,
+        "currentNodeIndex": run.position if run else state.frames.get(ROOT, Frame()).position,
+        "outputs": {path: run.output for path, run in runs if run.status == "completed"},
+        "nodes": {path: _node_json(run) for path, run in runs},
+        "frames": {scope: _frame_json(frame) for scope, frame in sorted(state.frames.items())},
+        "containers": {path: _container_json(found) for path, found in sorted(state.containers.items())},
+        "containerStack": container_stack(state, place),
+        "loopCounters": {},
+        "nodeRuns": state.node_runs,
+        "promptsAsked": state.prompts_asked,
+        "prompts": {key: prompt._asdict() for key, prompt in sorted(state.prompts.items(), key=_by_number)},
+        "timers": {key: timer._asdict() for key, timer in sorted(state.timers.items())},
+        "pendingMessages": list(state.messages),
+        "seen": sorted(state.seen),
+        "pausedAt": state.paused_at,
+        "pauseReason": state.pause_reason,
+        "error": state.error,
+    }
+
+
+def _by_number(item: tuple[str, PromptRun]) -> tuple[int, str]:
+    return item[1].spec.get("number") or 0, item[0]
+
+
+def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
+    """The containers around a place, outermost first, as the specifications name their parts."""
+    stack: list[dict[str, Json]] = []
+    scope = scope_of(place) if place else ROOT
+    while scope != ROOT and scope in state.frames:
+        frame = state.frames[scope]
+        owner = frame.owner or ""
+        container = state.containers[owner]
+        items = container.items or []
+        stack.insert(
+            0,
+            {
+                "nodeId": container.node_id,
+                "path": owner,
+                "iterationIndex": frame.order,
+                "totalIterations": container.total
+                if container.total != COLLECT
+                else len(container.keys or []),
+                "currentItem": items[frame.order] if frame.order < len(items) else None,
+                "childIndex": frame.position,
+                "completedIterations": [container.results[number] for number in sorted(container.results)],
+                "partialChildOutputs": {
+                    node_id: state.nodes[path].output
+                    for node_id, path in frame.nodes.items()
+                    if state.nodes[path].status == "completed"
+                },
+            },
+        )
+        scope = scope_of(owner)
+    return stack
+
+
+def _frame_json(frame: Frame) -> dict[str, Json]:
+    return {**frame._asdict(), "nodes": dict(sorted(frame.nodes.items()))}
+
+
+def _container_json(container: ContainerRun) -> dict[str, Json]:
+    results = [container.results[number] for number in sorted(container.results)]
+    return {**container._asdict(), "results": results}
+
+
+def _read_container(data: dict[str, Json]) -> ContainerRun:
+    return ContainerRun(**{**data, "results": Map({result["index"]: result for result in data["results"]})})
+
+
+def _node_json(run: NodeRun) -> dict[str, Json]:
+    fields = run._asdict()
+    del fields["output"]
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def from_json(data: Json) -> State:
+    """The state of such a document. Raises `MalformedJournal` when it is none that this release writes."""
+    try:
+        if data["schemaVersion"] != ev.SCHEMA_VERSION:
+            raise MalformedJournal(
+                f"snapshot of schema {data['schemaVersion']}; this release reads {ev.SCHEMA_VERSION}"
+            )
+        outputs = data["outputs"]
+        nodes = Map({path: NodeRun(**run, output=outputs.get(path)) for path, run in data["nodes"].items()})
+        prompts = Map({key: PromptRun(**prompt) for key, prompt in data["prompts"].items()})
+        return State(
+            session_id=data["sessionId"],
+            parent_session_id=data["parentSessionId"],
+            flow_name=data["flowName"],
+            flow_digest=data["flowDigest"],
+            phase=data["phase"],
+            outcome=data["outcome"],
+            seq=data["seq"],
+            created_at=data["createdAt"],
+            updated_at=data["updatedAt"],
+            actor=data["actor"],
+            thread=data["thread"],
+            given=data["given"],
+            inputs=data["inputs"],
+            nodes=nodes,
+            active=Map({path: None for path, run in nodes.items() if run.status in UNFINISHED}),
+            frames=Map(
+                {
+                    scope: Frame(**{**frame, "nodes": Map(frame["nodes"])})
+                    for scope, frame in data["frames"].items()
+                }
+            ),
+            containers=Map({path: _read_container(found) for path, found in data["containers"].items()}),
+            node_runs=data["nodeRuns"],
+            prompts_asked=data["promptsAsked"],
+            prompts=prompts,
+            open_prompts=Map({key: None for key, prompt in prompts.items() if prompt.open}),
+            timers=Map({key: TimerRun(**timer) for key, timer in data["timers"].items()}),
+            messages=tuple(data["pendingMessages"]),
+            seen=Map(dict.fromkeys(data["seen"])),
+            paused_at=data["pausedAt"],
+            pause_reason=data["pauseReason"],
+            error=data["error"],
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise MalformedJournal(f"not a session state: {error!r}") from error
+
+
+def to_bytes(state: State) -> bytes:
+    """The state as a snapshot row holds it."""
+    return encode(to_json(state))
+
+
+def from_bytes(data: bytes) -> State:
+    """The state of a snapshot row. Raises `MalformedJournal`."""
+    try:
+        return from_json(decode(data))
+    except NotJson as error:
+        raise MalformedJournal(str(error)) from error

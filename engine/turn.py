@@ -1,0 +1,179 @@
+"""One call of `decide`: the events that it writes and the state after them. Pure.
+
+A turn folds each event it writes, so that later parts of the turn see what earlier ones made true; the caller's
+state is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+from engine import clock
+from engine import events as ev
+from engine.actors import Actor
+from engine.codec import Json, clean_text, copy
+from engine.commands import Action, Facts
+from engine.errors import NotAllowed, NotJson
+from engine.evaluation import node_at
+from engine.events import Event
+from engine.flow import Flow, Node
+from engine.nodes.specs import node_types
+from engine.state import ROOT, NodeRun, PromptRun, State, below, evolve, scope_of
+
+
+class Turn:
+    """The events of one `decide`, and the state after them."""
+
+    def __init__(self, flow: Flow, state: State, facts: Facts) -> None:
+        self.flow = flow
+        self.state = state
+        self.facts = facts
+        self.events: list[Event] = []
+
+    def emit(self, kind: Callable[..., Event], /, **fields: Any) -> None:
+        """Write an event and fold it."""
+        event = kind(seq=self.state.seq + 1, timestamp=self.facts.now, **fields)
+        self.events.append(event)
+        self.state = evolve(self.state, event)
+
+    def new_id(self, prefix: str, salt: str) -> str:
+        """An id that nobody can guess, the same for the same facts."""
+        return prefix + self._random(salt).hexdigest()
+
+    def chance(self, salt: str) -> float:
+        """A number from 0 to 1, the same for the same facts."""
+        return int.from_bytes(self._random(salt).digest(), "big") / 2**48
+
+    def _random(self, salt: str) -> blake2b:
+        material = f"{self.facts.entropy}|{self.state.session_id}|{self.state.seq}|{salt}"
+        return blake2b(material.encode(), digest_size=6)
+
+    def permit(self, actor: Actor, action: Action, prompt: PromptRun | None = None) -> None:
+        """Raise `NotAllowed` with the policy's sentence unless this actor may do this."""
+        reason = self.facts.policy(actor, action, self.state, prompt)
+        if reason is not None:
+            raise NotAllowed(reason)
+
+    def wake(self, path: str | None, message: str | None = None) -> None:
+        """Leave `waiting`, if that is where the session is."""
+        if self.state.phase == "waiting":
+            injected = 1 if message is not None else 0
+            self.emit(ev.FlowResumed, path=path, node_id=path, message=message, injected_messages=injected)
+
+    def ask(self, path: str, spec: dict[str, Json]) -> None:
+        """Request a prompt: with a number that people can say, and a nonce that only its own buttons carry."""
+        number = self.state.prompts_asked + 1
+        marked = {**spec, "number": number, "nonce": self.new_id("", f"nonce {path}")}
+        self.emit(ev.PromptRequested, path=path, prompt_id=self.new_id("prompt-", path), prompt=marked)
+
+    def node(self, path: str) -> Node:
+        """The definition of the node at a path that is under way."""
+        return node_at(self.flow, self.state, path)
+
+    def start(self, path: str, node_id: str, kind: str, index: int, config: Json, attempt: int = 1) -> None:
+        """A node begins: under the name that its place gives the event."""
+        fields = {"node_type": kind, "input": config, "epoch": self.facts.epoch, "attempt": attempt}
+        owner = self._owner(path)
+        if owner is None:
+            self.emit(ev.NodeStarted, path=path, node_id=node_id, node_index=index, **fields)
+        else:
+            self.emit(
+                ev.ChildStarted, path=path, node_id=owner, child_id=node_id, child_index=index, **fields
+            )
+
+    def complete(self, path: str, output: Json) -> None:
+        """A node has finished. An output that is no JSON fails it."""
+        node_id = self.state.nodes[path].node_id
+        try:
+            output = copy(output)
+        except NotJson as error:
+            self.fail(path, {"type": error.code, "message": f"node {node_id}: output: {error}"})
+            return
+        owner = self._owner(path)
+        if owner is None:
+            self.emit(ev.NodeCompleted, path=path, node_id=node_id, output=output)
+        else:
+            self.emit(ev.ChildCompleted, path=path, node_id=owner, child_id=node_id, output=output)
+
+    def _owner(self, path: str) -> str | None:
+        owner = self.state.frames[scope_of(path)].owner
+        return None if owner is None else self.state.nodes[owner].node_id
+
+    def break_(self, path: str, error: dict[str, Json]) -> None:
+        """An attempt failed: `retry` says whether another one follows, later and with the same input."""
+        run, retry = self.state.nodes[path], self.node(path).retry
+        given_up = self.state.phase != "running" or doomed(self.state, path)
+        if retry is None or run.attempt - run.crashes >= retry.attempts or given_up:
+            self.fail(path, error)
+            return
+        tries = run.attempt - run.crashes
+        delay = retry.delay * (2 ** (tries - 1) if retry.backoff == "exponential" else 1)
+        delay = min(delay, retry.max_delay) * (1 + retry.jitter * self.chance(path))
+        self.emit(
+            ev.NodeRetried,
+            path=path,
+            node_id=run.node_id,
+            error=storable(error),
+            attempt=run.attempt,
+            timer_id=f"{self.state.session_id}:{path}:retry{run.attempt}",
+            due_at=clock.after(self.facts.now, delay),
+        )
+
+    def fail(self, path: str, error: dict[str, Json]) -> None:
+        """A node failed for good: `on_error` says whether the nodes around it go on."""
+        run = self.state.nodes[path]
+        self.emit(
+            ev.NodeFailed,
+            path=path,
+            node_id=run.node_id,
+            error=storable(error),
+            attempt=run.attempt,
+            contained=True if self.node(path).on_error == "continue" else None,
+        )
+
+
+def storable(error: dict[str, Json]) -> dict[str, Json]:
+    """The error as it can be journaled: a failure with details that are no JSON is a failure all the same."""
+    try:
+        copied: dict[str, Json] = copy(error)
+        return copied
+    except NotJson:
+        kept = {name: clean_text(str(error.get(name)))[0] for name in ("type", "message")}
+        return {**kept, "details": None}
+
+
+def doomed(state: State, path: str) -> bool:
+    """Whether a container around this place is being given up, so that nothing new may start here."""
+    scope = scope_of(path)
+    while scope != ROOT:
+        frame = state.frames.get(scope)
+        if frame is None or frame.owner is None:
+            return frame is None
+        if state.containers[frame.owner].error is not None:
+            return True
+        scope = scope_of(frame.owner)
+    return False
+
+
+def launched(state: State) -> list[str]:
+    """Paths of nodes that a process is executing right now (or was, when it died)."""
+    return [path for path in state.active if _is_launched(state.nodes[path])]
+
+
+def _is_launched(run: NodeRun) -> bool:
+    return run.status == "started" and node_types()[run.type].mode == "run"
+
+
+def launched_below(state: State, path: str) -> bool:
+    """Whether a process is executing something inside this container."""
+    return any(inner != path and below(path, inner) for inner in launched(state))
+
+
+def open_prompt_at(state: State, path: str) -> PromptRun | None:
+    """The open prompt of the node at this path."""
+    for prompt_id in state.open_prompts:
+        if state.prompts[prompt_id].path == path:
+            return state.prompts[prompt_id]
+    return None
