@@ -220,6 +220,15 @@ def shown_in(url: str, text: str) -> bool:
     return text in json.dumps(threads)
 
 
+async def test_dev_offers_the_flows_by_a_click(cli: Cli) -> None:
+    """The page of `sayso dev` has a suggestion for each flow, and one for help."""
+    cli.write("flows/asks.yml", ASKS)
+    with cli.started("dev", "--port", "0", "--no-open") as process:
+        url = await dev_url(process)
+        offered = page(url, "/page/state?as=U0LOCALANA")["suggestions"]
+        assert [each["text"] for each in offered] == ["@sayso asks", "@sayso help"]
+
+
 async def test_dev_serves_flows_without_slack_and_goes_on_after_a_stop(cli: Cli) -> None:
     """The printed page works; a flow asks in its thread; after Ctrl-C and a new start the thread goes on."""
     cli.write("flows/asks.yml", ASKS)
