@@ -134,7 +134,7 @@ async def test_a_prompt_that_closes_while_its_post_is_uncertain_shows_that_it_is
 async def test_a_prompt_is_not_closed_by_a_state_that_does_not_know_of_it(rig: Rig) -> None:
     """Read a moment too early the prompt still looks open: it is closed a moment later, with what was decided."""
     rig.send()
-    session_id = await rig.start(APPROVAL)
+    session_id = await rig.start(ASK)
     prompt_id = await rig.shown(session_id)
     before = await rig.engine.state(session_id)
     early: list[State] = []
@@ -143,14 +143,14 @@ async def test_a_prompt_is_not_closed_by_a_state_that_does_not_know_of_it(rig: R
         return early.pop() if early else await rig.engine.state(asked_for)
 
     await rig.crash()
-    await rig.answer(session_id, "ben", value="approve")
+    await rig.answer(session_id, "ana", text="fine")
     rig.load_state = load
     early += [before, before]
     rig.send(lanes=1)
     await rig.put(note_row("note:last", "last", "C0LOCALOPS", None, "last"))
     await rig.settled(f"close:{prompt_id}")
     await rig.settled("note:last")
-    assert "✅ *Approved* by <@U0LOCALBEN>" in rig.posts("Roll back")[0]["text"]
+    assert "*Answered* by <@U0LOCALANA>" in rig.posts("How does it look")[0]["text"]
 
 
 async def test_a_failed_session_says_what_one_can_do(rig: Rig) -> None:
