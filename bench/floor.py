@@ -37,6 +37,13 @@ class Floor:
         self.samples += taken
         return taken
 
+    def rows(self) -> list[int]:
+        """How many bytes each commit stored, in their order."""
+        return [
+            int(str(row[0]))
+            for row in self._db.execute("SELECT length(body) FROM floor ORDER BY id").fetchall()
+        ]
+
     def close(self) -> None:
         """Close the database."""
         self._db.close()
