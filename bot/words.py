@@ -171,5 +171,3 @@ def elapsed(seconds: float) -> str:
 def _first_line(text: str) -> str:
     line = text.strip().splitlines()[0] if text.strip() else ""
     return line if len(line) <= 120 else line[:119] + "…"
-
-
