@@ -7,12 +7,13 @@ that when it runs. A call is checked against the called flow's inputs, and so ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 from engine.codec import Json
-from engine.errors import FlowError, InvalidInputs
+from engine.errors import FlowError, InvalidInputs, Problem
 from engine.expression_text import has_expression
-from engine.faults import Fault, Path, suggest
+from engine.faults import MAX_FAULTS, Fault, Path, suggest
 from engine.flow.inputs import parse_input
 from engine.flow.model import Flow
 from engine.flow.outline import as_mapping, walk
@@ -30,7 +31,7 @@ def link(flow: Flow, located: Located, find: FindFlow | None, known: Iterable[st
     if not flow.calls:
         return flow
     linker = _Linker(flow, find, frozenset(known) | {flow.name})
-    problems = [located.problem(fault) for fault in linker.faults(located)]
+    problems = _problems(located, linker.faults(located))
     if problems:
         raise FlowError(problems)
     return flow.with_flows({name: linker.found[name] for name in sorted(linker.found)})
@@ -79,11 +80,16 @@ class _Linker:
         self.found[name] = flow.alone()
         if flow.calls and name != self.flow.name:
             located = load_located(flow.text, flow.file)
-            problems = [located.problem(fault) for fault in self.faults(located)]
+            problems = _problems(located, self.faults(located))
             if problems:
                 del self.found[name]
                 raise FlowError(problems)
         return self.found[name]
+
+
+def _problems(located: Located, faults: Iterator[Fault]) -> list[Problem]:
+    problems = {located.problem(fault) for fault in islice(faults, MAX_FAULTS)}
+    return sorted(problems, key=lambda problem: (problem.line, problem.column, problem.message))
 
 
 def _first(error: FlowError) -> str:

@@ -19,7 +19,7 @@ from engine.flow.check_edges import check_edges, sound_pairs
 from engine.flow.check_text import check_condition, check_values, name_hint
 from engine.flow.document import GOTO, RetryDoc
 from engine.flow.names import Level, Scope, Shape, shapes
-from engine.flow.outline import Part, as_list, as_mapping, ids, parts, places
+from engine.flow.outline import Part, as_list, as_mapping, ids, item_name, items, parts, places
 from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.specs import PARTS, NodeSpec, node_types
 
@@ -42,7 +42,7 @@ def check_nodes(
     data: Mapping[str, Any], inputs: frozenset[str], line_of: Callable[[Path], int]
 ) -> Iterator[Fault]:
     """All that is wrong with the nodes of a flow, and with its edges."""
-    scope = Scope(inputs, places(data))
+    scope = Scope(inputs, places(data), items=items(data))
     nodes, last = as_list(data.get("nodes")), as_list(data.get("finally"))
     yield from _list(nodes, as_list(data.get("edges")), Site(("nodes",), scope, line_of), ("edges",))
     everything = Level(shapes(nodes), ids(nodes), (1 << len(nodes)) - 1)
@@ -97,8 +97,7 @@ def _variables(node: Mapping[str, Any], part: Part) -> dict[str, Shape]:
     """What the body of a node knows beside the nodes."""
     match node.get("type"):
         case "foreach":
-            named = as_mapping(node.get("with")).get("as", "item")
-            return {"index": None, named if isinstance(named, str) else "item": None}
+            return {"index": None, item_name(node): None}
         case "loop":
             return {"index": None, "last": shapes(part.nodes)}
     return {}

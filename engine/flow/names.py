@@ -58,13 +58,15 @@ class Level(NamedTuple):
 @dataclass(frozen=True)
 class Scope:
     """What an expression may name. `levels` are the lists around it, innermost last; `variables` what bodies know;
-    `current` the id of the node; `places` says where every node of the flow stands."""
+    `current` the id of the node; `places` says where every node of the flow stands, `items` which foreach uses a name.
+    """
 
     inputs: frozenset[str]
     places: Mapping[str, Place]
     levels: tuple[Level, ...] = ()
     variables: Mapping[str, Shape] = field(default_factory=dict)
     current: str | None = None
+    items: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, current: str | None, level: Level) -> Scope:
         """The scope of a node in a list."""
@@ -160,6 +162,8 @@ def _root_hint(root: str, scope: Scope) -> str | None:
         return f"write `nodes.{root}`"
     if root in scope.inputs:
         return f"write `inputs.{root}`"
+    if root in scope.items:
+        return f"it is known in the body of `{scope.items[root]}`"
     if root in ("env", "secret"):
         return "secrets are written {{ secrets.NAME }}"
     return suggest(root, [*ROOTS, *scope.variables])
@@ -226,7 +230,7 @@ def _apart(name: str, place: Place, here: tuple[tuple[str, str], ...]) -> tuple[
             return f"`{name}` runs only when `{container}` fails", "it is known in that `on_failure` only"
         if mine[0] == container and mine[1] != "!":
             return f"`{name}` stands in another part of `{container}`", "only one's own part is known in it"
-        hint = f"the output of `{container}` has its output, or move this node inside"
+        hint = f"`nodes.{container}` has its output, or this node belongs inside too"
         return f"`{name}` stands inside `{container}` and is not known outside", hint
     return None
 

@@ -96,3 +96,18 @@ def places(data: Mapping[str, Any]) -> dict[str, Place]:
         if isinstance(name, str) and name:
             found.setdefault(name, place)
     return found
+
+
+def items(data: Mapping[str, Any]) -> dict[str, str]:
+    """The names that foreach nodes give their items, each with the first such node."""
+    found: dict[str, str] = {}
+    for _, node in walk(data):
+        if node.get("type") == "foreach" and isinstance(node.get("id"), str):
+            found.setdefault(item_name(node), node["id"])
+    return found
+
+
+def item_name(node: Mapping[str, Any]) -> str:
+    """What a foreach calls its item."""
+    name = as_mapping(node.get("with")).get("as", "item")
+    return name if isinstance(name, str) else "item"

@@ -73,6 +73,90 @@ nodes:
   - {id: stop, type: fail, if: "{{ nodes.keep.total > 3 }}", with: {message: "{{ nodes.keep.name }} is too much"}}
 """
 
+NESTED = """\
+flow: nested
+inputs:
+  regions: {type: array, default: [eu, us]}
+  service: {required: false}
+limits: {deadline: 1d, max_open_prompts: 3, max_node_runs: 500, max_depth: 4, concurrency: 2}
+lock: "deploy-{{ inputs.service }}-{{ session.flow }}"
+on_conflict: refuse
+nodes:
+  - {id: first, type: set, with: {x: 1}}
+  - id: rollout
+    type: foreach
+    name: Roll out
+    with: {items: "{{ inputs.regions }}", as: region, concurrency: "{{ nodes.first.x }}"}
+    timeout: 1h
+    retry: {attempts: 3, backoff: exponential, delay: 2s, max_delay: 1m, jitter: 0.5}
+    body:
+      - id: apply
+        type: shell
+        with: {run: [./apply.sh, "{{ region.name }}", "{{ index }}", "{{ nodes.first.x }}"]}
+        on_crash: ask
+        retry: {attempts: 2}
+        on_error: "goto:confirm"
+        on_failure:
+          - {id: oops, type: message, with: {text: "{{ region }}: {{ errors.apply.message }} {{ status.apply }}"}}
+      - id: confirm
+        type: ask
+        with: {message: "{{ region }}: {{ nodes.apply.stdout | default('failed') }}"}
+        on_error: ask
+      - id: poll
+        type: loop
+        with:
+          while: "{{ last is none or last.probe.status != 200 }}"
+          until: "{{ index > 3 and last.probe.status == 200 }}"
+          max_iterations: 5
+          on_limit: continue
+        body:
+          - {id: probe, type: http, with: {url: "https://a/{{ region }}/{{ last.probe.status | default(0) }}"}}
+          - {id: pause, type: wait, if: "{{ nodes.probe.status != 200 }}", with: {for: 10s}}
+        edges:
+          - {from: probe, to: pause, when: "{{ nodes.probe.status > 200 }}"}
+          - {from: pause, to: probe, type: loop, max_iterations: 1}
+  - id: fan
+    type: parallel
+    with: {mode: collect}
+    branches:
+      left: [{id: l, type: set, with: {a: "{{ nodes.rollout.iterations | length }}"}}]
+      right:
+        - {id: r, type: python, with: {call: "checks.disk:free", args: {where: "{{ inputs.service }}"}}}
+        - {id: rr, type: set, with: {a: "{{ nodes.r.whatever.there.is }}"}}
+  - id: pick
+    type: switch
+    with: {on: "{{ nodes.fan.branches.left.l.a }}"}
+    cases:
+      2: [{id: two, type: noop}]
+      true: [{id: yes_step, type: noop}]
+      default: [{id: named, type: noop}]
+    default: [{id: other, type: noop}]
+  - {id: own, type: flow, if: false, with: {flow: nested, inputs: {regions: [], service: "{{ nodes.pick.case }}"}}}
+  - {id: end, type: set, with: {all: "{{ nodes.own.outputs }}", rounds: "{{ nodes.rollout.iterations[0].outputs }}"}}
+finally:
+  - {id: clean, type: shell, with: {run: [./clean.sh, "{{ status.rollout }}", "{{ nodes.end.all }}"]}, on_error: continue}
+  - {id: bye, type: message, with: {text: "{{ nodes.clean.stdout | default('') }} {{ nodes.end.rounds }}"}}
+"""
+
+GRAPH = """\
+flow: graph
+nodes:
+  - {id: ship, type: shell, with: {run: [make, "{{ nodes.build.stdout }}", "{{ nodes.review.value }}"]}}
+  - {id: build, type: shell, with: {run: [make]}}
+  - {id: unit, type: noop, if: "{{ nodes.build.exit_code == 0 }}"}
+  - {id: lint, type: noop, on_error: "goto:lint"}
+  - {id: review, type: ask, with: {message: "Shall we?", choices: [ship, again]}}
+  - {id: lonely, type: noop}
+edges:
+  - {from: build, to: unit}
+  - {from: build, to: lint}
+  - {from: unit, to: review, gate: any}
+  - {from: lint, to: review}
+  - {from: review, to: ship, when: "{{ nodes.review.value == 'ship' and nodes.build.exit_code == 0 }}"}
+  - {from: review, to: build, when: "{{ nodes.review.value == 'again' }}", type: loop, max_iterations: 3}
+  - {from: ship, to: ship, when: false, type: loop, max_iterations: 1}
+"""
+
 ONE_NODE = """\
 flow: one
 nodes:
@@ -82,7 +166,13 @@ nodes:
       text: hello
 """
 
-SOUND = {"rollback": ROLLBACK, "every-type": EVERY_TYPE, "one": ONE_NODE}
+SOUND = {
+    "rollback": ROLLBACK,
+    "every-type": EVERY_TYPE,
+    "nested": NESTED,
+    "graph": GRAPH,
+    "one": ONE_NODE,
+}
 
 
 def flow_with(node: str, before: str = "") -> Flow:

@@ -16,7 +16,18 @@ from engine.codec import Json
 from engine.errors import FlowError
 from engine.flow import flow_from_body, load_flow, load_flow_file, load_flows
 from engine.flow.yaml import load_located
-from tests.flow.flowkit import EVERY_TYPE, ONE_NODE, ROLLBACK, SOUND, failure, flow_with, problems
+from engine.nodes.specs import node_types
+from tests.flow.flowkit import (
+    EVERY_TYPE,
+    GRAPH,
+    NESTED,
+    ONE_NODE,
+    ROLLBACK,
+    SOUND,
+    failure,
+    flow_with,
+    problems,
+)
 
 
 def test_a_flow_has_what_its_file_says() -> None:
@@ -50,9 +61,9 @@ def test_a_flow_has_what_its_file_says() -> None:
 def test_every_node_type_loads() -> None:
     """A flow with all node types, and an expression in every kind of field, is sound."""
     flow = load_flow(EVERY_TYPE, "every.yml")
-    assert {node.type for node in flow.nodes} == {
-        "ask", "approval", "message", "shell", "http", "set", "wait", "fail", "noop"
-    } - {"message"}  # fmt: skip
+    nested = load_flow(NESTED, "nested.yml")
+    used = {node.type for each in (flow, nested) for node in each.by_id.values()}
+    assert used == set(node_types())
     assert flow.deadline == 30 * 86400
     assert flow.inputs["seconds"].required is False
     assert flow.by_id["read"].timeout == 30
@@ -203,9 +214,10 @@ def test_a_wrong_name_is_pointed_at_inside_its_text(block: str, place: str) -> N
 
 JSON_VALUES: st.SearchStrategy[Json] = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from(["", "a", "{{ inputs.service }}", "{{ nodes.gate }}", "30m", "{{", "{% if %}", "true", "@sre"]),
+    | st.sampled_from(["", "a", "{{ inputs.service }}", "{{ nodes.gate }}", "30m", "{{", "{% if %}", "true", "@sre",
+                       "foreach", "flow", "loop", "goto:gate", "{{ item }}", "nested"]),
     lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["id", "type", "with", "if", "a", "{{ x }}", "$secret", "text"]), inner, max_size=3),
+    | st.dictionaries(st.sampled_from(["id", "type", "with", "if", "a", "{{ x }}", "$secret", "text", "body", "from", "to", "flow", "as"]), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
 
@@ -222,7 +234,7 @@ def _places(value: Json, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
 @given(st.data())
 def test_a_flow_with_anything_anywhere_is_a_flow_or_a_flow_error(data: st.DataObject) -> None:
     """Whatever JSON stands in the place of any value of a sound flow, there is no other exception."""
-    tree = load_located(data.draw(st.sampled_from([ROLLBACK, EVERY_TYPE])), "f.yml").data
+    tree = load_located(data.draw(st.sampled_from([ROLLBACK, EVERY_TYPE, NESTED, GRAPH])), "f.yml").data
     path = data.draw(st.sampled_from(_places(tree)))
     parent = tree
     for part in path[:-1]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.filters import FILTERS, TESTS
 from engine.flow import load_flow
-from engine.flow.document import NodeDoc
+from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
 from engine.flow.reference import flow_reference_markdown
 from engine.nodes.specs import node_types
 
@@ -24,9 +24,11 @@ def test_the_page_names_everything_that_a_flow_can_have() -> None:
     page = flow_reference_markdown()
     for spec in node_types().values():
         assert f"\n### {spec.name}\n" in page
-        for name in [*spec.field_names(), *(spec.outputs or ())]:
+        for name in [*spec.field_names(), *(spec.outputs or ()), *spec.parts]:
             assert f"`{name}`" in page
-    for name in [*FILTERS, *TESTS, *(field.alias or key for key, field in NodeDoc.model_fields.items())]:
+    models = (FlowDoc, NodeDoc, EdgeDoc, RetryDoc, LimitsDoc)
+    fields = [field.alias or key for model in models for key, field in model.model_fields.items()]
+    for name in [*FILTERS, *TESTS, *fields]:
         assert f"`{name}`" in page
 
 

@@ -22,7 +22,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _KNOWN = {
     "$schema", "$defs", "$ref", "title", "description", "default", "type", "properties", "required", "additionalProperties",
-    "propertyNames", "items", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum", "pattern", "enum",
+    "propertyNames", "items", "minItems", "maxItems", "minLength", "minProperties", "maxLength", "minimum", "maximum", "pattern", "enum",
     "const", "anyOf", "allOf", "if", "then",
 }  # fmt: skip
 
@@ -108,6 +108,10 @@ BY_SHAPE = [
     "02-no-name-no-nodes", "03-unknown-top-field", "04-flow-name", "15-node-type", "16-later-type", "17-node-id",
     "19-field-beside-with", "20-unknown-with-field", "21-run-as-text", "33-condition-without-braces", "35-duration",
     "36-approvers", "37-choices", "39-inputs", "41-crash-policies", "43-http", "49-no-nodes", "50-node-is-text",
+    "60-container-without-body", "61-body-on-a-shell", "62-default-beside-with", "63-mistakes-inside-a-body",
+    "69-as", "70-foreach-items", "71-loop-without-end", "73-branches", "75-switch", "76-retry", "77-goto", "81-edge-ends",
+    "86-loop-edge-without-limit", "87-gates", "91-limits", "92-lock", "94-python", "95-unknown-flow",
+    "99-node-list-shapes", "99a-if-with-underscore",
 ]  # fmt: skip
 
 
