@@ -261,13 +261,17 @@ def sessions_list(
 def sessions_show(
     context: typer.Context,
     session_id: SessionId,
-    events: Annotated[bool, typer.Option("--events", help="The whole journal too.")] = False,
+    at: Annotated[
+        int | None, typer.Option(metavar="SEQ", help="As it was after this event of its journal.")
+    ] = None,
+    events: Annotated[bool, typer.Option("--events", help="The journal too.")] = False,
+    whole: Annotated[bool, typer.Option("--all", help="Every pass of a long loop.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one session: its nodes, what it waits for, and on whom."""
-    from bot.cli.sessions import show_session
+    """Show one session: the tree of its nodes and passes, what it waits for, and on whom."""
+    from bot.cli.sessions import Look, show_session
 
-    _end(show_session(_place(context), session_id, events=events, as_json=as_json))
+    _end(show_session(_place(context), session_id, Look(events, at, whole, as_json)))
 
 
 @sessions_app.command("resume")

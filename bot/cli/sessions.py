@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError
@@ -12,16 +13,17 @@ from bot.cli.finding import find_session, need_database
 from bot.cli.narration import ago
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
-from bot.cli.show import show_lines
+from bot.cli.show import View, show_lines
 from bot.rendering.text import plain
-from engine.codec import Json
+from engine.codec import Json, encode
 from engine.engine import utc_now
 from engine.errors import Corrupt, MalformedJournal
-from engine.events import event_from_bytes
+from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.inspection import inspection
-from engine.snapshot import load_state
+from engine.state import derive_state
 from engine.storage.port import Head, Store
+from engine.tree import tree
 from prompt_state import store as prompt_store
 from prompt_state.model import PromptState
 
@@ -81,43 +83,70 @@ def _head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:
     }
 
 
-def show_session(place: Place, text: str, *, events: bool, as_json: bool) -> int:
+@dataclass(frozen=True)
+class Look:
+    """What of a session is shown: the journal too, as it was at event `at`, every pass, as JSON."""
+
+    events: bool = False
+    at: int | None = None
+    whole: bool = False
+    as_json: bool = False
+
+
+def show_session(place: Place, text: str, look: Look) -> int:
     """Print one session; damaged records are said, and shown as far as they can be. Raises `UnknownSession`."""
     settings = place.settings()
     need_database(settings, f"no session {text!r}")
     with opened(settings) as store:
         head = find_session(store, text)
         try:
-            return _show(store, head, place, events=events, as_json=as_json)
+            return _show(store, head, place, look)
         except (Corrupt, MalformedJournal) as error:
-            if as_json:
+            if look.as_json:
                 print_json({**_head_json(head, []), "problem": str(error)})
             else:
                 print(_damaged(head, str(error)))
             return Exit.STORE
 
 
-def _show(store: Store, head: Head, place: Place, *, events: bool, as_json: bool) -> int:
-    journal = [event_from_bytes(row) for row in store.journal(head.session_id)] if events else []
-    state = load_state(store.load(head.session_id))
-    if as_json:
+def _show(store: Store, head: Head, place: Place, look: Look) -> int:
+    journal = [event_from_bytes(row) for row in store.journal(head.session_id)]
+    if look.at is not None and not 1 <= look.at <= len(journal):
+        raise UsageError(f"There is no event {look.at}; {head.session_id} has events 1 to {len(journal)}.")
+    events = journal[: look.at]
+    state = derive_state(events)
+    flow = flow_from_body(store.flow(state.flow_digest))
+    if look.as_json:
         document = inspection(state, head)
-        if events:
-            document["events"] = [event.to_wire() for event in journal]
+        document["tree"] = tree(events, flow).to_json()
+        if look.events:
+            document["events"] = [event.to_wire() for event in events]
         print_json(document)
         return Exit.OK
-    flow = flow_from_body(store.flow(head.flow_digest))
-    paint = Paint(sys.stdout)
-    for line in show_lines(state, head, flow, utc_now(), paint, place.command):
+    earlier = len(events) < len(journal)
+    view = View(
+        state.updated_at if earlier else utc_now(),
+        Paint(sys.stdout),
+        len(journal) if earlier else None,
+        look.whole,
+    )
+    for line in show_lines(state, head, flow, events, view, place.command):
         print(line)
-    for event in journal:
-        wire = event.to_wire()
-        facts = {
-            name: value for name, value in wire.items() if name not in ("seq", "timestamp", "type", "path")
-        }
-        path = f" {event.path}" if event.path else ""
-        print(f"{event.seq:5} {event.timestamp} {event.type}{clean(path)} {one_line(str(facts), 200)}")
+    if look.events:
+        print()
+    for event in events if look.events else ():
+        print(_event_line(event))
     return Exit.OK
+
+
+def _event_line(event: Event) -> str:
+    """An event on one line, what is particular to it as JSON."""
+    wire = event.to_wire()
+    facts = {name: value for name, value in wire.items() if name not in ("seq", "timestamp", "type", "path")}
+    path = f" {event.path}" if event.path else ""
+    return (
+        f"{event.seq:5} {event.timestamp} {event.type}{clean(path)} {one_line(encode(facts).decode(), 200)}"
+    )
 
 
 def _damaged(head: Head, problem: str) -> str:

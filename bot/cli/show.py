@@ -1,12 +1,11 @@
-"""One session as lines for people: where it stands, each node, and what it waits for on whom. Pure."""
+"""One session as lines for people: where it stands, its tree, and what it waits for on whom. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from bot.cli.narration import (
-    COLORS,
-    MARKS,
     STATUS_COLORS,
     ago,
     asked_of,
@@ -20,34 +19,53 @@ from bot.rendering.text import elapsed
 from bot.terminal import open_prompts
 from engine import clock
 from engine.codec import Json, encode
-from engine.flow import Flow, Node
-from engine.state import NodeRun, PromptRun, State
+from engine.events import Event
+from engine.flow import Flow
+from engine.state import PromptRun, State
 from engine.storage.port import Head
+from engine.tree import Entry, tree
+
+
+@dataclass(frozen=True)
+class View:
+    """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
+    shown as it was earlier, `whole` shows every pass of a long loop."""
+
+    now: str
+    paint: Paint
+    last: int | None = None
+    whole: bool = False
 
 
 def show_lines(
-    state: State, head: Head, flow: Flow, now: str, paint: Paint, command: Callable[..., str]
+    state: State, head: Head, flow: Flow, events: Sequence[Event], view: View, command: Callable[..., str]
 ) -> Iterator[str]:
-    """The lines; `command` makes command lines that work in this place."""
+    """The lines; `events` are those that fold to `state`, `command` makes command lines that work in this place."""
+    now, paint = view.now, view.paint
     yield f"{paint('bold', clean(state.flow_name))}  {state.session_id}"
+    if view.last is not None:
+        yield _fact("as it was", f"at event {state.seq} of {view.last}, {moment(state.updated_at)}")
     yield _fact("status", paint(STATUS_COLORS.get(state.status, "dim"), _status(state, head)))
     yield _fact(
         "started", f"{moment(state.created_at)} ({ago(state.created_at, now)}) by {started_by(state)}"
     )
     yield _fact("changed", f"{moment(state.updated_at)} ({ago(state.updated_at, now)})")
+    if state.parent_session_id:
+        yield _fact("fork of", state.parent_session_id)
     if state.thread:
         yield _fact("thread", clean(str(state.thread.get("key"))))
     for name, value in (state.inputs or state.given).items():
         yield _fact("input", f"{name} = {_value(value)}")
-    if head.owner is not None:
-        yield _fact("run by", head.owner)
-    if head.quarantined:
-        yield _fact("set aside", one_line(head.quarantined, 300))
+    if view.last is None:
+        if head.owner is not None:
+            yield _fact("run by", head.owner)
+        if head.quarantined:
+            yield _fact("set aside", one_line(head.quarantined, 300))
     if state.error:
         yield _fact("error", error_text(state.error))
     yield ""
-    for node in flow.nodes:
-        yield _node(node, state, now, paint)
+    for entry in tree(events, flow).children:
+        yield from _entry(entry, state, view, 1)
     yield from _waits(state, paint, command)
 
 
@@ -62,28 +80,102 @@ def _status(state: State, head: Head) -> str:
     return state.status + since
 
 
-def _node(node: Node, state: State, now: str, paint: Paint) -> str:
-    run = state.nodes.get(node.id)
-    if run is None:
-        return paint("dim", f"  · {node.id:<16} {node.type}")
-    waits = any(prompt.path == node.id for prompt in open_prompts(state))
-    sign = paint("yellow", "●") if waits else paint(COLORS[run.status], MARKS[run.status])
-    more = "waits" if waits else _outcome(run, now)
-    return f"  {sign} {node.id:<16} {node.type:<9} {more}".rstrip()
+def _entry(entry: Entry, state: State, view: View, depth: int) -> Iterator[str]:
+    """A node or pass and what is in it, each on its line."""
+    color, sign = _MARKS[entry.status]
+    if entry.prompts:
+        color, sign = _MARKS["waiting"]
+    label = f"{clean(entry.name):<16} {entry.type:<9}" if entry.kind == "node" else _pass_name(entry)
+    lead = "  " * depth
+    if entry.status == "pending":
+        yield view.paint("dim", f"{lead}{sign} {label}".rstrip())
+    else:
+        yield f"{lead}{view.paint(color, sign)} {label} {_outcome(entry, state, view)}".rstrip()
+    for child in _folded(entry.children, whole=view.whole):
+        if isinstance(child, Entry):
+            yield from _entry(child, state, view, depth + 1)
+        else:
+            yield view.paint("dim", f"{lead}  … {child} more, done (--all shows them)")
 
 
-def _outcome(run: NodeRun, now: str) -> str:
+_MARKS = {
+    "pending": ("dim", "·"),
+    "started": ("blue", "▸"),
+    "waiting": ("yellow", "●"),
+    "retrying": ("yellow", "↻"),
+    "interrupted": ("yellow", "!"),
+    "completed": ("green", "✓"),
+    "failed": ("red", "✗"),
+    "aborted": ("red", "■"),
+    "skipped": ("dim", "–"),
+    "stopped": ("dim", "■"),
+}
+
+_SHOWN_PASSES = 12
+_SHOWN_ENDS = 3
+
+
+def _folded(children: Sequence[Entry], *, whole: bool) -> Iterator[Entry | int]:
+    """The children; of many passes that are done only the first and last ones, and how many are between."""
+    done = [child for child in children if child.kind == "pass" and child.status == "completed"]
+    if whole or len(done) <= _SHOWN_PASSES:
+        yield from children
+        return
+    hidden = {id(child) for child in done[_SHOWN_ENDS:-_SHOWN_ENDS]}
+    told = False
+    for child in children:
+        if id(child) not in hidden:
+            yield child
+        elif not told:
+            told = True
+            yield len(hidden)
+
+
+def _pass_name(entry: Entry) -> str:
+    """Which pass it is: the item and its number, the round, the branch, the case."""
+    name = clean(entry.name)
+    match entry.type:
+        case "foreach":
+            return f"[{name}] {one_line(_value(entry.item), 40)}"
+        case "loop":
+            return f"round {int(entry.name) + 1}"
+        case "flow":
+            return "its nodes"
+        case "switch":
+            return f"case {name}"
+        case _:
+            return name
+
+
+def _outcome(entry: Entry, state: State, view: View) -> str:
     """How long it took, and what came of it, on one line."""
-    if run.status == "skipped":
-        return f"skipped: {run.reason}"
-    if run.status == "failed":
-        return error_text(run.error)
-    if run.status == "interrupted":
-        return f"interrupted ({run.reason}); what it did is not known"
-    took = elapsed(clock.seconds_between(run.started_at or now, run.ended_at or now))
-    if run.status == "started":
-        return f"{took} so far"
-    return f"{took:<8} {one_line(_value(run.output), 100)}"
+    if entry.status == "skipped":
+        return f"skipped: {entry.reason}"
+    took = elapsed(clock.seconds_between(entry.started_at or view.now, entry.ended_at or view.now))
+    tries = f", attempt {entry.attempts}" if entry.attempts > 1 else ""
+    match entry.status:
+        case "failed":
+            return f"{took}{tries}  {error_text(entry.error)}"
+        case "interrupted":
+            return f"interrupted ({entry.reason}); what it did is not known"
+        case "retrying":
+            return f"failed: {error_text(entry.error)}; again at {moment(entry.until or view.now)}"
+        case "waiting":
+            return f"waits {_for_whom(entry, state)}, {took} so far"
+        case "stopped":
+            return f"left without an outcome after {took}"
+        case "completed":
+            output = "" if entry.output is None else one_line(_value(entry.output), 100)
+            return f"{took + tries:<8} {output}"
+        case _:
+            return f"{took} so far{tries}"
+
+
+def _for_whom(entry: Entry, state: State) -> str:
+    prompts = [state.prompts[prompt_id] for prompt_id in entry.prompts if prompt_id in state.prompts]
+    if prompts:
+        return "for " + "; ".join(asked_of(state, prompt) for prompt in prompts)
+    return f"until {moment(entry.until)}" if entry.until else ""
 
 
 def _value(value: Json) -> str:
@@ -105,6 +197,7 @@ def _prompt(state: State, prompt: PromptRun, paint: Paint, command: Callable[...
     yield f"{paint('yellow', '●')} {paint('bold', first)}"
     yield from (f"  {part}" for part in rest)
     until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
-    yield f"  {prompt.kind}, asks {asked_of(state, prompt)}{until}"
+    place = f"{clean(prompt.path)}: " if "/" in prompt.path and prompt.kind != "input" else ""
+    yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
     labels = " | ".join(clean(str(option["label"])) for option in prompt.spec["options"])
     yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"
