@@ -1,6 +1,6 @@
 """Prompts and their answers, as values: what a prompt says, what counts as an answer, and the output it gives. Pure.
 
-A prompt's `spec` (the `prompt` of `prompt:requested`) has: `kind` (`ask`, `approval`, `interrupted`, `input`),
+A prompt's `spec` (the `prompt` of `prompt:requested`) has: `kind` (`ask`, `approval`, `interrupted`, `failed`, `input`),
 `message`, `options` (`[{value, label, style}]`), `acceptsText`, `who` or `approvers` and `excludeRequester`,
 `timeoutSeconds`, `onTimeout`, `default`, `nonce`, `nodeId`, `nodeName`, and `input` for a missing flow input.
 """
@@ -97,6 +97,26 @@ def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
         "options": [
             {"value": "done", "label": "It is done", "style": None},
             {"value": "again", "label": "Run it again", "style": "primary"},
+            {"value": "abort", "label": "Abort the run", "style": "danger"},
+        ],
+        "acceptsText": False,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+    }
+
+
+def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
+    """The question about a node that failed and whose flow says `on_error: ask`."""
+    reason = str((run.error or {}).get("message") or "no reason was given")
+    return {
+        "kind": "failed",
+        "message": f"*{node.name or node.id}* failed: {reason}\nPlease say how to go on.",
+        "nodeId": node.id,
+        "nodeName": node.name,
+        "options": [
+            {"value": "retry", "label": "Try it again", "style": "primary"},
+            {"value": "skip", "label": "Go on without it", "style": None},
             {"value": "abort", "label": "Abort the run", "style": "danger"},
         ],
         "acceptsText": False,

@@ -11,14 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote
 
+from engine import answers, clock, graphs
 from engine import events as ev
 from engine.codec import Json, copy
 from engine.errors import ExpressionError, InvalidInputs
 from engine.evaluation import context
 from engine.expressions import evaluate_condition
 from engine.flow import Node, coerce_inputs
-from engine.state import COLLECT, ROOT, ContainerRun, below, scope_of
-from engine.turn import Turn, launched_below
+from engine.state import (
+    COLLECT,
+    FINALLY,
+    ON_FAILURE,
+    ROOT,
+    ContainerRun,
+    Frame,
+    State,
+    below,
+    in_finally,
+    scope_of,
+    timeout_id,
+)
+from engine.turn import Turn, doomed, launched_below, open_prompt_at
 
 
 def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
@@ -34,6 +47,10 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
         turn.fail(path, {"type": error.code, "message": f"node {node.id}: {error}"})
         return
     turn.emit(ev.ContainerStarted, path=path, node_id=node.id, kind=node.type, **frozen)
+    if node.timeout is not None:
+        due_at = clock.after(turn.facts.now, node.timeout)
+        timer_id = timeout_id(turn.state, path)
+        turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
 
 
 def _freeze_foreach(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
@@ -87,22 +104,38 @@ def progress(turn: Turn) -> None:
     while moved:
         before = turn.state.seq
         # The innermost first: what ends inside may end what is around it.
-        for scope in sorted(turn.state.frames, key=len, reverse=True):
-            _end_pass(turn, scope)
-        for path in sorted(turn.state.containers, key=len, reverse=True):
-            if path in turn.state.containers:
+        for scope in sorted(turn.state.frames, key=lambda scope: (-len(scope), scope)):
+            if alive(turn.state, scope):
+                graphs.progress(turn, scope)
+                _end_pass(turn, scope)
+        for path in sorted(turn.state.containers, key=lambda path: (-len(path), path)):
+            if path in turn.state.containers and alive(turn.state, path):
                 _move(turn, path, turn.state.containers[path])
+        for path in sorted(turn.state.active):
+            if turn.state.nodes[path].status == "failing":
+                _go_on_failing(turn, path)
         moved = turn.state.seq != before
+
+
+def alive(state: State, address: str) -> bool:
+    """Whether anything may still begin at this place: while a session ends, only what runs at the end does."""
+    return state.phase != "finalizing" or (in_finally(address) and not state.finally_skipped)
+
+
+def is_over(turn: Turn, frame: Frame) -> bool:
+    """Whether every node of a pass has its outcome, or the pass has failed and nothing of it runs any more."""
+    if frame.running:
+        return False
+    return frame.error is not None or graphs.is_through(turn.flow.lists[frame.list_id], frame)
 
 
 def _end_pass(turn: Turn, scope: str) -> None:
     frame = turn.state.frames.get(scope)
-    if scope == ROOT or frame is None or frame.owner is None or frame.running:
+    if scope in (ROOT, FINALLY) or frame is None or frame.owner is None:
         return
     container = turn.state.containers[frame.owner]
-    length = len(turn.flow.lists[frame.list_id].nodes)
     # A pass that failed ends early only where its container goes on without it.
-    if container.error is not None or (frame.error is None and frame.position < length):
+    if container.error is not None or not is_over(turn, frame):
         return
     turn.emit(
         ev.IterationCompleted,
@@ -119,6 +152,10 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
     if container.error is not None:
         if not launched_below(turn.state, path):
             _give_up(turn, path, container)
+        return
+    if container.kind == ON_FAILURE:
+        if not container.running:
+            turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
     node = turn.node(path)
     try:
@@ -184,7 +221,10 @@ def _begin_pass(turn: Turn, path: str, node: Node, container: ContainerRun) -> N
     order = container.begun
     key = (container.keys or [])[order] if container.keys else None
     list_id = node.lists[key if node.type in ("parallel", "switch") and key is not None else "body"]
-    scope = path if node.type == "flow" else f"{path}[{order if key is None else quote(key, safe='')}]"
+    # Whatever is tried again as a whole runs anew: its nodes have paths, and so keys, of their own in each attempt.
+    attempt = turn.state.nodes[path].attempt
+    base = path if attempt == 1 else f"{path}#{attempt}"
+    scope = base if node.type == "flow" else f"{base}[{order if key is None else quote(key, safe='')}]"
     turn.emit(
         ev.IterationStarted,
         path=path,
@@ -197,10 +237,30 @@ def _begin_pass(turn: Turn, path: str, node: Node, container: ContainerRun) -> N
 
 
 def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:
-    """Nothing of it runs any more: withdraw its questions and let it fail."""
+    """Nothing of it runs any more: withdraw its questions and let it fail, or what failed go on failing."""
     for prompt_id in sorted(turn.state.open_prompts):
         prompt = turn.state.prompts[prompt_id]
         if prompt.path != path and below(path, prompt.path):
             reason = f"{container.node_id} failed"
             turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
-    turn.fail(path, container.error or {})
+    if container.kind == ON_FAILURE:
+        turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+    else:
+        turn.break_(path, container.error or {})
+
+
+def _go_on_failing(turn: Turn, path: str) -> None:
+    """`on_failure` is over, where there is one: ask people, or let the failure count."""
+    state = turn.state
+    if (
+        path in state.containers
+        or open_prompt_at(state, path)
+        or doomed(state, path)
+        or not alive(state, path)
+    ):
+        return
+    node, run = turn.node(path), state.nodes[path]
+    if node.on_error == "ask" and not in_finally(path):
+        turn.ask(path, answers.failed_prompt(node, run))
+    else:
+        turn.fail_for_good(path, run.error or {})

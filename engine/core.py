@@ -6,7 +6,7 @@ A command that was taken before yields no events; a command that is refused rais
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from engine import answers, clock, containers, people
@@ -33,9 +33,22 @@ from engine.errors import NotAllowed, SaysoError
 from engine.evaluation import evaluate_condition, evaluate_config, node_at
 from engine.events import Event
 from engine.flow import Flow, Node, coerce_inputs
+from engine.flow.model import NodeList
+from engine.machine import Status
 from engine.nodes.specs import node_types
 from engine.session_state import current_path
-from engine.state import AGAIN, RETRY, ROOT, NodeRun, State
+from engine.state import (
+    AGAIN,
+    FINALLY,
+    RETRY,
+    ROOT,
+    Frame,
+    NodeRun,
+    State,
+    in_finally,
+    scope_of,
+    visit_path,
+)
 from engine.turn import Turn, doomed, launched, open_prompt_at
 
 CRASHES_BEFORE_ASKING = 3
@@ -46,29 +59,61 @@ _MOST_STARTS_A_TURN = 200
 
 
 class Work(NamedTuple):
-    """One thing that may start: the next node of a pass (`path` is the pass), or a node again (`path` is its own)."""
+    """One thing that may start: the next node of a pass (`path` is the pass; `node` names it where the pass is a
+    graph), or a node again (`path` is its own)."""
 
     path: str
     again: bool = False
+    node: str | None = None
 
 
 def due(flow: Flow, state: State) -> list[Work]:
     """What may start now, from the state alone. Costs what is open, not what is done."""
-    if state.phase != "running" or state.inputs is None or state.frames[ROOT].error is not None:
+    running = launched(state)
+    if not _goes_on(state, running):
         return []
-    work = [Work(path, True) for path in sorted(state.active) if _may_run_again(flow, state, path)]
+    room = flow.limits.concurrency - len(running)
     full = len(state.open_prompts) >= flow.limits.max_open_prompts
+    work = []
+    for item, mode in _startable(flow, state):
+        if mode == "run":
+            room -= 1
+        if not ((mode == "run" and room < 0) or (mode == "prompt" and full)):
+            work.append(item)
+    return work
+
+
+def _goes_on(state: State, running: list[str]) -> bool:
+    """Whether the session is at a point where anything may start."""
+    if state.phase == "finalizing":
+        # What still runs of the flow ends first.
+        return FINALLY in state.frames and not state.finally_skipped and all(map(in_finally, running))
+    return state.phase == "running" and state.inputs is not None and state.frames[ROOT].error is None
+
+
+def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
+    """What may start as far as its own place is concerned, each with the mode of its type."""
+    for path in sorted(state.active):
+        if containers.alive(state, path) and _may_run_again(flow, state, path):
+            yield Work(path, True), node_types()[state.nodes[path].type].mode
     for scope in sorted(state.frames):
         frame = state.frames[scope]
-        nodes = flow.lists[frame.list_id].nodes
-        if frame.running or frame.error is not None or frame.position >= len(nodes):
+        if frame.error is not None or not containers.alive(state, scope):
             continue
-        if (full and nodes[frame.position].spec.mode == "prompt") or doomed(
-            state, f"{scope}/x" if scope else "x"
-        ):
-            continue
-        work.append(Work(scope))
-    return work
+        nodes = flow.lists[frame.list_id]
+        if nodes.is_graph:
+            ready = sorted(frame.graph.ready, key=nodes.rank.__getitem__) if frame.graph else []
+            items = [Work(scope, node=node_id) for node_id in ready]
+        else:
+            over = frame.running or frame.jumps or frame.position >= len(nodes.nodes)
+            items = [] if over else [Work(scope)]
+        if items and not doomed(state, f"{scope}/x" if scope else "x"):
+            for item in items:
+                yield item, _next_node(nodes, frame, item.node).spec.mode
+
+
+def _next_node(nodes: NodeList, frame: Frame, node_id: str | None) -> Node:
+    return nodes.nodes[frame.position] if node_id is None else nodes.by_id[node_id]
 
 
 def decide(flow: Flow, state: State, command: Command, facts: Facts) -> list[Event]:
@@ -86,28 +131,47 @@ def take_turn(flow: Flow, state: State, command: Command, facts: Facts) -> Turn:
 
 def settle(turn: Turn) -> None:
     """Write what follows: passes and containers, questions about interruptions, the pause, the end."""
+    if turn.state.phase == "running" and turn.state.inputs is None and not turn.state.open_prompts:
+        people.go_on_with_inputs(turn)
     if turn.state.phase == "running":
         containers.progress(turn)
         for path in sorted(turn.state.active):
             _ask_if_interrupted(turn, path)
         _finish_or_pause(turn)
-    if turn.state.phase == "finalizing" and not launched(turn.state):
-        _close(turn)
+    if turn.state.phase == "finalizing":
+        _finalize(turn)
 
 
 def _finish_or_pause(turn: Turn) -> None:
     state = turn.state
     root = state.frames.get(ROOT)
     if root is not None and root.error is not None:
-        failed = next(path for path in root.nodes.values() if state.nodes[path].error == root.error)
-        turn.emit(ev.FlowFailed, path=failed, error=root.error)
+        _end_flow(turn, "failed", _failed_at(state, root), root.error)
     elif state.active or due(turn.flow, state):
         if _only_waits(turn.flow, state):
             _pause(turn)
     elif state.inputs is not None:
-        turn.emit(ev.FlowCompleted)
+        _end_flow(turn, "complete")
     else:
         _pause(turn)
+
+
+def _failed_at(state: State, frame: Frame) -> str | None:
+    """The node whose failure a pass failed with."""
+    return next((path for path in frame.nodes.values() if state.nodes[path].error == frame.error), None)
+
+
+def _end_flow(
+    turn: Turn, outcome: Status, path: str | None = None, error: dict[str, Json] | None = None
+) -> None:
+    """The flow is over; what its file has under `finally` comes before that is said."""
+    list_id = turn.flow.finally_list
+    if list_id is not None and turn.state.phase == "running":
+        turn.emit(ev.FlowFinalizing, path=path, outcome=outcome, list_id=list_id, error=error)
+    elif outcome == "failed":
+        turn.emit(ev.FlowFailed, path=path, error=error or {})
+    elif outcome == "complete":
+        turn.emit(ev.FlowCompleted)
 
 
 def _pause(turn: Turn) -> None:
@@ -115,12 +179,59 @@ def _pause(turn: Turn) -> None:
     turn.emit(ev.FlowPaused, path=path, node_id=path, reason="waiting")
 
 
-def _close(turn: Turn) -> None:
+def _finalize(turn: Turn) -> None:
+    """End the session: what still runs of the flow ends, questions are withdrawn, `finally` runs, and that was it."""
+    if not all(map(in_finally, launched(turn.state))):
+        return
+    _withdraw_prompts(turn)
+    list_id = turn.flow.finally_list
+    skipped = turn.state.finally_skipped or turn.state.inputs is None
+    if list_id is not None and not skipped:
+        if turn.state.outcome == "aborted" and FINALLY not in turn.state.frames:
+            turn.emit(ev.FlowFinalizing, outcome="aborted", list_id=list_id)
+        if not _finally_is_over(turn):
+            return
+    if launched(turn.state):
+        return
+    if FINALLY in turn.state.frames:
+        _say_outcome(turn, turn.state.frames[FINALLY])
+    turn.emit(ev.SessionEnd, status=turn.state.outcome)
+
+
+def _finally_is_over(turn: Turn) -> bool:
+    """Carry on with `finally`. A session that completed or failed without one, or whose limit is reached, has none."""
+    if FINALLY not in turn.state.frames:
+        return True
+    for path in sorted(turn.state.active):
+        run = turn.state.nodes[path]
+        if (
+            in_finally(path)
+            and run.status == "interrupted"
+            and not _may_run_again(turn.flow, turn.state, path)
+        ):
+            message = f"node {run.node_id}: it was interrupted; whether it had its effect is not known"
+            if not doomed(turn.state, path):
+                turn.fail(path, {"type": "interrupted", "message": message})
+    containers.progress(turn)
+    return containers.is_over(turn, turn.state.frames[FINALLY])
+
+
+def _say_outcome(turn: Turn, frame: Frame) -> None:
+    """A flow that completed has failed when its `finally` failed; any other outcome stays what it was."""
+    state = turn.state
+    if state.outcome == "failed":
+        turn.emit(ev.FlowFailed, path=_failed_at(state, state.frames[ROOT]), error=state.error or {})
+    elif state.outcome == "complete" and frame.error is not None:
+        turn.emit(ev.FlowFailed, path=_failed_at(state, frame), error=frame.error)
+    elif state.outcome == "complete":
+        turn.emit(ev.FlowCompleted)
+
+
+def _withdraw_prompts(turn: Turn) -> None:
     for prompt_id in sorted(turn.state.open_prompts):
         reason = f"the session is {turn.state.outcome}"
         prompt = turn.state.prompts[prompt_id]
         turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
-    turn.emit(ev.SessionEnd, status=turn.state.outcome)
 
 
 # --- what a state allows -----------------------------------------------------------------------------------
@@ -157,7 +268,7 @@ def _only_waits(flow: Flow, state: State) -> bool:
 
 
 def _start(turn: Turn, command: Start) -> None:
-    values, missing = coerce_inputs(turn.flow, command.given)
+    values, _ = coerce_inputs(turn.flow, command.given)
     if turn.state.seq:
         return
     asked = turn.state._replace(
@@ -179,7 +290,6 @@ def _start(turn: Turn, command: Start) -> None:
         thread=command.thread,
         parent_session_id=command.parent_session_id,
     )
-    people.start_flow_or_ask(turn, values, missing)
 
 
 def _claimed(turn: Turn, command: Claimed) -> None:
@@ -195,39 +305,52 @@ def _claimed(turn: Turn, command: Claimed) -> None:
 def _begin(turn: Turn, command: Begin) -> None:
     begun = 0
     while begun < _MOST_STARTS_A_TURN:
+        if not due(turn.flow, turn.state):
+            # What runs at the end begins in the turn in which the flow is over.
+            settle(turn)
         work = due(turn.flow, turn.state)
-        if not work or turn.state.phase != "running":
+        if not work:
             return
         for item in work:
             begun += 1
             if item.again:
                 _start_again(turn, item.path)
             else:
-                _start_next(turn, item.path)
+                _start_next(turn, item)
         containers.progress(turn)
 
 
 def _start_again(turn: Turn, path: str) -> None:
     """Run an interrupted node once more: same path, same key, and the input that was evaluated the first time."""
-    run = turn.state.nodes[path]
-    turn.start(path, run.node_id, run.type, run.position, run.input, run.attempt + 1)
+    run, node, config = turn.state.nodes[path], turn.node(path), turn.state.nodes[path].input
+    try:
+        # Without an input it failed before it had one.
+        if config is None:
+            config = evaluate_config(turn.flow, node, turn.state, scope_of(path))
+    except SaysoError as error:
+        turn.start(path, run.node_id, run.type, run.position, None, run.attempt + 1)
+        turn.fail(path, {"type": error.code, "message": str(error)})
+        return
+    turn.start(path, run.node_id, run.type, run.position, config, run.attempt + 1)
+    _PERFORM[node.spec.mode](turn, path, node, config)
 
 
-def _start_next(turn: Turn, scope: str) -> None:
-    """Begin the next node of a pass, or skip it."""
-    frame = turn.state.frames.get(scope)
-    if frame is None or frame.running or frame.error is not None:
+def _start_next(turn: Turn, item: Work) -> None:
+    """Begin a node of a pass, or skip it."""
+    scope, frame = item.path, turn.state.frames.get(item.path)
+    if frame is None or frame.error is not None or not _is_next(frame, item):
         # What began just before in this turn changed the picture; what is due is asked for anew.
         return
-    node = turn.flow.lists[frame.list_id].nodes[frame.position]
-    path = f"{scope}/{node.id}" if scope else node.id
-    if turn.state.node_runs >= turn.flow.limits.max_node_runs:
-        _over_limit(turn, path)
+    node = _next_node(turn.flow.lists[frame.list_id], frame, item.node)
+    path = visit_path(frame, scope, node.id)
+    if turn.state.node_runs >= _most_runs(turn):
+        _over_limit(turn, path, node)
         return
     try:
         if not evaluate_condition(turn.flow, node, turn.state, scope):
-            reason = "its `if` is false"
-            turn.emit(ev.NodeSkipped, path=path, node_id=node.id, node_type=node.type, reason=reason)
+            reason, place = "its `if` is false", None if item.node is None else node.index
+            fields = {"node_type": node.type, "reason": reason, "node_index": place}
+            turn.emit(ev.NodeSkipped, path=path, node_id=node.id, **fields)
             return
         config = evaluate_config(turn.flow, node, turn.state, scope)
     except SaysoError as error:
@@ -238,13 +361,30 @@ def _start_next(turn: Turn, scope: str) -> None:
     _PERFORM[node.spec.mode](turn, path, node, config)
 
 
-def _over_limit(turn: Turn, path: str) -> None:
+def _is_next(frame: Frame, item: Work) -> bool:
+    if item.node is not None:
+        return frame.graph is not None and item.node in frame.graph.ready
+    return not frame.running
+
+
+def _most_runs(turn: Turn) -> int:
+    """What runs at the end may run although the flow has used up all that it was given, and as much again."""
+    return turn.flow.limits.max_node_runs * (2 if turn.state.phase == "finalizing" else 1)
+
+
+def _over_limit(turn: Turn, path: str, node: Node) -> None:
     most = turn.flow.limits.max_node_runs
+    if turn.state.phase == "finalizing":
+        message = f"node {path}: more than {2 * most} nodes have run (limits.max_node_runs)"
+        turn.start(path, node.id, node.type, node.index, None)
+        # Whatever `on_error` says: this is the end of it.
+        turn.emit(ev.NodeFailed, path=path, node_id=node.id, error={"type": "limit", "message": message})
+        return
     error: dict[str, Json] = {
         "type": "limit",
         "message": f"more than {most} nodes have run (limits.max_node_runs)",
     }
-    turn.emit(ev.FlowFailed, path=path, error=error)
+    _end_flow(turn, "failed", path, error)
 
 
 def _perform_pure(turn: Turn, path: str, node: Node, config: Json) -> None:
@@ -255,6 +395,9 @@ def _perform_pure(turn: Turn, path: str, node: Node, config: Json) -> None:
 
 
 def _perform_prompt(turn: Turn, path: str, node: Node, config: Json) -> None:
+    if turn.state.phase == "finalizing":
+        turn.fail(path, {"type": "config", "message": f"node {node.id}: `finally` asks nobody"})
+        return
     turn.ask(path, answers.node_prompt(node, config))
 
 

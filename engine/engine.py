@@ -68,7 +68,7 @@ from engine.portable import (
 )
 from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
-from engine.state import NodeRun, State, derive_state, scope_of
+from engine.state import NodeRun, State, derive_state, in_finally, scope_of
 from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Row, Store
 from engine.storage.writer import Writer
 from engine.turn import doomed, launched
@@ -654,11 +654,20 @@ class Engine:
                 subscriber(after, events)
             except Exception:
                 log.exception("a subscriber failed")
-        if after.phase == "finalizing" or after.ended:
+        if after.ended or after.finally_skipped:
             live.stop_all()
+        elif after.phase == "finalizing":
+            self._stop_the_flow(live)
+            self._launch(live)
         elif live.claimed:
             self._launch(live)
             self._stop_doomed(live)
+
+    def _stop_the_flow(self, live: Live) -> None:
+        """Tell all that is not part of `finally` to leave."""
+        for name, stop in live.stops.items():
+            if not in_finally(name):
+                stop.set()
 
     def _stop_doomed(self, live: Live) -> None:
         """Tell what still runs inside a container that is being given up to leave."""
@@ -672,6 +681,8 @@ class Engine:
         """Start the work of every node that is begun and not being worked on."""
         assert live.flow is not None
         for path in launched(live.state):
+            if live.state.phase == "finalizing" and not in_finally(path):
+                continue
             run = live.state.nodes[path]
             name = f"{path}#{run.attempt}"
             if name not in live.tasks:

@@ -15,7 +15,7 @@ from engine.errors import ExpressionError, SaysoError
 from engine.expressions import Compiled
 from engine.expressions import evaluate_condition as _evaluate_condition
 from engine.flow import Flow, Node
-from engine.state import Frame, State, scope_of
+from engine.state import FINALLY, ROOT, Frame, NodeRun, State, scope_of
 
 
 class ConfigError(SaysoError):
@@ -69,17 +69,20 @@ Pass = tuple[str, Frame]
 
 
 def _outwards(state: State, scope: str) -> Iterator[Pass]:
-    """The passes around a place, innermost first, as far as its own flow."""
+    """The passes around a place, innermost first, as far as its own flow. What runs at the end sees all of it."""
     while True:
         frame = state.frames[scope]
         yield scope, frame
+        if scope == FINALLY:
+            yield ROOT, state.frames[ROOT]
         if frame.owner is None or state.containers[frame.owner].kind == "flow":
             return
         scope = scope_of(frame.owner)
 
 
 def _nodes(state: State, passes: list[Pass], wanted: set[str], root: str) -> dict[str, Json]:
-    found: dict[str, Json] = {}
+    # A node that nothing led to, or that has not begun, is null: the loader has seen to it that it exists.
+    found: dict[str, Json] = dict.fromkeys(wanted)
     for name in wanted:
         for _, frame in passes:
             if name in frame.nodes:
@@ -88,10 +91,22 @@ def _nodes(state: State, passes: list[Pass], wanted: set[str], root: str) -> dic
     return found
 
 
+def _output(run: NodeRun) -> Json:
+    return run.output
+
+
+def _status(run: NodeRun) -> Json:
+    return "failed" if run.status == "failing" else run.status
+
+
+def _error(run: NodeRun) -> Json:
+    return run.error
+
+
 _PER_NODE = {
-    "nodes": lambda run: run.output,
-    "status": lambda run: run.status,
-    "errors": lambda run: run.error,
+    "nodes": _output,
+    "status": _status,
+    "errors": _error,
 }
 
 

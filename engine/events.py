@@ -98,6 +98,16 @@ class FlowResumed(BaseEvent):
     injected_messages: int = 0
 
 
+class FlowFinalizing(BaseEvent):
+    """The flow is over as `outcome` says, and what its file has under `finally` runs now. `path` and `error` say what
+    failed it. Without `finally` there is no such event."""
+
+    type: Literal["flow:finalizing"] = "flow:finalizing"
+    outcome: Literal["complete", "failed", "aborted"]
+    list_id: str
+    error: dict[str, Json] | None = None
+
+
 class FlowCompleted(BaseEvent):
     """Every node has had its outcome and none failed the flow."""
 
@@ -121,7 +131,8 @@ class SessionMessage(BaseEvent):
 
 
 class SessionAborted(BaseEvent):
-    """A person ended the session; open prompts are cancelled, nothing further starts."""
+    """A person ended the session; open prompts are cancelled, nothing further starts but `finally`. While that runs,
+    it says that the rest of it is skipped."""
 
     type: Literal["session:abort"] = "session:abort"
     reason: str | None = None
@@ -161,14 +172,27 @@ class NodeCompleted(BaseEvent):
     output: Json = None
 
 
+class NodeFailing(BaseEvent):
+    """No try is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
+    are asked what to do (`on_error: ask`). `node:error`, `node:skipped` or another start follows."""
+
+    type: Literal["node:failing"] = "node:failing"
+    node_id: str
+    error: dict[str, Json]
+    attempt: int = 1
+    list_id: str | None = None
+    scope: str | None = None
+
+
 class NodeFailed(BaseEvent):
-    """A node failed for good. `contained`: the nodes around it go on all the same."""
+    """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named."""
 
     type: Literal["node:error"] = "node:error"
     node_id: str
     error: dict[str, Json]
     attempt: int = 1
     contained: bool | None = None
+    goto: str | None = None
 
 
 class NodeRetried(BaseEvent):
@@ -183,12 +207,16 @@ class NodeRetried(BaseEvent):
 
 
 class NodeSkipped(BaseEvent):
-    """A node's own `if` was false, or a person skipped it."""
+    """A node's own `if` was false, no edge that leads to it was taken, or a person skipped it after it failed.
+
+    `node_index` is its place in the list, where the list is a graph.
+    """
 
     type: Literal["node:skipped"] = "node:skipped"
     node_id: str
     node_type: str
     reason: str
+    node_index: int | None = None
 
 
 class NodeInterrupted(BaseEvent):
@@ -197,6 +225,43 @@ class NodeInterrupted(BaseEvent):
     type: Literal["node:interrupted"] = "node:interrupted"
     node_id: str
     reason: Literal["crash", "cut", "timeout", "lost"]
+
+
+# --- graphs and jumps ------------------------------------------------------------------------------------
+
+
+class EdgeResolved(BaseEvent):
+    """A node of a graph has its outcome, and whether each forward edge that leaves it was taken is known for good.
+
+    `path` is that node's, `taken` has the result by target, `ready` are the nodes that may start because of it, `jump`
+    is where a loop edge leads that was taken. Without a `path` a pass begins: `ready` are the nodes it begins with.
+    `error`: a condition of an edge could not be evaluated, which fails the pass `scope`.
+    """
+
+    type: Literal["edge:resolved"] = "edge:resolved"
+    scope: str
+    node_id: str | None = None
+    taken: dict[str, bool] | None = None
+    ready: list[str]
+    jump: str | None = None
+    error: dict[str, Json] | None = None
+
+
+class LoopIterate(BaseEvent):
+    """A jump back or ahead: a loop edge, or `on_error: goto:<id>`. `path` is the node that it leads away from.
+
+    `iteration` counts, from 1, how often this pass took it; `position` is the place of the target in its list. In
+    a graph `reset` are the nodes that get another visit, and `carried` says of how many edges from elsewhere the
+    result still counts for them: how many are known, and how many of those were taken.
+    """
+
+    type: Literal["loop:iterate"] = "loop:iterate"
+    edge_from: str
+    edge_to: str
+    iteration: int
+    position: int
+    reset: list[str] | None = None
+    carried: dict[str, list[int]] | None = None
 
 
 # --- containers ------------------------------------------------------------------------------------------
@@ -319,7 +384,7 @@ class TimerSet(BaseEvent):
     type: Literal["timer:set"] = "timer:set"
     timer_id: str
     due_at: str
-    purpose: Literal["wait", "deadline", "retry"]
+    purpose: Literal["wait", "deadline", "retry", "timeout"]
     prompt_id: str | None = None
 
 
@@ -335,6 +400,7 @@ Event: TypeAlias = (
     | FlowStarted
     | FlowPaused
     | FlowResumed
+    | FlowFinalizing
     | FlowCompleted
     | FlowFailed
     | SessionMessage
@@ -342,10 +408,13 @@ Event: TypeAlias = (
     | SessionEnd
     | NodeStarted
     | NodeCompleted
+    | NodeFailing
     | NodeFailed
     | NodeRetried
     | NodeSkipped
     | NodeInterrupted
+    | EdgeResolved
+    | LoopIterate
     | ChildStarted
     | ChildCompleted
     | ContainerStarted

@@ -22,13 +22,17 @@ _ANY_OPEN = (
     "timer:fired",
     "session:message",
 )
-_OUTCOMES = ("node:completed", "node:error", "container:childCompleted")
+_ENDING = ("timer:set", "timer:fired", "flow:finalizing", "flow:completed", "flow:failed", "session:abort")
+_OUTCOMES = ("node:completed", "node:failing", "node:error", "node:skipped", "container:childCompleted")
 _WORK = (
     "node:started",
     "node:completed",
+    "node:failing",
     "node:error",
     "node:retried",
     "node:skipped",
+    "edge:resolved",
+    "loop:iterate",
     "container:childStarted",
     "container:childCompleted",
     "container:started",
@@ -36,7 +40,6 @@ _WORK = (
     "container:iterationCompleted",
     "container:completed",
     "node:interrupted",
-    "prompt:requested",
     "prompt:cancelled",
 )
 
@@ -48,8 +51,9 @@ def _stay(phase: Phase, events: tuple[str, ...]) -> dict[tuple[Phase, str], Phas
 TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     ("idle", "session:start"): "running",
     ("running", "flow:started"): "running",
-    **_stay("running", _WORK + _ANY_OPEN),
+    **_stay("running", _WORK + _ANY_OPEN + ("prompt:requested",)),
     ("running", "flow:paused"): "waiting",
+    ("running", "flow:finalizing"): "finalizing",
     ("running", "flow:completed"): "finalizing",
     ("running", "flow:failed"): "finalizing",
     ("running", "session:abort"): "finalizing",
@@ -58,12 +62,12 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     ("waiting", "session:abort"): "finalizing",
     ("running", "flow:paused(held)"): "held",
     ("waiting", "flow:paused(held)"): "held",
-    **_stay("held", _ANY_OPEN + _OUTCOMES),
+    **_stay("held", _ANY_OPEN + _OUTCOMES + ("node:interrupted", "node:retried")),
     ("held", "flow:resumed"): "running",
     ("held", "session:abort"): "finalizing",
     **_stay(
         "finalizing",
-        ("node:completed", "container:childCompleted", "node:error", "node:interrupted", "prompt:cancelled"),
+        (*_WORK, *_ENDING),
     ),
     ("finalizing", "session:end"): "ended",
 }

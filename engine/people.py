@@ -17,14 +17,14 @@ from engine.errors import (
 )
 from engine.nodes.specs import node_types
 from engine.session_state import current_path
-from engine.state import AGAIN, PromptRun, State
+from engine.state import AGAIN, RETRY, PromptRun, State, in_finally
 from engine.turn import Turn
 
 OPEN_PHASES = ("running", "waiting", "held")
 """Phases in which answers and times still count."""
 
 
-def start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
+def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
     if missing:
         name = missing[0]
         turn.ask(f"inputs/{name}", answers.input_prompt(turn.flow, name))
@@ -37,6 +37,7 @@ _ACTIONS: dict[str, Action] = {
     "input": "answer",
     "approval": "decide",
     "interrupted": "resolve",
+    "failed": "resolve",
 }
 
 
@@ -75,22 +76,29 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
         key=command.key,
     )
     turn.wake(prompt.path, answers.summary(turn.state.prompts[prompt.prompt_id]))
-    if prompt.kind == "input":
-        _input_answered(turn)
-    elif prompt.kind == "interrupted":
+    if prompt.kind == "interrupted":
         _interruption_resolved(turn, prompt, answer["value"], command)
-    else:
+    elif prompt.kind == "failed":
+        _failure_resolved(turn, prompt, answer["value"], command)
+    elif prompt.kind != "input":
         turn.complete(prompt.path, answers.output(turn.state.prompts[prompt.prompt_id]))
 
 
-def _input_answered(turn: Turn) -> None:
-    """Go on with the inputs; what was given is checked already, and holds the defaults of the others."""
+def go_on_with_inputs(turn: Turn) -> None:
+    """No question for an input is open: ask the next one, begin, or give up where nobody answered in time.
+
+    What was given is checked already, and holds the defaults of the others.
+    """
     known = dict(turn.state.given)
     for prompt in turn.state.prompts.values():
-        if prompt.kind == "input" and prompt.answer is not None:
+        if prompt.status == "expired":
+            error: dict[str, Json] = {"type": "timeout", "message": f"nobody gave {prompt.path} in time"}
+            turn.emit(ev.FlowFailed, path=prompt.path, error=error)
+            return
+        if prompt.answer is not None:
             known[prompt.spec["input"]["name"]] = prompt.answer["value"]
     missing = [name for name in turn.flow.inputs if name not in known]
-    start_flow_or_ask(turn, {name: known[name] for name in turn.flow.inputs if name in known}, missing)
+    _start_flow_or_ask(turn, {name: known[name] for name in turn.flow.inputs if name in known}, missing)
 
 
 def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
@@ -99,6 +107,16 @@ def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command:
         turn.complete(prompt.path, dict(node_types()[run.type].unknown_output))
     elif choice != AGAIN:
         _end_by(turn, Abort(command.actor, f"after {run.node_id} was interrupted"))
+
+
+def _failure_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
+    run = turn.state.nodes[prompt.path]
+    if choice == "skip":
+        reason = "a person skipped it after it failed"
+        fields = {"node_id": run.node_id, "node_type": run.type, "reason": reason}
+        turn.emit(ev.NodeSkipped, path=prompt.path, **fields)
+    elif choice != RETRY:
+        _end_by(turn, Abort(command.actor, f"after {run.node_id} failed"))
 
 
 def message(turn: Turn, command: Message) -> None:
@@ -154,7 +172,9 @@ def shown(turn: Turn, command: Shown) -> None:
 
 def timer_due(turn: Turn, command: Due) -> None:
     timer = turn.state.timers.get(command.timer_id)
-    if timer is None or timer.due_at > turn.facts.now or turn.state.phase not in OPEN_PHASES:
+    if timer is None or timer.due_at > turn.facts.now:
+        return
+    if turn.state.phase not in OPEN_PHASES and not in_finally(timer.path or ""):
         return
     turn.emit(ev.TimerFired, path=timer.path, timer_id=timer.timer_id)
     if timer.prompt_id is None:
@@ -171,8 +191,9 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
     turn.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
     turn.wake(prompt.path)
     if prompt.kind == "input":
-        error: dict[str, Json] = {"type": "timeout", "message": f"nobody gave {prompt.path} in time"}
-        turn.emit(ev.FlowFailed, path=prompt.path, error=error)
+        return
+    if prompt.kind == "failed":
+        turn.fail_for_good(prompt.path, turn.state.nodes[prompt.path].error or {})
     elif outcome == "fail":
         message = f"nobody answered {prompt.spec['nodeId']} in time"
         turn.fail(prompt.path, {"type": "timeout", "message": message})
@@ -181,7 +202,10 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
 
 
 def abort(turn: Turn, command: Abort) -> None:
-    _refuse_ended(turn.state)
+    """End the session; one that is ending skips what is left of `finally`."""
+    skips = turn.flow.finally_list is not None and not turn.state.finally_skipped
+    if turn.state.phase != "finalizing" or not skips:
+        _refuse_ended(turn.state)
     turn.permit(command.actor, "cancel")
     _end_by(turn, command)
 

@@ -147,7 +147,7 @@ class Service:
             return
         after = await self.engine.apply(session_id, None)
         self._idle.pop(session_id, None)
-        if after.phase == "running":
+        if after.phase in ("running", "finalizing"):
             self._idle[session_id] = after.seq
 
     async def _fire(self) -> None:

@@ -16,14 +16,14 @@ from engine.state import (
     ROOT,
     ContainerRun,
     Frame,
+    Graph,
     NodeRun,
     PromptRun,
     State,
     TimerRun,
     scope_of,
 )
-
-UNFINISHED = ("started", "interrupted", "retrying")
+from engine.state import UNFINISHED as UNFINISHED
 
 
 def current_path(state: State) -> str | None:
@@ -66,7 +66,11 @@ def to_json(state: State) -> dict[str, Json]:
         "frames": {scope: _frame_json(frame) for scope, frame in sorted(state.frames.items())},
         "containers": {path: _container_json(found) for path, found in sorted(state.containers.items())},
         "containerStack": container_stack(state, place),
-        "loopCounters": {},
+        "loopCounters": {
+            f"{scope}/{jump}" if scope else jump: number
+            for scope, frame in sorted(state.frames.items())
+            for jump, number in sorted(frame.loops.items())
+        },
         "nodeRuns": state.node_runs,
         "promptsAsked": state.prompts_asked,
         "prompts": {key: prompt._asdict() for key, prompt in sorted(state.prompts.items(), key=_by_number)},
@@ -76,6 +80,7 @@ def to_json(state: State) -> dict[str, Json]:
         "pausedAt": state.paused_at,
         "pauseReason": state.pause_reason,
         "error": state.error,
+        "finallySkipped": state.finally_skipped,
     }
 
 
@@ -89,7 +94,9 @@ def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
     scope = scope_of(place) if place else ROOT
     while scope != ROOT and scope in state.frames:
         frame = state.frames[scope]
-        owner = frame.owner or ""
+        owner = frame.owner
+        if owner is None:
+            break
         container = state.containers[owner]
         items = container.items or []
         stack.insert(
@@ -116,7 +123,41 @@ def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
 
 
 def _frame_json(frame: Frame) -> dict[str, Json]:
-    return {**frame._asdict(), "nodes": dict(sorted(frame.nodes.items()))}
+    graph = frame.graph
+    return {
+        **frame._asdict(),
+        "nodes": dict(sorted(frame.nodes.items())),
+        "jumps": [list(jump) for jump in frame.jumps],
+        "loops": dict(sorted(frame.loops.items())),
+        "graph": graph
+        and {
+            "ready": sorted(graph.ready),
+            "ended": sorted(graph.ended),
+            "gates": {node_id: list(gate) for node_id, gate in sorted(graph.gates.items())},
+            "edges": dict(sorted(graph.edges.items())),
+            "again": sorted(graph.again),
+        },
+    }
+
+
+def _read_frame(data: dict[str, Json]) -> Frame:
+    graph = data["graph"]
+    return Frame(
+        **{
+            **data,
+            "nodes": Map(data["nodes"]),
+            "jumps": tuple((source, target) for source, target in data["jumps"]),
+            "loops": Map(data["loops"]),
+            "graph": graph
+            and Graph(
+                ready=Map(dict.fromkeys(graph["ready"])),
+                ended=Map(dict.fromkeys(graph["ended"])),
+                gates=Map({node_id: (known, yes) for node_id, (known, yes) in graph["gates"].items()}),
+                edges=Map(graph["edges"]),
+                again=Map(dict.fromkeys(graph["again"])),
+            ),
+        }
+    )
 
 
 def _container_json(container: ContainerRun) -> dict[str, Json]:
@@ -160,12 +201,7 @@ def from_json(data: Json) -> State:
             inputs=data["inputs"],
             nodes=nodes,
             active=Map({path: None for path, run in nodes.items() if run.status in UNFINISHED}),
-            frames=Map(
-                {
-                    scope: Frame(**{**frame, "nodes": Map(frame["nodes"])})
-                    for scope, frame in data["frames"].items()
-                }
-            ),
+            frames=Map({scope: _read_frame(frame) for scope, frame in data["frames"].items()}),
             containers=Map({path: _read_container(found) for path, found in data["containers"].items()}),
             node_runs=data["nodeRuns"],
             prompts_asked=data["promptsAsked"],
@@ -177,8 +213,9 @@ def from_json(data: Json) -> State:
             paused_at=data["pausedAt"],
             pause_reason=data["pauseReason"],
             error=data["error"],
+            finally_skipped=data["finallySkipped"],
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error
 
 

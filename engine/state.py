@@ -21,6 +21,12 @@ from engine.machine import STATUS, Phase, Status, step
 ROOT = ""
 """Path of the flow's own list of nodes."""
 
+FINALLY = "finally"
+"""Path of the list of nodes that runs at the end, and its id."""
+
+ON_FAILURE = "on_failure"
+"""The kind of what is under way while the `on_failure` of a node runs."""
+
 AGAIN = "again"
 """The answer that lets an interrupted node run once more; then also why that node is due."""
 
@@ -36,7 +42,7 @@ class NodeRun(NamedTuple):
     type: str
     position: int
     status: str
-    """`started`, `interrupted`, `completed`, `failed` or `skipped`."""
+    """`started`, `interrupted`, `retrying`, `failing`, `completed`, `failed` or `skipped`."""
     started_at: str | None = None
     ended_at: str | None = None
     epoch: int = 0
@@ -46,6 +52,8 @@ class NodeRun(NamedTuple):
     output: Json = None
     error: dict[str, Json] | None = None
     reason: str | None = None
+    handled: int | None = None
+    """How often its `on_failure` ran, where it did."""
 
 
 class PromptRun(NamedTuple):
@@ -80,10 +88,26 @@ class TimerRun(NamedTuple):
     prompt_id: str | None
 
 
+class Graph(NamedTuple):
+    """Where a pass stands whose list is a graph. Everything in it is open: what is over leaves it."""
+
+    ready: Map[str, None] = Map()
+    """Nodes that may start."""
+    ended: Map[str, None] = Map()
+    """Nodes that have their outcome and whose edges are not resolved yet."""
+    gates: Map[str, tuple[int, int]] = Map()
+    """For nodes that did not begin: how many edges that lead there are resolved, and how many of them were taken."""
+    edges: Map[str, bool] = Map()
+    """Whether an edge (`from>to`) was taken when it was last resolved."""
+    again: Map[str, None] = Map()
+    """Nodes that a jump gave another visit that has not begun."""
+
+
 class Frame(NamedTuple):
     """One pass through a list of nodes that is under way; it is gone once all its nodes have their outcome.
 
     `owner` is the container's path (None for the flow's own list), `nodes` the path of each node that began.
+    Of a node that was visited several times it is the path of the latest visit, and the earlier ones are forgotten.
     `position` is the index of the first node without an outcome. A frame with an `error` is being given up.
     """
 
@@ -96,6 +120,11 @@ class Frame(NamedTuple):
     """How many nodes began and have no final outcome."""
     nodes: Map[str, str] = Map()
     error: dict[str, Json] | None = None
+    jumps: tuple[tuple[str, str], ...] = ()
+    """Jumps that are decided and wait until all that comes after their target has ended: from, to."""
+    loops: Map[str, int] = Map()
+    """How often each jump (`from>to`) was taken."""
+    graph: Graph | None = None
 
 
 class ContainerRun(NamedTuple):
@@ -149,6 +178,8 @@ class State(NamedTuple):
     paused_at: str | None = None
     pause_reason: str | None = None
     error: dict[str, Json] | None = None
+    finally_skipped: bool = False
+    """A person ended the session while it was ending: what is left of `finally` does not run."""
 
     @property
     def status(self) -> Status:
@@ -226,7 +257,22 @@ def _session_message(state: State, event: ev.SessionMessage) -> State:
     return state._replace(messages=(*state.messages, entry), seen=state.seen.set(event.key, None))
 
 
+def _flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
+    if FINALLY in state.frames:
+        raise MalformedJournal("what runs at the end began before")
+    return state._replace(
+        outcome=event.outcome,
+        error=event.error,
+        timers=Map(),
+        messages=(),
+        frames=state.frames.set(FINALLY, Frame(event.list_id)),
+    )
+
+
 def _session_aborted(state: State, event: ev.SessionAborted) -> State:
+    if state.phase == "finalizing":
+        outcome = "aborted" if state.outcome == "complete" else state.outcome
+        return state._replace(outcome=outcome, timers=Map(), finally_skipped=True)
     return state._replace(outcome="aborted", timers=Map(), error=None)
 
 
@@ -249,7 +295,25 @@ def scope_of(path: str) -> str:
 
 def below(path: str, address: str) -> bool:
     """Whether an address (of a node or a pass) lies inside the container at `path`."""
-    return address.startswith(path) and (len(address) == len(path) or address[len(path)] in "[/")
+    return address.startswith(path) and (len(address) == len(path) or address[len(path)] in "[/!#")
+
+
+def in_finally(address: str) -> bool:
+    """Whether a node or a pass belongs to what runs at the end."""
+    return address == FINALLY or address.startswith(FINALLY + "/")
+
+
+def visit_of(path: str) -> int:
+    """Which visit of its node a path is, from 1."""
+    _, mark, number = path.rpartition("/")[2].partition("~")
+    return int(number) if mark and number.isdecimal() else 1
+
+
+def visit_path(frame: Frame, scope: str, node_id: str) -> str:
+    """The path under which a node of a pass begins next."""
+    path = f"{scope}/{node_id}" if scope else node_id
+    earlier = frame.nodes.get(node_id)
+    return path if earlier is None else f"{path}~{visit_of(earlier) + 1}"
 
 
 def _frame(state: State, scope: str) -> Frame:
@@ -272,10 +336,10 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str
     scope = scope_of(path)
     frame = _frame(state, scope)
     before = state.nodes.get(path)
+    nodes = state.nodes
     if before is None:
-        if node_id in frame.nodes:
-            raise MalformedJournal(f"{frame.nodes[node_id]} stands in this pass already")
-        frame = frame._replace(nodes=frame.nodes.set(node_id, path), running=frame.running + 1)
+        nodes, frame = _enter(state, frame, path, node_id)
+        frame = frame._replace(running=frame.running + 1)
     elif before.status not in ("interrupted", "retrying"):
         raise MalformedJournal(f"{path} was started before and is {before.status}")
     run = NodeRun(
@@ -288,18 +352,48 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str
         attempt=event.attempt,
         crashes=before.crashes if before else 0,
         input=event.input,
+        handled=before.handled if before else None,
     )
     return state._replace(
-        nodes=state.nodes.set(path, run),
+        nodes=nodes.set(path, run),
         active=state.active.set(path, None),
         frames=state.frames.set(scope, frame),
         node_runs=state.node_runs + 1,
     )
 
 
+def _enter(state: State, frame: Frame, path: str, node_id: str) -> tuple[Map[str, NodeRun], Frame]:
+    """A visit of a node begins: the one before it is forgotten, and no edge that led here counts any more."""
+    earlier, nodes = frame.nodes.get(node_id), state.nodes
+    if earlier is not None:
+        if not frame.loops or earlier in state.active or visit_of(path) != visit_of(earlier) + 1:
+            raise MalformedJournal(f"{earlier} stands in this pass already")
+        nodes = nodes.delete(earlier)
+    return nodes, frame._replace(
+        nodes=frame.nodes.set(node_id, path), graph=frame.graph and _begun(frame.graph, node_id)
+    )
+
+
+def _begun(graph: Graph, node_id: str) -> Graph:
+    return graph._replace(
+        ready=without(graph.ready, node_id),
+        gates=without(graph.gates, node_id),
+        again=without(graph.again, node_id),
+    )
+
+
+def without(found: Map[Any, Any], key: Any) -> Map[Any, Any]:
+    """A map without a key that may be in it."""
+    return found.delete(key) if key in found else found
+
+
+UNFINISHED = ("started", "interrupted", "retrying", "failing")
+"""The statuses of nodes that have no final outcome."""
+
+
 def _unfinished(state: State, path: str) -> NodeRun:
     run = state.nodes.get(path)
-    if run is None or run.status not in ("started", "interrupted", "retrying"):
+    if run is None or run.status not in UNFINISHED:
         raise MalformedJournal(f"{path} is not running")
     return run
 
@@ -313,6 +407,7 @@ def _finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None
         running=frame.running - (path in state.active),
         nodes=frame.nodes.set(run.node_id, path),
         error=frame.error or error,
+        graph=frame.graph and frame.graph._replace(ended=frame.graph.ended.set(run.node_id, None)),
     )
     return state._replace(
         nodes=state.nodes.set(path, run),
@@ -335,15 +430,40 @@ def _node_failed(state: State, event: ev.NodeFailed) -> State:
     if path in state.containers:
         state = _drop_passes(state, path)
     state = _finish(state, path, failed, None if event.contained else event.error)
-    owner = _frame(state, scope_of(path)).owner
-    if event.contained or owner is None:
+    scope = scope_of(path)
+    if event.goto is not None:
+        frame = _frame(state, scope)
+        frame = frame._replace(jumps=(*frame.jumps, (run.node_id, event.goto)))
+        state = state._replace(frames=state.frames.set(scope, frame))
+    return state if event.contained else _pass_failed(state, scope, path, event.error)
+
+
+def _pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> State:
+    """A pass is being given up: its container fails with it."""
+    owner = _frame(state, scope).owner
+    if owner is None:
         return state
     container = state.containers[owner]
     # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
     if container.kind == "parallel" and container.total == COLLECT:
         return state
-    container = container._replace(error=container.error or {**event.error, "path": path})
+    container = container._replace(error=container.error or {**error, "path": path})
     return state._replace(containers=state.containers.set(owner, container))
+
+
+def _node_failing(state: State, event: ev.NodeFailing) -> State:
+    path = _path(event)
+    run = _unfinished(state, path)
+    if path in state.containers:
+        state = _drop_passes(state, path)
+    handled = run.handled if event.list_id is None else (run.handled or 0) + 1
+    run = run._replace(status="failing", error=event.error, reason=None, handled=handled)
+    state = state._replace(nodes=state.nodes.set(path, run))
+    if event.list_id is None:
+        return state
+    frames = state.frames.set(event.scope or "", Frame(event.list_id, path))
+    container = ContainerRun(event.node_id, ON_FAILURE, 1, begun=1, running=1)
+    return state._replace(frames=frames, containers=state.containers.set(path, container))
 
 
 COLLECT = -1
@@ -351,7 +471,7 @@ COLLECT = -1
 
 
 def _drop_passes(state: State, path: str) -> State:
-    """Forget everything inside a container that has ended."""
+    """Forget everything inside a container that has ended, and its own time limit."""
     frames, nodes, containers, active, timers = (
         state.frames,
         state.nodes,
@@ -367,7 +487,8 @@ def _drop_passes(state: State, path: str) -> State:
                 active = active.delete(inner) if inner in active else active
                 containers = containers.delete(inner) if inner in containers else containers
     for timer_id, timer in state.timers.items():
-        if timer.path is not None and timer.path != path and below(path, timer.path):
+        inside = timer.path is not None and timer.path != path and below(path, timer.path)
+        if inside or (timer.path == path and timer.purpose == "timeout"):
             timers = timers.delete(timer_id)
     return state._replace(
         frames=frames,
@@ -380,13 +501,21 @@ def _drop_passes(state: State, path: str) -> State:
 
 def _node_skipped(state: State, event: ev.NodeSkipped) -> State:
     path = _path(event)
-    if path in state.nodes:
-        raise MalformedJournal(f"{path} was started, so it cannot be skipped")
-    index = _frame(state, scope_of(path)).position
+    before, scope = state.nodes.get(path), scope_of(path)
+    if before is not None:
+        if before.status != "failing":
+            raise MalformedJournal(f"{path} was started, so it cannot be skipped")
+        skipped = before._replace(
+            status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp
+        )
+        return _finish(state, path, skipped)
+    frame = _frame(state, scope)
+    index = frame.position if event.node_index is None else event.node_index
     run = NodeRun(
         event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp
     )
-    return _finish(state, path, run)
+    nodes, frame = _enter(state, frame, path, event.node_id)
+    return _finish(state._replace(nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
 
 
 def _node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
@@ -402,9 +531,68 @@ def _node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
 def _node_retried(state: State, event: ev.NodeRetried) -> State:
     path = _path(event)
     run = _unfinished(state, path)
+    if path in state.containers:
+        state = _drop_passes(state, path)
     run = run._replace(status="retrying", error=event.error)
     timer = TimerRun(event.timer_id, path, event.due_at, "retry", None)
     return state._replace(nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
+
+
+# --- graphs and jumps ------------------------------------------------------------------------------------
+
+
+def _edge_resolved(state: State, event: ev.EdgeResolved) -> State:
+    frame = _frame(state, event.scope)
+    graph = frame.graph
+    if event.path is None:
+        if graph is not None:
+            raise MalformedJournal(f"the graph in {event.scope or 'the flow'} was begun before")
+        graph = Graph()
+    elif graph is None or event.node_id not in graph.ended:
+        raise MalformedJournal(f"the edges of {event.path} are resolved already")
+    gates, edges = graph.gates, graph.edges
+    for target, taken in (event.taken or {}).items():
+        known, yes = gates.get(target, (0, 0))
+        gates = gates.set(target, (known + 1, yes + taken))
+        edges = edges.set(f"{event.node_id}>{target}", taken)
+    ready = graph.ready
+    for node_id in event.ready:
+        ready = ready.set(node_id, None)
+    ended = without(graph.ended, event.node_id)
+    jumps = frame.jumps
+    if event.jump is not None:
+        jumps = (*jumps, (event.node_id or "", event.jump))
+    graph = graph._replace(gates=gates, edges=edges, ready=ready, ended=ended)
+    frame = frame._replace(graph=graph, jumps=jumps, error=frame.error or event.error)
+    state = state._replace(frames=state.frames.set(event.scope, frame))
+    if event.error is None:
+        return state
+    return _pass_failed(state, event.scope, event.path or "", event.error)
+
+
+def _loop_iterated(state: State, event: ev.LoopIterate) -> State:
+    scope = scope_of(_path(event))
+    frame = _frame(state, scope)
+    if (event.edge_from, event.edge_to) not in frame.jumps:
+        raise MalformedJournal(f"no jump from {event.edge_from} to {event.edge_to} is decided")
+    frame = frame._replace(
+        jumps=tuple(jump for jump in frame.jumps if event.reset and jump[0] not in event.reset),
+        loops=frame.loops.set(f"{event.edge_from}>{event.edge_to}", event.iteration),
+        position=event.position,
+    )
+    if frame.graph is not None:
+        jumps = tuple(jump for jump in frame.jumps if jump != (event.edge_from, event.edge_to))
+        frame = frame._replace(graph=_reset(frame.graph, event), jumps=jumps)
+    return state._replace(frames=state.frames.set(scope, frame))
+
+
+def _reset(graph: Graph, event: ev.LoopIterate) -> Graph:
+    gates, again = graph.gates, graph.again
+    for node_id in event.reset or ():
+        gates, again = without(gates, node_id), again.set(node_id, None)
+    for node_id, (known, yes) in (event.carried or {}).items():
+        gates = gates.set(node_id, (known, yes))
+    return graph._replace(gates=gates, again=again, ready=graph.ready.set(event.edge_to, None))
 
 
 # --- containers ------------------------------------------------------------------------------------------
@@ -444,7 +632,8 @@ def _iteration_completed(state: State, event: ev.IterationCompleted) -> State:
     if frame.owner != path or frame.running:
         raise MalformedJournal(f"the pass {event.scope} of {path} is not over")
     nodes, outputs = state.nodes, {}
-    for node_id, inner in frame.nodes.items():
+    # In the order of the file: a map has none, and an output must look the same in every process.
+    for node_id, inner in sorted(frame.nodes.items(), key=lambda item: state.nodes[item[1]].position):
         outputs[node_id] = nodes[inner].output
         nodes = nodes.delete(inner)
     result: dict[str, Json] = {"index": frame.order, "outputs": outputs}
@@ -465,12 +654,22 @@ def _iteration_completed(state: State, event: ev.IterationCompleted) -> State:
 def _container_completed(state: State, event: ev.ContainerCompleted) -> State:
     path = _path(event)
     container, run = _container(state, path), _unfinished(state, path)
+    if container.kind == ON_FAILURE:
+        return _drop_passes(state, path)
     if container.running:
         raise MalformedJournal(f"container {path} is not over")
     done = run._replace(
         status="completed", output=container_output(container), input=None, ended_at=event.timestamp
     )
+    timer_id = timeout_id(state, path)
+    if timer_id in state.timers:
+        state = state._replace(timers=state.timers.delete(timer_id))
     return _finish(state._replace(containers=state.containers.delete(path)), path, done)
+
+
+def timeout_id(state: State, path: str) -> str:
+    """The id of the timer that bounds this attempt of a container."""
+    return f"{state.session_id}:{path}:timeout{state.nodes[path].attempt}"
 
 
 def container_output(container: ContainerRun) -> dict[str, Json]:
@@ -548,6 +747,9 @@ def _prompt_answered(state: State, event: ev.PromptAnswered) -> State:
     seen = state.seen.set(event.key, None) if event.key else state.seen
     answered = prompt._replace(status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
     closed = _close_prompt(state, answered)._replace(seen=seen)
+    if prompt.kind == "failed" and event.answer.get("value") == RETRY:
+        run = _unfinished(closed, prompt.path)._replace(status="interrupted", reason=RETRY)
+        return closed._replace(nodes=closed.nodes.set(prompt.path, run))
     if prompt.kind != "interrupted" or event.answer.get("value") != AGAIN:
         return closed
     run = _unfinished(closed, prompt.path)._replace(reason=AGAIN)
@@ -578,6 +780,11 @@ def _timer_fired(state: State, event: ev.TimerFired) -> State:
     if timer is None:
         raise MalformedJournal(f"timer {event.timer_id} is not set")
     state = state._replace(timers=state.timers.delete(event.timer_id))
+    if timer.purpose == "timeout" and timer.path is not None:
+        container = _container(state, timer.path)
+        message = f"node {container.node_id}: it ran out of time"
+        container = container._replace(error=container.error or {"type": "timeout", "message": message})
+        return state._replace(containers=state.containers.set(timer.path, container))
     if timer.purpose != "retry" or timer.path is None:
         return state
     run = _unfinished(state, timer.path)._replace(status="interrupted", reason=RETRY)
@@ -589,6 +796,7 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "flow:started": _flow_started,
     "flow:paused": _flow_paused,
     "flow:resumed": _flow_resumed,
+    "flow:finalizing": _flow_finalizing,
     "flow:completed": _flow_completed,
     "flow:failed": _flow_failed,
     "session:message": _session_message,
@@ -596,10 +804,13 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "session:end": _session_end,
     "node:started": _node_started,
     "node:completed": _node_completed,
+    "node:failing": _node_failing,
     "node:error": _node_failed,
     "node:retried": _node_retried,
     "node:skipped": _node_skipped,
     "node:interrupted": _node_interrupted,
+    "edge:resolved": _edge_resolved,
+    "loop:iterate": _loop_iterated,
     "container:childStarted": _child_started,
     "container:childCompleted": _node_completed,
     "container:started": _container_started,

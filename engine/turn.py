@@ -20,7 +20,7 @@ from engine.evaluation import node_at
 from engine.events import Event
 from engine.flow import Flow, Node
 from engine.nodes.specs import node_types
-from engine.state import ROOT, NodeRun, PromptRun, State, below, evolve, scope_of
+from engine.state import ROOT, NodeRun, PromptRun, State, below, evolve, in_finally, scope_of
 
 
 class Turn:
@@ -104,13 +104,10 @@ class Turn:
     def break_(self, path: str, error: dict[str, Json]) -> None:
         """An attempt failed: `retry` says whether another one follows, later and with the same input."""
         run, retry = self.state.nodes[path], self.node(path).retry
-        given_up = self.state.phase != "running" or doomed(self.state, path)
-        if retry is None or run.attempt - run.crashes >= retry.attempts or given_up:
+        tries = run.attempt - run.crashes
+        if retry is None or tries >= retry.attempts or self._given_up(path):
             self.fail(path, error)
             return
-        tries = run.attempt - run.crashes
-        delay = retry.delay * (2 ** (tries - 1) if retry.backoff == "exponential" else 1)
-        delay = min(delay, retry.max_delay) * (1 + retry.jitter * self.chance(path))
         self.emit(
             ev.NodeRetried,
             path=path,
@@ -118,19 +115,44 @@ class Turn:
             error=storable(error),
             attempt=run.attempt,
             timer_id=f"{self.state.session_id}:{path}:retry{run.attempt}",
-            due_at=clock.after(self.facts.now, delay),
+            due_at=clock.after(self.facts.now, retry.wait(tries, self.chance(path))),
         )
 
     def fail(self, path: str, error: dict[str, Json]) -> None:
-        """A node failed for good: `on_error` says whether the nodes around it go on."""
-        run = self.state.nodes[path]
+        """No try is left: `on_failure` runs first, or people are asked, and then the failure counts."""
+        run, node = self.state.nodes[path], self.node(path)
+        asks = node.on_error == "ask" and not in_finally(path)
+        if self._given_up(path) or not (node.on_failure or asks):
+            self.fail_for_good(path, error)
+            return
+        times = (run.handled or 0) + 1
+        self.emit(
+            ev.NodeFailing,
+            path=path,
+            node_id=run.node_id,
+            error=storable(error),
+            attempt=run.attempt,
+            list_id=node.on_failure,
+            scope=None if node.on_failure is None else f"{path}!{times if times > 1 else ''}",
+        )
+
+    def _given_up(self, path: str) -> bool:
+        """Whether nothing follows any more from what happens here."""
+        ending = self.state.phase == "finalizing" and (self.state.finally_skipped or not in_finally(path))
+        return ending or doomed(self.state, path)
+
+    def fail_for_good(self, path: str, error: dict[str, Json]) -> None:
+        """A node failed and nothing else comes first: `on_error` says whether the nodes around it go on."""
+        run, node = self.state.nodes[path], self.node(path)
+        goto = None if self._given_up(path) else node.goto
         self.emit(
             ev.NodeFailed,
             path=path,
             node_id=run.node_id,
             error=storable(error),
             attempt=run.attempt,
-            contained=True if self.node(path).on_error == "continue" else None,
+            contained=True if goto is not None or node.on_error == "continue" else None,
+            goto=goto,
         )
 
 

@@ -211,6 +211,11 @@ class NodeList:
         return tuple(self.nodes[position].id for position in graph.topological(len(self.nodes), self._pairs))
 
     @cached_property
+    def rank(self) -> Mapping[str, int]:
+        """The place of each node in `order`."""
+        return {node_id: place for place, node_id in enumerate(self.order)}
+
+    @cached_property
     def starts(self) -> tuple[str, ...]:
         """The ids of the nodes that no forward edge leads to; of a plain list, the first."""
         if not self.is_graph:

@@ -27,7 +27,21 @@ MAX_NAME = 64
 
 _ROOT_WORDS = {"nodes", "inputs", "status", "errors", "messages", "secrets", "session"}
 _BODY_WORDS = {"index", "item", "last", "finally"}
-_LANGUAGE_WORDS = {"range", "true", "false", "none", "null", "not", "and", "or", "in", "is", "if", "else"}
+_LANGUAGE_WORDS = {
+    "finally",
+    "range",
+    "true",
+    "false",
+    "none",
+    "null",
+    "not",
+    "and",
+    "or",
+    "in",
+    "is",
+    "if",
+    "else",
+}
 RESERVED_WORDS = frozenset(_ROOT_WORDS | _BODY_WORDS | _LANGUAGE_WORDS)
 """Words that mean something in expressions or paths and cannot be the id of a node."""
 

@@ -12,8 +12,8 @@ from engine import events as ev
 from engine.errors import MalformedJournal
 from engine.events import Event, event_from_bytes
 from engine.machine import PHASES, TRANSITIONS, Phase, mermaid
-from engine.snapshot import document, read_document
 from engine.session_state import current_path, from_bytes, from_json, to_bytes, to_json
+from engine.snapshot import document, read_document
 from engine.state import State, derive_state, evolve
 from tests.engine.walks import Walk, walks
 from tests.support.engine import START
@@ -58,14 +58,21 @@ def test_every_event_type_has_a_fold_and_a_place_in_the_table() -> None:
     assert names == set(_FOLDS)
 
 
+_SAMPLES: dict[str, Any] = {
+    "status": "complete",
+    "outcome": "complete",
+    "epoch": 1,
+    "node_index": 0,
+    "ready": ["a"],
+}
+
+
 def sample(kind: type[ev.BaseEvent], seq: int = 1) -> Event:
     """An event of that type with something in every field that must be there."""
     values: dict[str, Any] = {"seq": seq, "timestamp": START, "path": "a"}
     for name, field in kind.model_fields.items():
         if name not in values and field.is_required():
-            values[name] = {"status": "complete", "epoch": 1, "node_index": 0}.get(name) or _of(
-                field.annotation
-            )
+            values[name] = _SAMPLES.get(name) or _of(field.annotation)
     return kind(**values)  # type: ignore[return-value]  # every member of the union
 
 

@@ -28,7 +28,7 @@ from engine.flow import Flow, load_flow
 from engine.nodes.port import Completed, NodeContext, Outcome, Runner
 from engine.nodes.port import runners as real_runners
 from engine.service import Service
-from engine.session_state import from_bytes, to_bytes
+from engine.session_state import UNFINISHED, from_bytes, to_bytes
 from engine.state import NodeRun, PromptRun, State, derive_state
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
@@ -207,9 +207,7 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
     types = [event.type for event in events]
     assert types.count("session:end") <= 1
     assert "session:end" not in types[:-1], "something happened after the end"
-    assert set(state.active) == {
-        p for p, run in state.nodes.items() if run.status in ("started", "interrupted")
-    }
+    assert set(state.active) == {path for path, run in state.nodes.items() if run.status in UNFINISHED}
     assert set(state.open_prompts) == {key for key, prompt in state.prompts.items() if prompt.open}
     work = due(flow, state)
     for item in work:
@@ -218,8 +216,9 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
         assert run is None or run.status == "interrupted"
     if state.phase != "running":
         assert not work
-    if state.phase == "waiting":
+    if state.phase in ("waiting", "held"):
         assert not launched(state)
+    if state.phase == "waiting":
         assert state.open_prompts or state.timers, "it waits for nothing"
     if state.phase == "ended":
         assert not state.open_prompts
@@ -228,12 +227,13 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
 
 
 def check_starts(events: Sequence[Event]) -> None:
-    """No node starts twice without an interruption between, and none starts after it completed."""
+    """No node starts twice without an interruption or a retry between, and none starts after it completed."""
     standing: dict[str | None, str] = {}
     for event in events:
-        if event.type == "node:started":
-            assert standing.get(event.path) in (None, "node:interrupted"), f"{event.path} started twice"
-        if event.type.startswith("node:"):
+        if event.type in ("node:started", "container:childStarted"):
+            before = standing.get(event.path)
+            assert before in (None, "node:interrupted", "node:retried"), f"{event.path} started twice"
+        if event.type.startswith("node:") or event.type.startswith("container:child"):
             standing[event.path] = event.type
 
 

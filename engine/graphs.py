@@ -1,0 +1,184 @@
+"""Graphs and jumps: which edges of a pass are taken, what may start because of it, and where a jump leads. Pure.
+
+Once a node of a graph has its outcome, the edges that leave it are resolved for good, each condition evaluated once,
+and `edge:resolved` says what came of it. An edge is dead when its condition is false or its source never ran; a source
+that its own `if` (or a person) skipped passes on. A node with gate `all` may start once every edge that leads there is
+resolved and one of them was taken, a node with gate `any` at the first that is taken. A node that no edge can lead to
+any more is skipped, and its own edges are dead: so nothing waits for ever.
+
+A jump (a loop edge, or `on_error: goto:<id>`) waits until its target and all that comes after it have ended. Then
+these nodes get another visit, whose paths end in `~2`, `~3`, ...
+"""
+
+from __future__ import annotations
+
+from engine import events as ev
+from engine.codec import Json
+from engine.errors import ExpressionError
+from engine.evaluation import evaluate_test
+from engine.flow.model import Edge, NodeList
+from engine.state import Frame, Graph, visit_path
+from engine.turn import Turn, doomed
+
+DEAD = "no edge that leads to it was taken"
+"""Why a node was skipped that nothing led to; its own edges are dead then."""
+
+
+def is_through(nodes: NodeList, frame: Frame) -> bool:
+    """Whether every node of a pass has its outcome and no jump is left."""
+    if frame.jumps:
+        return False
+    if not nodes.is_graph:
+        return frame.position >= len(nodes.nodes)
+    graph = frame.graph
+    if graph is None or graph.ready or graph.ended or graph.again:
+        return False
+    return len(frame.nodes) == len(nodes.nodes)
+
+
+def progress(turn: Turn, scope: str) -> None:
+    """Write what follows in a pass: edges, skips and jumps."""
+    frame = turn.state.frames.get(scope)
+    if frame is None or frame.error is not None or doomed(turn.state, f"{scope}/x" if scope else "x"):
+        return
+    nodes = turn.flow.lists[frame.list_id]
+    if nodes.is_graph:
+        if frame.graph is None:
+            turn.emit(ev.EdgeResolved, scope=scope, ready=sorted(nodes.starts, key=nodes.rank.__getitem__))
+        while ended := _ended(turn, scope, nodes):
+            _resolve(turn, scope, nodes, ended[0])
+    _jump(turn, scope, nodes)
+
+
+def _ended(turn: Turn, scope: str, nodes: NodeList) -> list[str]:
+    frame = turn.state.frames[scope]
+    if frame.error is not None or frame.graph is None:
+        return []
+    return sorted(frame.graph.ended, key=nodes.rank.__getitem__)
+
+
+def _resolve(turn: Turn, scope: str, nodes: NodeList, node_id: str) -> None:
+    """Resolve the edges that leave a node, and skip what nothing can lead to any more."""
+    frame = turn.state.frames[scope]
+    fields = {"path": frame.nodes[node_id], "scope": scope, "node_id": node_id}
+    try:
+        taken = {edge.to: _taken(turn, scope, edge) for edge in nodes.outgoing[node_id]}
+        jump = _loop_taken(turn, scope, nodes, node_id)
+    except ExpressionError as error:
+        told: dict[str, Json] = {"type": error.code, "message": str(error)}
+        turn.emit(ev.EdgeResolved, **fields, ready=[], error=told)
+        return
+    ready, dead = _opened(nodes, frame, taken)
+    turn.emit(ev.EdgeResolved, **fields, taken=taken or None, ready=ready, jump=jump)
+    for target in dead:
+        node = nodes.by_id[target]
+        turn.emit(
+            ev.NodeSkipped,
+            path=visit_path(turn.state.frames[scope], scope, target),
+            node_id=target,
+            node_type=node.type,
+            reason=DEAD,
+            node_index=node.index,
+        )
+
+
+def _taken(turn: Turn, scope: str, edge: Edge) -> bool:
+    frame = turn.state.frames[scope]
+    run = turn.state.nodes[frame.nodes[edge.from_]]
+    if run.reason == DEAD or _jumped(frame, edge.from_):
+        return False
+    return _holds(turn, scope, edge)
+
+
+def _jumped(frame: Frame, node_id: str) -> bool:
+    """Whether a failure of this node goes elsewhere."""
+    return any(source == node_id for source, _ in frame.jumps)
+
+
+def _holds(turn: Turn, scope: str, edge: Edge) -> bool:
+    if edge.when is None:
+        return True
+    where = f"edge {edge.from_} -> {edge.to}: when"
+    return evaluate_test(edge.when, turn.flow, turn.state, scope, where)
+
+
+def _loop_taken(turn: Turn, scope: str, nodes: NodeList, node_id: str) -> str | None:
+    """The target of the first loop edge that is taken; only a node that ran leads back."""
+    frame = turn.state.frames[scope]
+    if turn.state.nodes[frame.nodes[node_id]].status == "skipped" or _jumped(frame, node_id):
+        return None
+    for edge in nodes.loops[node_id]:
+        times = frame.loops.get(f"{edge.from_}>{edge.to}", 0)
+        if times < (edge.max_iterations or 0) and _holds(turn, scope, edge):
+            return edge.to
+    return None
+
+
+def _opened(nodes: NodeList, frame: Frame, taken: dict[str, bool]) -> tuple[list[str], list[str]]:
+    """The targets that may start now, and those that nothing can lead to any more."""
+    graph = frame.graph or Graph()
+    ready, dead = [], []
+    for target, yes in taken.items():
+        if (target in frame.nodes and target not in graph.again) or target in graph.ready:
+            continue
+        known, some = graph.gates.get(target, (0, 0))
+        all_known = known + 1 == len(nodes.incoming[target])
+        if (yes and nodes.gate(target) == "any") or (all_known and some + yes):
+            ready.append(target)
+        elif all_known:
+            dead.append(target)
+    return sorted(ready, key=nodes.rank.__getitem__), dead
+
+
+# --- jumps -------------------------------------------------------------------------------------------------
+
+
+def _jump(turn: Turn, scope: str, nodes: NodeList) -> None:
+    """Carry out the first jump whose target, and all that comes after it, has ended."""
+    frame = turn.state.frames[scope]
+    if frame.error is not None:
+        return
+    for source, target in frame.jumps:
+        again = {target, *nodes.downstream(target)} if nodes.is_graph else None
+        if again is None:
+            if frame.running:
+                continue
+        elif not all(_has_ended(turn, frame, node_id) for node_id in again):
+            continue
+        turn.emit(
+            ev.LoopIterate,
+            path=frame.nodes[source],
+            edge_from=source,
+            edge_to=target,
+            iteration=frame.loops.get(f"{source}>{target}", 0) + 1,
+            position=nodes.by_id[target].index,
+            reset=None if again is None else sorted(again, key=nodes.rank.__getitem__),
+            carried=None if again is None else _carried(nodes, frame, again, target) or None,
+        )
+        return
+
+
+def _has_ended(turn: Turn, frame: Frame, node_id: str) -> bool:
+    graph = frame.graph or Graph()
+    if node_id not in frame.nodes or node_id in graph.again or node_id in graph.ended:
+        return False
+    return frame.nodes[node_id] not in turn.state.active
+
+
+def _carried(nodes: NodeList, frame: Frame, again: set[str], target: str) -> dict[str, list[int]]:
+    """For nodes that get another visit, what is known of the edges from nodes that get none.
+
+    A gate `any` waits for one that is new: the old ones have let it through before.
+    """
+    edges = (frame.graph or Graph()).edges
+    found: dict[str, list[int]] = {}
+    for node_id in sorted(again - {target}):
+        results = [
+            edges.get(f"{edge.from_}>{node_id}")
+            for edge in nodes.incoming[node_id]
+            if edge.from_ not in again
+        ]
+        known = [result for result in results if result is not None]
+        if known:
+            found[node_id] = [len(known), sum(known) if nodes.gate(node_id) == "all" else 0]
+    return found
