@@ -42,6 +42,8 @@ class NodeRun(NamedTuple):
     epoch: int = 0
     attempt: int = 0
     crashes: int = 0
+    failures: int = 0
+    """How many attempts have failed; what was interrupted has not."""
     input: Json = None
     output: Json = None
     error: dict[str, Json] | None = None
@@ -287,13 +289,15 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str
         epoch=event.epoch,
         attempt=event.attempt,
         crashes=before.crashes if before else 0,
+        failures=before.failures if before else 0,
         input=event.input,
     )
     return state._replace(
         nodes=state.nodes.set(path, run),
         active=state.active.set(path, None),
         frames=state.frames.set(scope, frame),
-        node_runs=state.node_runs + 1,
+        # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
+        node_runs=state.node_runs + (before is None),
     )
 
 
@@ -402,7 +406,7 @@ def _node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
 def _node_retried(state: State, event: ev.NodeRetried) -> State:
     path = _path(event)
     run = _unfinished(state, path)
-    run = run._replace(status="retrying", error=event.error)
+    run = run._replace(status="retrying", error=event.error, failures=run.failures + 1)
     timer = TimerRun(event.timer_id, path, event.due_at, "retry", None)
     return state._replace(nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
 

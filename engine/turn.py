@@ -105,10 +105,11 @@ class Turn:
         """An attempt failed: `retry` says whether another one follows, later and with the same input."""
         run, retry = self.state.nodes[path], self.node(path).retry
         given_up = self.state.phase != "running" or doomed(self.state, path)
-        if retry is None or run.attempt - run.crashes >= retry.attempts or given_up:
+        # Not from `attempt`: that also counts starts that a pause or a crash interrupted.
+        tries = run.failures + 1
+        if retry is None or tries >= retry.attempts or given_up:
             self.fail(path, error)
             return
-        tries = run.attempt - run.crashes
         delay = retry.delay * (2 ** (tries - 1) if retry.backoff == "exponential" else 1)
         delay = min(delay, retry.max_delay) * (1 + retry.jitter * self.chance(path))
         self.emit(
