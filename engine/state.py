@@ -488,18 +488,12 @@ def container_output(container: ContainerRun) -> dict[str, Json]:
             return {"iterations": [{**result, "item": None} for result in results]}
         case "parallel":
             keys = container.keys or []
-            return {"branches": {keys[result["index"]]: _branch(result) for result in results}}
+            return {"branches": {keys[result["index"]]: result["outputs"] for result in results}}
         case "switch":
             case = container.keys[0] if container.keys else None
             return {"case": case, "outputs": results[0]["outputs"] if results else {}}
         case _:
             return {"outputs": results[0]["outputs"] if results else {}}
-
-
-def _branch(result: dict[str, Json]) -> dict[str, Json]:
-    if "error" in result:
-        return {"outputs": result["outputs"], "error": result["error"]}
-    return {"outputs": result["outputs"]}
 
 
 def _prompt_requested(state: State, event: ev.PromptRequested) -> State:
