@@ -23,6 +23,7 @@ from engine.actors import Actor
 from engine.codec import Json, encode
 from engine.commands import (
     Abort,
+    Action,
     Answer,
     Begin,
     Claimed,
@@ -307,6 +308,10 @@ class Engine:
             live.pausing = False
             live.users -= 1
             self._forget(live)
+
+    async def refusal(self, session_id: str, action: Action, actor: Actor) -> str | None:
+        """Why this actor may not do this to the session, or None. Raises `UnknownSession`."""
+        return self._policy(actor, action, await self.state(session_id), None)
 
     async def abort(self, session_id: str, *, actor: Actor, reason: str | None = None) -> State:
         """End a session for good. Raises `UnknownSession`, `SessionEnded`, `NotAllowed`."""
