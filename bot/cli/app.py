@@ -303,6 +303,19 @@ def sessions_resume(
     _end(resume_session(_place(context), wanted, mode))
 
 
+@sessions_app.command("pause")
+def sessions_pause(
+    context: typer.Context,
+    session_id: SessionId,
+    reason: Annotated[str | None, typer.Option(help="Why, for the people who read it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Hold a session: what runs is stopped, and nothing starts until `sessions resume`."""
+    from bot.cli.resume import pause_session
+
+    _end(pause_session(_place(context), session_id, reason, as_json=as_json))
+
+
 @sessions_app.command("abort")
 def sessions_abort(
     context: typer.Context,
