@@ -86,6 +86,8 @@ def take_turn(flow: Flow, state: State, command: Command, facts: Facts) -> Turn:
 
 def settle(turn: Turn) -> None:
     """Write what follows: passes and containers, questions about interruptions, the pause, the end."""
+    if turn.state.phase == "running" and turn.state.inputs is None and not turn.state.open_prompts:
+        people.go_on_with_inputs(turn)
     if turn.state.phase == "running":
         containers.progress(turn)
         for path in sorted(turn.state.active):
@@ -157,7 +159,7 @@ def _only_waits(flow: Flow, state: State) -> bool:
 
 
 def _start(turn: Turn, command: Start) -> None:
-    values, missing = coerce_inputs(turn.flow, command.given)
+    values, _ = coerce_inputs(turn.flow, command.given)
     if turn.state.seq:
         return
     asked = turn.state._replace(
@@ -179,7 +181,6 @@ def _start(turn: Turn, command: Start) -> None:
         thread=command.thread,
         parent_session_id=command.parent_session_id,
     )
-    people.start_flow_or_ask(turn, values, missing)
 
 
 def _claimed(turn: Turn, command: Claimed) -> None:

@@ -58,7 +58,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     ("waiting", "session:abort"): "finalizing",
     ("running", "flow:paused(held)"): "held",
     ("waiting", "flow:paused(held)"): "held",
-    **_stay("held", _ANY_OPEN + _OUTCOMES),
+    **_stay("held", _ANY_OPEN + _OUTCOMES + ("node:interrupted", "node:retried")),
     ("held", "flow:resumed"): "running",
     ("held", "session:abort"): "finalizing",
     **_stay(

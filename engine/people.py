@@ -24,7 +24,7 @@ OPEN_PHASES = ("running", "waiting", "held")
 """Phases in which answers and times still count."""
 
 
-def start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
+def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
     if missing:
         name = missing[0]
         turn.ask(f"inputs/{name}", answers.input_prompt(turn.flow, name))
@@ -75,22 +75,27 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
         key=command.key,
     )
     turn.wake(prompt.path, answers.summary(turn.state.prompts[prompt.prompt_id]))
-    if prompt.kind == "input":
-        _input_answered(turn)
-    elif prompt.kind == "interrupted":
+    if prompt.kind == "interrupted":
         _interruption_resolved(turn, prompt, answer["value"], command)
-    else:
+    elif prompt.kind != "input":
         turn.complete(prompt.path, answers.output(turn.state.prompts[prompt.prompt_id]))
 
 
-def _input_answered(turn: Turn) -> None:
-    """Go on with the inputs; what was given is checked already, and holds the defaults of the others."""
+def go_on_with_inputs(turn: Turn) -> None:
+    """No question for an input is open: ask the next one, begin, or give up where nobody answered in time.
+
+    What was given is checked already, and holds the defaults of the others.
+    """
     known = dict(turn.state.given)
     for prompt in turn.state.prompts.values():
-        if prompt.kind == "input" and prompt.answer is not None:
+        if prompt.status == "expired":
+            error: dict[str, Json] = {"type": "timeout", "message": f"nobody gave {prompt.path} in time"}
+            turn.emit(ev.FlowFailed, path=prompt.path, error=error)
+            return
+        if prompt.answer is not None:
             known[prompt.spec["input"]["name"]] = prompt.answer["value"]
     missing = [name for name in turn.flow.inputs if name not in known]
-    start_flow_or_ask(turn, {name: known[name] for name in turn.flow.inputs if name in known}, missing)
+    _start_flow_or_ask(turn, {name: known[name] for name in turn.flow.inputs if name in known}, missing)
 
 
 def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
@@ -171,9 +176,8 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
     turn.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
     turn.wake(prompt.path)
     if prompt.kind == "input":
-        error: dict[str, Json] = {"type": "timeout", "message": f"nobody gave {prompt.path} in time"}
-        turn.emit(ev.FlowFailed, path=prompt.path, error=error)
-    elif outcome == "fail":
+        return
+    if outcome == "fail":
         message = f"nobody answered {prompt.spec['nodeId']} in time"
         turn.fail(prompt.path, {"type": "timeout", "message": message})
     else:

@@ -448,7 +448,8 @@ def _iteration_completed(state: State, event: ev.IterationCompleted) -> State:
     if frame.owner != path or frame.running:
         raise MalformedJournal(f"the pass {event.scope} of {path} is not over")
     nodes, outputs = state.nodes, {}
-    for node_id, inner in frame.nodes.items():
+    # In the order of the file: a map has none, and an output must look the same in every process.
+    for node_id, inner in sorted(frame.nodes.items(), key=lambda item: state.nodes[item[1]].position):
         outputs[node_id] = nodes[inner].output
         nodes = nodes.delete(inner)
     result: dict[str, Json] = {"index": frame.order, "outputs": outputs}

@@ -104,14 +104,12 @@ class Turn:
     def break_(self, path: str, error: dict[str, Json]) -> None:
         """An attempt failed: `retry` says whether another one follows, later and with the same input."""
         run, retry = self.state.nodes[path], self.node(path).retry
-        given_up = self.state.phase != "running" or doomed(self.state, path)
+        given_up = self.state.phase == "finalizing" or doomed(self.state, path)
         # Not from `attempt`: that also counts starts that a pause or a crash interrupted.
         tries = run.failures + 1
         if retry is None or tries >= retry.attempts or given_up:
             self.fail(path, error)
             return
-        delay = retry.delay * (2 ** (tries - 1) if retry.backoff == "exponential" else 1)
-        delay = min(delay, retry.max_delay) * (1 + retry.jitter * self.chance(path))
         self.emit(
             ev.NodeRetried,
             path=path,
@@ -119,7 +117,7 @@ class Turn:
             error=storable(error),
             attempt=run.attempt,
             timer_id=f"{self.state.session_id}:{path}:retry{run.attempt}",
-            due_at=clock.after(self.facts.now, delay),
+            due_at=clock.after(self.facts.now, retry.wait(tries, self.chance(path))),
         )
 
     def fail(self, path: str, error: dict[str, Json]) -> None:

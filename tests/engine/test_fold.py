@@ -12,8 +12,8 @@ from engine import events as ev
 from engine.errors import MalformedJournal
 from engine.events import Event, event_from_bytes
 from engine.machine import PHASES, TRANSITIONS, Phase, mermaid
-from engine.snapshot import document, read_document
 from engine.session_state import current_path, from_bytes, from_json, to_bytes, to_json
+from engine.snapshot import document, read_document
 from engine.state import State, derive_state, evolve
 from tests.engine.walks import Walk, walks
 from tests.support.engine import START

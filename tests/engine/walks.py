@@ -15,15 +15,18 @@ from engine.commands import (
     Claimed,
     Command,
     Due,
+    Hold,
     Message,
     NodeBroke,
     NodeCut,
     NodeDone,
+    Resume,
     Shown,
     Start,
 )
 from engine.errors import Refused, SessionError
 from engine.events import Event
+from engine.turn import launched
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, flow_of
 
 _COMMON: dict[str, st.SearchStrategy[Any]] = {
@@ -59,14 +62,53 @@ _WITH: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 }
 
 
+_CONTAINERS = ("foreach", "loop", "parallel", "switch")
+
+
 @st.composite
-def _nodes(draw: st.DrawFn) -> list[dict[str, Any]]:
-    kinds = draw(st.lists(st.sampled_from(sorted(_WITH)), min_size=1, max_size=5))
+def _nodes(draw: st.DrawFn, prefix: str = "n", depth: int = 0) -> list[dict[str, Any]]:
+    """A few nodes; containers of containers down to a depth of two. Ids are unique in the whole flow."""
+    offered = sorted(_WITH) + (list(_CONTAINERS) if depth < 2 else [])
+    kinds = draw(st.lists(st.sampled_from(offered), min_size=1, max_size=5 - 2 * depth))
     nodes = []
     for index, kind in enumerate(kinds):
         extra = {name: draw(values) for name, values in _COMMON.items() if draw(st.integers(0, 3)) == 0}
-        nodes.append({"id": f"n{index}", "type": kind, "with": draw(_WITH[kind]), **extra})
+        if kind in _CONTAINERS:
+            extra.pop("on_crash", None)
+            extra |= draw(_inside(kind, f"{prefix}{index}", depth + 1))
+        else:
+            extra["with"] = draw(_WITH[kind])
+        if kind in ("shell", "http") and draw(st.integers(0, 2)) == 0:
+            extra["retry"] = {
+                "attempts": 3,
+                "delay": "1m",
+                "backoff": draw(st.sampled_from(["fixed", "exponential"])),
+            }
+        nodes.append({"id": f"{prefix}{index}", "type": kind, **extra})
     return nodes
+
+
+@st.composite
+def _inside(draw: st.DrawFn, kind: str, name: str, depth: int) -> dict[str, Any]:
+    """What a container has beside its id."""
+    match kind:
+        case "foreach":
+            with_ = {
+                "items": draw(st.sampled_from([[], ["x"], [1, 2, 3]])),
+                "concurrency": draw(st.integers(1, 2)),
+            }
+            return {"with": with_, "body": draw(_nodes(f"{name}_", depth))}
+        case "loop":
+            ends = st.sampled_from(["{{ index >= 2 }}", "{{ index >= 1 }}"])
+            with_ = {"until": draw(ends), "max_iterations": draw(st.integers(1, 3))}
+            with_["on_limit"] = draw(st.sampled_from(["fail", "continue"]))
+            return {"with": with_, "body": draw(_nodes(f"{name}_", depth))}
+        case "parallel":
+            branches = {key: draw(_nodes(f"{name}{key}_", depth)) for key in ("l", "r")}
+            return {"with": {"mode": draw(st.sampled_from(["fail_fast", "collect"]))}, "branches": branches}
+        case _:
+            case = draw(st.sampled_from(["{{ inputs.word }}", "z"]))
+            return {"with": {"on": case}, "cases": {"a": draw(_nodes(f"{name}_", depth))}}
 
 
 @st.composite
@@ -125,7 +167,7 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
     path = draw(st.sampled_from([*state.active, *state.nodes, "nowhere"]))
     attempt = draw(st.sampled_from([state.nodes[path].attempt if path in state.nodes else 1, 1, 2]))
     timer = draw(st.sampled_from([*state.timers, "timer-none"]))
-    kind = draw(st.integers(0, 12))
+    kind = draw(st.integers(0, 14))
     match kind:
         case 0 | 1:
             return Answer(prompt_id, draw(_WHO), draw(_KEYS), value=draw(_VALUES))
@@ -145,6 +187,11 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
             return NodeCut(path, attempt, draw(st.sampled_from(["cut", "timeout", "lost"])))
         case 11:
             return Claimed()
+        case 12 if not launched(state):
+            # Whoever performs a pause has let what was running leave first.
+            return Hold(draw(_WHO))
+        case 13:
+            return Resume(draw(_TEXTS), draw(_WHO), draw(_KEYS))
         case _:
             return Abort(draw(_WHO)) if draw(st.integers(0, 4)) == 0 else Begin()
 

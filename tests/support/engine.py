@@ -19,7 +19,7 @@ from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Abort, Action, Answer, Begin, Claimed, Command, Due, Facts, Message, Shown, Start
-from engine.core import decide, due, launched
+from engine.core import decide, due
 from engine.dispatch import LocalDispatcher
 from engine.engine import Engine
 from engine.errors import SaysoError
@@ -28,11 +28,12 @@ from engine.flow import Flow, load_flow
 from engine.nodes.port import Completed, NodeContext, Outcome, Runner
 from engine.nodes.port import runners as real_runners
 from engine.service import Service
-from engine.session_state import from_bytes, to_bytes
+from engine.session_state import UNFINISHED, from_bytes, to_bytes
 from engine.state import NodeRun, PromptRun, State, derive_state
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
+from engine.turn import launched
 
 START = "2026-11-21T09:00:00.000Z"
 SESSION = "session-0badcafe"
@@ -207,9 +208,7 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
     types = [event.type for event in events]
     assert types.count("session:end") <= 1
     assert "session:end" not in types[:-1], "something happened after the end"
-    assert set(state.active) == {
-        p for p, run in state.nodes.items() if run.status in ("started", "interrupted")
-    }
+    assert set(state.active) == {path for path, run in state.nodes.items() if run.status in UNFINISHED}
     assert set(state.open_prompts) == {key for key, prompt in state.prompts.items() if prompt.open}
     work = due(flow, state)
     for item in work:
@@ -218,8 +217,9 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
         assert run is None or run.status == "interrupted"
     if state.phase != "running":
         assert not work
-    if state.phase == "waiting":
+    if state.phase in ("waiting", "held"):
         assert not launched(state)
+    if state.phase == "waiting":
         assert state.open_prompts or state.timers, "it waits for nothing"
     if state.phase == "ended":
         assert not state.open_prompts
@@ -228,12 +228,13 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
 
 
 def check_starts(events: Sequence[Event]) -> None:
-    """No node starts twice without an interruption between, and none starts after it completed."""
+    """No node starts twice without an interruption or a retry between, and none starts after it completed."""
     standing: dict[str | None, str] = {}
     for event in events:
-        if event.type == "node:started":
-            assert standing.get(event.path) in (None, "node:interrupted"), f"{event.path} started twice"
-        if event.type.startswith("node:"):
+        if event.type in ("node:started", "container:childStarted"):
+            before = standing.get(event.path)
+            assert before in (None, "node:interrupted", "node:retried"), f"{event.path} started twice"
+        if event.type.startswith("node:") or event.type.startswith("container:child"):
             standing[event.path] = event.type
 
 
