@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 from immutables import Map
 
+from engine.flow.model import Retry
 from engine.state import NodeRun, PromptRun, State, TimerRun
 
 T0 = "2026-11-21T22:40:00.000Z"
@@ -27,6 +28,16 @@ class Node:
     id: str
     name: str = ""
     type: str = "shell"
+    lists: dict[str, str] = field(default_factory=dict)
+    calls: str | None = None
+    retry: Retry | None = None
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A list of nodes as rendering reads it."""
+
+    nodes: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,12 @@ class Flow:
 
     name: str = "rollback"
     nodes: tuple[Node, ...] = (Node("plan", "Plan"), Node("gate", "Gate", "approval"), Node("tell", "Tell"))
+    inner: dict[str, Nodes] = field(default_factory=dict)
+
+    @property
+    def lists(self) -> dict[str, Nodes]:
+        """All lists by id."""
+        return {"": Nodes(self.nodes), **self.inner}
 
 
 def spec(kind: str = "approval", **fields: Any) -> dict[str, Any]:
