@@ -190,6 +190,12 @@ nodes:
       - {id: a, type: shell, with: {run: [tell, "round {{ n }}"]}}
       - {id: b, type: shell, with: {run: [do, "{{ n }}"]}}
 """,
+    "messages": """
+nodes:
+  - {id: a, type: shell, with: {run: [tell, "look out"]}}
+  - {id: b, type: shell, with: {run: [do, b]}}
+  - {id: c, type: shell, with: {run: [do, "{{ messages | rejectattr('text', 'eq', 'go on') | map(attribute='text') | join }}"]}}
+""",
     "foreach_in_foreach": """
 nodes:
   - id: outer
@@ -353,9 +359,6 @@ nodes:
       - {id: tell, type: message, with: {text: "{{ it.n }}: {{ status.gate }}"}}
 """,
 }
-
-HAPPY = ("three_shells", "foreach", "retry", "loop_while", "recursion", "foreach_in_parallel", "ask_text")
-"""Flows that a plain happy-path test would take."""
 
 
 def called(name: str) -> Flow | None:

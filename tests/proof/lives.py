@@ -32,6 +32,9 @@ from tests.proof.canonical import Canon, canonical
 from tests.proof.world import Bench, Effects
 from tests.support.engine import ANA, SESSION, START, Backing, Clock, everybody
 
+PATIENCE = 30.0
+"""Seconds that a life may take."""
+
 RESUME = "proof:resume"
 """Keys of the messages that resume a held session begin so."""
 
@@ -159,6 +162,10 @@ class Driver:
             if self.store.dropped:
                 return
             raise Stuck(f"{path} should run and does not")
+        if live is not None and live.stops[f"{path}#{run.attempt}"].is_set():
+            # It was told to leave, because what is around it failed: it does nothing more.
+            await asyncio.wait([task])
+            return
         words = run.input.get("run", []) if isinstance(run.input, dict) else []
         if words[:1] == ["tell"]:
             await self.engine.apply(SESSION, Message(words[1], ANA, f"told:{path}"))
@@ -248,7 +255,7 @@ async def live(
     async with _engine(mortal, effects, home, clock) as (engine, bench):
         driver = Driver(engine, bench, clock, mortal)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 await driver.begin(flow, inputs)
                 ended = await driver.run(life.hold_before)
         except Fenced:
