@@ -435,7 +435,13 @@ class Engine:
     # --- time travel ---------------------------------------------------------------------------------------
 
     async def fork(
-        self, session_id: str, at: int, *, actor: Actor, answers: Mapping[str, Json] | None = None
+        self,
+        session_id: str,
+        at: int,
+        *,
+        actor: Actor,
+        answers: Mapping[str, Json] | None = None,
+        fork_id: str | None = None,
     ) -> str:
         """Start a new session from event `at` of another one, and return its id once it is durable.
 
@@ -445,7 +451,7 @@ class Engine:
         run, `NotAllowed`, `InvalidAnswer`; nothing is stored then.
         """
         journal = await self.journal(session_id)
-        new_id = f"session-{self._entropy()[:10]}"
+        new_id = fork_id or f"session-{self._entropy()[:10]}"
         begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy())
         refusal = self._policy(actor, "start", begun.state, None)
         if refusal is not None:

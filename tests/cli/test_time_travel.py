@@ -78,3 +78,41 @@ def test_the_journal_is_printed_with_json_values(cli: Cli, paused: dict[str, Any
     shown = cli.run("sessions", "show", paused["sessionId"], "--events").out
     assert '"flowName":"talk"' in shown
     assert "None" not in shown
+
+
+# --- fork --------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_goes_another_way_from_an_event_and_repeats_nothing(cli: Cli, paused: dict[str, Any]) -> None:
+    """The parent chose `eu`; its fork from the question chooses `us`; the node before ran once, for both."""
+    parent = paused["sessionId"]
+    cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "eu")
+    events = cli.run("sessions", "show", parent, "--events", "--json").json["events"]
+    at = next(event["seq"] for event in events if event["type"] == "prompt:requested")
+    fork = cli.run("sessions", "fork", parent, "--at", str(at), "--answer", "region=us", "--json")
+    assert (fork.code, fork.json["prompts"][0]["message"]) == (3, "Why?"), fork
+    done = cli.run("sessions", "resume", fork.json["sessionId"], "because")
+    assert "Hello bob in us: because" in done.err
+    assert (cli.lines("first"), cli.lines("second")) == (["ran"], ["ran", "ran"])
+    shown = cli.run("sessions", "show", fork.json["sessionId"]).out
+    assert f"fork of   {parent}" in shown
+    assert cli.run("sessions", "show", parent, "--json").json["status"] == "paused"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--at", "999"], "There is no event 999"),
+        (["--answer", "nobody=us"], "names no open question"),
+        (["--answer", "region=north"], "Please choose one of: eu, us."),
+        (["--answer", "region"], "PROMPT=VALUE"),
+    ],
+)
+def test_a_fork_that_cannot_be_makes_no_session(
+    cli: Cli, paused: dict[str, Any], arguments: list[str], said: str
+) -> None:
+    """An event, a question or an option that does not exist is named, and nothing is stored."""
+    done = cli.run("sessions", "fork", paused["sessionId"], *arguments)
+    assert done.code != 0
+    assert said in done.err
+    assert len(cli.run("sessions", "list", "--json").json["sessions"]) == 1
