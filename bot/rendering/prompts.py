@@ -12,6 +12,7 @@ from engine import clock
 from engine.answers import summary
 from engine.codec import Json
 from engine.state import PromptRun, State
+from prompt_state.model import PromptState
 
 _BUTTONS = 25
 _SELECT = 100
@@ -90,6 +91,36 @@ def closed_prompt(
     said = one_line(summary(prompt), 300) if _answer(prompt) else ""
     text = f"{outcome} {safe(said)}".rstrip() + f"\n{message}"
     return rendered(text, fit_text(head, message, tail), key)
+
+
+def closed_run(kept: PromptState, outcome: Json = None) -> PromptRun:
+    """A closed prompt as its row has it, for `closed_prompt`. `outcome` is what its expiry meant."""
+    value = "approve" if kept.answer_summary == "approved" else "reject"
+    answered = kept.status == "answered"
+    spec: dict[str, Json] = {
+        "message": kept.message,
+        "nonce": kept.nonce,
+        "nodeId": kept.node_id,
+        "nodeName": kept.node_name,
+        "number": kept.number,
+        "options": [],
+        "approvers": None if kept.approvers is None else list(kept.approvers),
+        "who": None if kept.who is None else list(kept.who),
+        "excludeRequester": kept.exclude_requester,
+        "onTimeout": outcome,
+    }
+    return PromptRun(
+        prompt_id=kept.prompt_id,
+        path=kept.path,
+        kind=kept.kind,
+        status=kept.status,
+        spec=spec,
+        requested_at="",
+        shown={"channel": kept.channel, "ts": kept.message_ts} if kept.message_ts else None,
+        answer={"value": value, "text": kept.answer_summary} if answered else None,
+        actor={"id": kept.answered_by, "name": kept.answered_by_name} if answered else None,
+        at=kept.answered_at,
+    )
 
 
 # --- parts -------------------------------------------------------------------------------------------------
