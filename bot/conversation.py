@@ -23,7 +23,7 @@ from engine.codec import Json, decode
 from engine.commands import Abort, Answer, Command, Resume
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SaysoError, SessionError, StorageError, UnknownFlow
-from engine.storage.port import Consumed, Head, InboxRow, Row
+from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
 from prompt_state.model import PromptState, thread_key
@@ -311,7 +311,9 @@ class Conversation:
         except (Refused, SessionError) as error:
             return await self._whisper(row, data, str(error), "refused")
         if state.phase == "held":
-            await self._whisper(row, data, words.RECORDED, "applied")
+            # The row was consumed together with the answer.
+            said = _whispered(row, data, words.RECORDED)
+            await self._engine.writer.call("consume", [], self._engine.now(), [said])
         return True
 
     # --- slash commands ------------------------------------------------------------------------------------
@@ -414,10 +416,7 @@ class Conversation:
 
     async def _whisper(self, row: InboxRow, data: dict[str, Json], text: str, outcome: str) -> bool:
         """Tell only the author."""
-        said = ephemeral_row(
-            f"ephemeral:{row.key}", data["channel"], data["user"], data.get("threadTs"), escape(text)
-        )
-        await self._consume(row, outcome, said)
+        await self._consume(row, outcome, _whispered(row, data, text))
         return True
 
 
@@ -427,6 +426,12 @@ _CONTROLS: dict[str, Callable[..., Awaitable[bool]]] = {
     "resume": Conversation._resume,
     "cancel": Conversation._confirm_cancel,
 }
+
+
+def _whispered(row: InboxRow, data: dict[str, Json], text: str) -> PutOutbox:
+    """Words for the author of a row only; they are no mrkdwn."""
+    key = f"ephemeral:{row.key}"
+    return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), escape(text))
 
 
 def _read(data: dict[str, Json], bot_user_id: str) -> Message:

@@ -104,7 +104,7 @@ def _status_line(state: State, flow: FlowLike, now: str) -> str:
             lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")
     more = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
-    return head + "".join(f"\n   {line}" for line in lines) + "."
+    return "\n   ".join([head, *lines]).rstrip(".") + "."
 
 
 def _standing(state: State) -> str:
@@ -138,8 +138,8 @@ def paused_text(states: Sequence[State], word: str) -> str:
         lines.append(f"⏸️ {name} is paused {safe(one_line(state.pause_reason or '', 200))}.{kept}")
     if not any(state.phase == "held" for state in states):
         return "\n".join(lines)
-    meaning = "`stop` pauses, it ends nothing: " if word == "stop" else ""
-    return "\n".join([*lines, f"{meaning}nothing further starts until `resume`; `cancel` ends it."])
+    meaning = "`stop` pauses, it ends nothing: nothing" if word == "stop" else "Nothing"
+    return "\n".join([*lines, f"{meaning} further starts until `resume`; `cancel` ends it."])
 
 
 def resumed_text(states: Sequence[State]) -> str:

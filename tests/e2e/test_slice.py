@@ -299,8 +299,7 @@ nodes:
 """
     async with running_bot(workspace, tmp_path, {"slow": flow}) as bot:
         thread = await start_flow(workspace, "ana", "ops", "slow")
-        while not started.exists():
-            await asyncio.sleep(0.02)
+        await workspace.wait_for(started.exists)
         assert await bot.terminate() == 0
         assert counted(log) == ["started", "finished"]
         await bot.start()
@@ -323,8 +322,7 @@ nodes:
 """
     async with running_bot(workspace, tmp_path, {"risky": flow}) as bot:
         thread = await start_flow(workspace, "ana", "ops", "risky")
-        while not started.exists():
-            await asyncio.sleep(0.02)
+        await workspace.wait_for(started.exists)
         await bot.kill()
         await bot.start()
         asked = await thread.says("Whether it had its effect is not known")
