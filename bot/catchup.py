@@ -55,8 +55,12 @@ class CatchUp:
 
     async def begin(self) -> None:
         """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
-        heads: list[Head] = await self._writer.call("heads", statuses=("running", "paused"), limit=MOST_THREADS)
-        self._unread = dict.fromkeys(head.thread_key for head in sorted(heads, key=_newest) if head.thread_key)
+        heads: list[Head] = await self._writer.call(
+            "heads", statuses=("running", "paused"), limit=MOST_THREADS
+        )
+        self._unread = dict.fromkeys(
+            head.thread_key for head in sorted(heads, key=_newest) if head.thread_key
+        )
 
     async def run(self) -> int:
         """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
@@ -118,7 +122,9 @@ class CatchUp:
         mark = max(await self._writer.call("mark", scope) or installed, day_ago, key=float)
         items, newest, cursor = [], mark, ""
         while True:
-            answer = await self._client.conversations_history(channel=channel, oldest=mark, limit=200, cursor=cursor)
+            answer = await self._client.conversations_history(
+                channel=channel, oldest=mark, limit=200, cursor=cursor
+            )
             for message in answer["messages"]:
                 items += self._item(message, channel)
                 newest = max(newest, message["ts"], key=float)
@@ -149,7 +155,9 @@ class CatchUp:
                     yield channel
             except SlackApiError as error:
                 code = error.response.get("error")
-                log.info("conversations (%s) cannot be listed (%s): mentions missed there stay missed", kind, code)
+                log.info(
+                    "conversations (%s) cannot be listed (%s): mentions missed there stay missed", kind, code
+                )
 
     async def _channels_of(self, kind: str) -> AsyncIterator[str]:
         cursor = ""
@@ -166,4 +174,7 @@ class CatchUp:
 
 def _newest(head: Head) -> tuple[int, str]:
     """Threads that wait for people before those that run, the latest first."""
-    return (0 if head.status == "paused" else 1, "".join(chr(0x10FFFF - ord(char)) for char in head.updated_at))
+    return (
+        0 if head.status == "paused" else 1,
+        "".join(chr(0x10FFFF - ord(char)) for char in head.updated_at),
+    )

@@ -14,15 +14,16 @@ from bot import inbound, words
 from bot.flows import Library
 from bot.intents import ephemeral_row, note_row, respond_row, root_row
 from bot.people import LookupFailed, People
+from bot.rendering.flow import around
 from bot.rendering.text import escape
 from bot.start_line import BadLine, match_trigger, parse
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, decode
-from engine.commands import Abort, Answer, Command
+from engine.commands import Abort, Answer, Command, Resume
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SaysoError, SessionError, StorageError, UnknownFlow
-from engine.storage.port import Consumed, Head, InboxRow, Row
+from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
 from prompt_state.model import PromptState, thread_key
@@ -167,8 +168,8 @@ class Conversation:
                 return False
             case TextAnswer(prompt_id, text):
                 return await self._answer(row, data, actor, _by_id(asked, prompt_id), text=text)
-            case Control(word, sessions, _):
-                return await self._control(row, data, actor, word, sessions)
+            case Control():
+                return await self._control(row, data, actor, found)
             case Chatter() | Ignore() | Note() | Steer():
                 await self._consume(row, "ignored")
                 return True
@@ -186,7 +187,8 @@ class Conversation:
     ) -> bool:
         match found:
             case Menu(prompt_ids, _):
-                text = words.menu_text([_by_id(asked, key) for key in prompt_ids])
+                meant = [_by_id(asked, key) for key in prompt_ids]
+                text = words.menu_text(meant, await self._places(meant))
             case Hint(kind, prompt_ids):
                 self._hinted.update(prompt_ids)
                 text = words.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
@@ -194,27 +196,52 @@ class Conversation:
                 text = await self._status_of(await self._heads(row.thread_key))
         return await self._tell(row, data, text, "told")
 
-    async def _control(
-        self, row: InboxRow, data: dict[str, Json], actor: Actor, word: str, sessions: Sequence[str]
-    ) -> bool:
-        if word == "help":
+    async def _control(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        if said.word == "help":
             return await self._tell(row, data, words.thread_help(), "told")
-        if word == "cancel" and sessions:
-            return await self._confirm_cancel(row, data, actor, sessions)
-        text = await self._status_of(await self._heads(row.thread_key))
-        if word in ("stop", "pause", "resume") and sessions:
-            text = f"{text}\nTo end it, write `cancel`."
-        return await self._tell(row, data, text, "told")
+        if said.sessions and said.word in _CONTROLS:
+            return await _CONTROLS[said.word](self, row, data, actor, said)
+        return await self._tell(row, data, await self._status_of(await self._heads(row.thread_key)), "told")
+
+    async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
+        try:
+            states = [
+                await self._engine.pause(session_id, actor=actor, reason=words.by(actor))
+                for session_id in said.sessions
+            ]
+        except (Refused, SessionError) as error:
+            return await self._whisper(row, data, str(error), "refused")
+        return await self._tell(row, data, words.paused_text(states, said.word), "applied")
+
+    async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Let what is held here go on."""
+        heads = await self._heads(row.thread_key)
+        held = [head.session_id for head in heads if head.phase == "held"]
+        if not held:
+            status = await self._status_of(heads)
+            return await self._tell(row, data, f"Nothing is paused here.\n{status}", "told")
+        try:
+            states = [
+                await self._engine.apply(session_id, Resume(said.text or words.GO_ON, actor, row.key))
+                for session_id in held
+            ]
+        except InvalidAnswer as error:
+            return await self._tell(row, data, escape(str(error)), "refused")
+        except (Refused, SessionError) as error:
+            return await self._whisper(row, data, str(error), "refused")
+        return await self._tell(row, data, words.resumed_text(states), "applied")
 
     async def _confirm_cancel(
-        self, row: InboxRow, data: dict[str, Json], actor: Actor, sessions: Sequence[str]
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
     ) -> bool:
         """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
-        state = await self._engine.state(sessions[0])
+        session_id = said.sessions[0]
+        state = await self._engine.state(session_id)
         verdict = authorize(actor, "cancel", self._gate.target(state.actor, True))
         if not verdict.allowed:
             return await self._whisper(row, data, verdict.reason or "You may not cancel this.", "refused")
-        text, blocks = words.confirm_cancel(state.flow_name, sessions[0])
+        text, blocks = words.confirm_cancel(state.flow_name, session_id)
         return await self._tell(row, data, text, "told", blocks=blocks)
 
     # --- presses -------------------------------------------------------------------------------------------
@@ -232,6 +259,9 @@ class Conversation:
         prompt = await self._prompt(prompt_id)
         if prompt is None or not index.isdigit() or int(index) >= len(prompt.options):
             return await self._whisper(row, data, "This button is not known here any more.", "refused")
+        if not prompt.open:
+            # Its row says how it was closed; the session may be over long since.
+            return await self._whisper(row, data, words.closed_text(prompt), "refused")
         try:
             entries = prompt.approvers or prompt.who or ()
             actor = await self._people.actor(data, entries=entries)
@@ -275,11 +305,15 @@ class Conversation:
     async def _do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
         """Carry a command out with this row; a refusal is told to its author only."""
         try:
-            await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
+            state = await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
         except InvalidAnswer as error:
             return await self._tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:
             return await self._whisper(row, data, str(error), "refused")
+        if state.phase == "held":
+            # The row was consumed together with the answer.
+            said = _whispered(row, data, words.RECORDED)
+            await self._engine.writer.call("consume", [], self._engine.now(), [said])
         return True
 
     # --- slash commands ------------------------------------------------------------------------------------
@@ -337,8 +371,21 @@ class Conversation:
         return [entry for prompt in asked if prompt.open for entry in (prompt.who or ())]
 
     async def _status_of(self, heads: Sequence[Head]) -> str:
-        states = [await self._engine.state(head.session_id) for head in heads if head.quarantined is None]
-        return words.status_text(states, self._engine.now())
+        found = [
+            (await self._engine.state(head.session_id), await self._engine.flow_of(head.session_id))
+            for head in heads
+            if head.quarantined is None
+        ]
+        return words.status_text(found, self._engine.now())
+
+    async def _places(self, meant: Sequence[PromptState]) -> dict[str, str]:
+        """Where these prompts stand in their sessions, as mrkdwn."""
+        places = {}
+        for prompt in meant:
+            state = await self._engine.state(prompt.session_id)
+            flow = await self._engine.flow_of(prompt.session_id)
+            places[prompt.prompt_id] = " › ".join(around(state, flow, prompt.path))
+        return places
 
     async def _running(self, channel: str) -> str:
         heads: list[Head] = await self._engine.writer.call("heads", statuses=("running", "paused"), limit=30)
@@ -369,11 +416,22 @@ class Conversation:
 
     async def _whisper(self, row: InboxRow, data: dict[str, Json], text: str, outcome: str) -> bool:
         """Tell only the author."""
-        said = ephemeral_row(
-            f"ephemeral:{row.key}", data["channel"], data["user"], data.get("threadTs"), escape(text)
-        )
-        await self._consume(row, outcome, said)
+        await self._consume(row, outcome, _whispered(row, data, text))
         return True
+
+
+_CONTROLS: dict[str, Callable[..., Awaitable[bool]]] = {
+    "pause": Conversation._pause,
+    "stop": Conversation._pause,
+    "resume": Conversation._resume,
+    "cancel": Conversation._confirm_cancel,
+}
+
+
+def _whispered(row: InboxRow, data: dict[str, Json], text: str) -> PutOutbox:
+    """Words for the author of a row only; they are no mrkdwn."""
+    key = f"ephemeral:{row.key}"
+    return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), escape(text))
 
 
 def _read(data: dict[str, Json], bot_user_id: str) -> Message:

@@ -71,7 +71,11 @@ class Library:
         for path, flow in self._loaded.items():
             if flow.name in origin:
                 problem = Problem(
-                    str(path), 1, 1, f"flow {flow.name!r} is also defined in {origin[flow.name]}", "rename one of them"
+                    str(path),
+                    1,
+                    1,
+                    f"flow {flow.name!r} is also defined in {origin[flow.name]}",
+                    "rename one of them",
                 )
                 self.errors[path] = FlowError([problem])
                 log.error("%s", problem)

@@ -40,6 +40,7 @@ def _card_changed(before: State, after: State) -> bool:
         before.nodes is not after.nodes
         or before.prompts is not after.prompts
         or before.timers is not after.timers
+        or before.containers is not after.containers
         or (before.phase, before.outcome, before.inputs) != (after.phase, after.outcome, after.inputs)
     )
 
@@ -54,10 +55,14 @@ def _of_event(state: State, event: Event) -> list[PutOutbox]:
     match event:
         case PromptRequested():
             return [_about_prompt(state, "prompt", prompt_key(event.prompt_id), event.prompt_id)]
-        case PromptAnswered() | PromptExpired():
+        case PromptAnswered():
             return [_about_prompt(state, "close", f"close:{event.prompt_id}", event.prompt_id)]
+        case PromptExpired():
+            key = f"close:{event.prompt_id}"
+            return [_about_prompt(state, "close", key, event.prompt_id, outcome=event.outcome)]
         case PromptCancelled():
-            return [_about_prompt(state, "close", f"close:{event.prompt_id}", event.prompt_id, event.reason)]
+            key = f"close:{event.prompt_id}"
+            return [_about_prompt(state, "close", key, event.prompt_id, reason=event.reason)]
         case SessionAborted():
             return [_end(state, event.actor, event.reason)]
         case SessionEnd(status="failed"):
@@ -66,10 +71,8 @@ def _of_event(state: State, event: Event) -> list[PutOutbox]:
             return []
 
 
-def _about_prompt(state: State, kind: str, key: str, prompt_id: str, reason: str | None = None) -> PutOutbox:
-    payload: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id}
-    if reason is not None:
-        payload["reason"] = reason
+def _about_prompt(state: State, kind: str, key: str, prompt_id: str, **more: Json) -> PutOutbox:
+    payload: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id, **more}
     return PutOutbox(key, _lane(state), kind, encode(payload), state.session_id)
 
 

@@ -29,7 +29,9 @@ class LookupFailed(SaysoError):
 class People:
     """Looks people up in Slack."""
 
-    def __init__(self, client: AsyncWebClient, team_id: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, client: AsyncWebClient, team_id: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
         self._team_id = team_id
         self._clock = clock
@@ -48,7 +50,9 @@ class People:
         profile = user.get("profile") or {}
         groups = frozenset[str]()
         if any(entry.startswith("@") for entry in entries):
-            groups = await self._groups(data["user"], {entry[1:] for entry in entries if entry.startswith("@")})
+            groups = await self._groups(
+                data["user"], {entry[1:] for entry in entries if entry.startswith("@")}
+            )
         if in_channel is None:
             in_channel = data["user"] in await self._members(data["channel"])
         return Actor(
@@ -116,7 +120,9 @@ class People:
         except SlackApiError as error:
             if error.response.get("error") in ("user_not_found", "users_not_found", "user_not_visible"):
                 raise LookupFailed(f"Slack knows no user {argument}.") from error
-            raise LookupFailed(f"Slack did not answer about {argument}: {error.response.get('error')}") from error
+            raise LookupFailed(
+                f"Slack did not answer about {argument}: {error.response.get('error')}"
+            ) from error
         except Exception as error:
             raise LookupFailed(f"Slack could not be asked about {argument}: {error}") from error
         self._kept[key] = (self._clock(), value)

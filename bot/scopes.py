@@ -37,7 +37,11 @@ class Report:
     def text(self) -> str:
         """What will not work, a line each, and what to do."""
         if not self.missing:
-            return "All scopes are granted." if self.known else "The server does not say which scopes are granted."
+            return (
+                "All scopes are granted."
+                if self.known
+                else "The server does not say which scopes are granted."
+            )
         lines = [f"  {scope}: needed for {NEEDED[scope]}" for scope in self.missing]
         verdict = "Nothing would work without them." if self.fatal else "Everything else works."
         return (

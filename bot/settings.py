@@ -84,7 +84,10 @@ def load_settings(
 
 def slack_tokens(settings: Settings) -> tuple[str, str]:
     """The bot and app token. Raises `SettingsError` saying which is missing, or is the wrong one of the two."""
-    wanted = (("SLACK_BOT_TOKEN", settings.bot_token, "xoxb-"), ("SLACK_APP_TOKEN", settings.app_token, "xapp-"))
+    wanted = (
+        ("SLACK_BOT_TOKEN", settings.bot_token, "xoxb-"),
+        ("SLACK_APP_TOKEN", settings.app_token, "xapp-"),
+    )
     for name, token, prefix in wanted:
         if not token:
             raise SettingsError(

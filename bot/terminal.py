@@ -146,7 +146,7 @@ class Follower:
         while True:
             state = await self._parked()
             await self._catch_up(state)
-            if self.left or state.ended:
+            if self.left or state.ended or state.phase == "held":
                 return state
             if await self._deliver(state):
                 await self._moved_or_left(state.seq)

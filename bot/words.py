@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.text import escape, waiting_on
+from bot.rendering.flow import FlowLike, place_of
+from bot.rendering.nested import asks_for, open_prompts
+from bot.rendering.text import date, escape, one_line, safe, waiting_on
 from engine import clock
+from engine.actors import Actor
 from engine.codec import Json
 from engine.flow import Flow
-from engine.state import State
+from engine.state import PromptRun, State
 from prompt_state.model import PromptState
 
 ICONS = {
@@ -18,6 +21,16 @@ ICONS = {
     "failed": "❌",
     "aborted": "⚪",
 }
+
+
+_LINES = 12
+"""Of what a session waits for, in an answer to `status`."""
+
+GO_ON = "resume"
+"""What a session is told by a `resume` that says nothing else."""
+
+RECORDED = "Recorded. This is paused, so it goes on with your answer after `resume`."
+"""Told to whoever answers while a session is held."""
 
 
 def flows_text(flows: Mapping[str, Flow]) -> str:
@@ -61,30 +74,87 @@ def thread_help() -> str:
         "In this thread you can write:\n"
         "• an answer, where a question asks for text (no mention needed); with several questions open: `#2: your answer`\n"
         "• `status`: where this stands\n"
+        "• `pause` (or `stop`): what runs is stopped, answers are kept, nothing further starts until `resume`\n"
+        "• `resume`, or `resume` and a message for it: go on after a pause\n"
         "• `cancel`: end it (asks before it does)\n"
         "• `help`: this\n"
         "Choices and approvals are answered with their buttons."
     )
 
 
-def status_text(states: Sequence[State], now: str) -> str:
+def status_text(sessions: Sequence[tuple[State, FlowLike]], now: str) -> str:
     """Where the sessions of a thread stand."""
-    if not states:
+    if not sessions:
         return "Nothing runs in this thread."
-    return "\n".join(_status_line(state, now) for state in states)
+    return "\n".join(_status_line(state, flow, now) for state, flow in sessions)
 
 
-def _status_line(state: State, now: str) -> str:
+def _status_line(state: State, flow: FlowLike, now: str) -> str:
     age = elapsed(clock.seconds_between(state.created_at, now))
-    head = f"{ICONS.get(state.status, '•')} *{escape(state.flow_name)}* is {state.status}, started {age} ago"
-    waits = [
-        f"\n   waits for {waiting_on(prompt.spec, state.actor)}: {_first_line(prompt.spec['message'])}"
-        for prompt in (state.prompts[key] for key in state.open_prompts)
+    head = (
+        f"{ICONS.get(state.status, '•')} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
+    )
+    lines = [
+        f"waits for {waiting_on(prompt.spec, state.actor)}: {_question(state, prompt, flow)}"
+        for prompt in open_prompts(state)
     ]
-    timers = [
-        f"\n   waits until {timer.due_at}" for timer in state.timers.values() if timer.purpose == "wait"
-    ]
-    return head + "".join(waits) + "".join(timers) + "."
+    for timer in sorted(state.timers.values(), key=lambda timer: timer.due_at):
+        if timer.prompt_id is None and timer.path is not None:
+            what = "tries again" if timer.purpose == "retry" else "waits until"
+            lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")
+    more = len(lines) - _LINES
+    lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
+    return "\n   ".join([head, *lines]).rstrip(".") + "."
+
+
+def _standing(state: State) -> str:
+    if state.phase != "held":
+        return state.status
+    reason = safe(one_line(state.pause_reason or "", 200))
+    return f"paused {reason} (`resume` goes on)" if reason else "paused (`resume` goes on)"
+
+
+def _question(state: State, prompt: PromptRun, flow: FlowLike) -> str:
+    """A question in a few words, with its place where it stands inside something."""
+    question = _first_line(prompt.spec["message"])
+    return f"{asks_for(state, prompt, flow)}: {question}" if "/" in prompt.path else question
+
+
+def by(actor: Actor) -> str:
+    """Why a session is held: words behind "paused"."""
+    return f"by {one_line(actor.name or actor.id, 80)}"
+
+
+def paused_text(states: Sequence[State], word: str) -> str:
+    """Told to the thread after `pause` or `stop`."""
+    lines = []
+    for state in states:
+        name = f"*{escape(state.flow_name)}*"
+        if state.phase != "held":
+            lines.append(f"{name} is {state.status} already.")
+            continue
+        waits = len(state.open_prompts)
+        kept = " Answers are kept." if waits else ""
+        lines.append(f"⏸️ {name} is paused {safe(one_line(state.pause_reason or '', 200))}.{kept}")
+    if not any(state.phase == "held" for state in states):
+        return "\n".join(lines)
+    meaning = "`stop` pauses, it ends nothing: nothing" if word == "stop" else "Nothing"
+    return "\n".join([*lines, f"{meaning} further starts until `resume`; `cancel` ends it."])
+
+
+def resumed_text(states: Sequence[State]) -> str:
+    """Told to the thread after `resume`."""
+    return "\n".join(f"▶️ *{escape(state.flow_name)}* goes on." for state in states)
+
+
+def closed_text(prompt: PromptState) -> str:
+    """Told to whoever presses a button of a question that is closed; no mrkdwn."""
+    if prompt.status == "answered":
+        who = prompt.answered_by_name or prompt.answered_by or "somebody"
+        return f"Already answered by {who} at {prompt.answered_at}: {prompt.answer_summary}."
+    if prompt.status == "expired":
+        return f"The time to answer was over at {prompt.answered_at}."
+    return "This question was withdrawn."
 
 
 def running_text(states: Sequence[State]) -> str:
@@ -101,9 +171,13 @@ def running_text(states: Sequence[State]) -> str:
     return "\n".join(lines)
 
 
-def menu_text(asked: Sequence[PromptState]) -> str:
-    """Several questions are open: how to say which one is meant."""
-    lines = [f"• `#{prompt.number}: …` for: {_first_line(prompt.message)}" for prompt in asked]
+def menu_text(asked: Sequence[PromptState], places: Mapping[str, str]) -> str:
+    """Several questions are open: how to say which one is meant. `places` are theirs, as mrkdwn, by prompt id."""
+    lines = [
+        f"• `#{prompt.number}: …` for: {f'*{place}*: ' if place else ''}{_first_line(prompt.message)}"
+        for prompt in asked
+        for place in [places.get(prompt.prompt_id, "")]
+    ]
     return "Several questions are open here. Which one did you answer? Please write\n" + "\n".join(lines)
 
 

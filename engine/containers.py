@@ -220,7 +220,7 @@ def _test(turn: Turn, path: str, node: Node, word: str) -> bool:
 def _begin_pass(turn: Turn, path: str, node: Node, container: ContainerRun) -> None:
     order = container.begun
     key = (container.keys or [])[order] if container.keys else None
-    list_id = node.lists[key if node.type in ("parallel", "switch") and key is not None else "body"]
+    list_id = _list_of(node, key)
     # Whatever is tried again as a whole runs anew: its nodes have paths, and so keys, of their own in each attempt.
     attempt = turn.state.nodes[path].attempt
     base = path if attempt == 1 else f"{path}#{attempt}"
@@ -234,6 +234,13 @@ def _begin_pass(turn: Turn, path: str, node: Node, container: ContainerRun) -> N
         scope=scope,
         list_id=list_id,
     )
+
+
+def _list_of(node: Node, key: str | None) -> str:
+    """The id of the list that a pass goes through: a branch, a case, what a flow begins with, or the body."""
+    if node.calls is not None:
+        return f"@{node.calls}/"
+    return node.lists["body" if key is None else key]
 
 
 def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:

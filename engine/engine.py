@@ -18,11 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from engine import clock
+from engine import clock, forks
 from engine.actors import Actor
 from engine.codec import Json, encode
 from engine.commands import (
     Abort,
+    Action,
     Answer,
     Begin,
     Claimed,
@@ -68,7 +69,7 @@ from engine.portable import (
 )
 from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
-from engine.state import NodeRun, State, derive_state, in_finally, scope_of
+from engine.state import NodeRun, PromptRun, State, derive_state, in_finally, scope_of
 from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Row, Store
 from engine.storage.writer import Writer
 from engine.turn import doomed, launched
@@ -308,6 +309,10 @@ class Engine:
             live.users -= 1
             self._forget(live)
 
+    async def refusal(self, session_id: str, action: Action, actor: Actor) -> str | None:
+        """Why this actor may not do this to the session, or None. Raises `UnknownSession`."""
+        return self._policy(actor, action, await self.state(session_id), None)
+
     async def abort(self, session_id: str, *, actor: Actor, reason: str | None = None) -> State:
         """End a session for good. Raises `UnknownSession`, `SessionEnded`, `NotAllowed`."""
         return await self.apply(session_id, Abort(actor, reason))
@@ -387,19 +392,24 @@ class Engine:
         refuse_unpaused(state)
         flow = flow_in(file)
         live = Live(state.session_id, users=1, claimed=True, epoch=1, flow=flow)
-        self._live[state.session_id] = live
+        key = (state.thread or {}).get("key")
+        new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
+        await self._create(live, events, state, new)
+        return state.session_id
+
+    async def _create(self, live: Live, events: list[Event], state: State, new: NewSession) -> None:
+        """Store a session that begins with a whole journal, and launch what is begun in it."""
+        self._live[live.session_id] = live
         try:
             async with live.lock:
-                key = (state.thread or {}).get("key")
-                new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
                 await self._commit(live, events, state, (), new)
+                await self._begin_the_rest(live)
         except BaseException:
             live.claimed = False
             raise
         finally:
             live.users -= 1
             self._forget(live)
-        return state.session_id
 
     async def _write_file(self, state: State) -> None:
         """Keep the snapshot directory in step; a file is a copy, so failing to write one fails nothing else."""
@@ -421,6 +431,55 @@ class Engine:
         if self._broken is not None:
             raise self._broken
         return await self.state(session_id)
+
+    # --- time travel ---------------------------------------------------------------------------------------
+
+    async def fork(
+        self,
+        session_id: str,
+        at: int,
+        *,
+        actor: Actor,
+        answers: Mapping[str, Json] | None = None,
+        fork_id: str | None = None,
+    ) -> str:
+        """Start a new session from event `at` of another one, and return its id once it is durable.
+
+        Nothing that had completed by then runs again (`engine.forks` says what becomes of the rest). `answers` are
+        for questions that were open, by path, node id or prompt id: an option's value, or a text. The session that
+        it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
+        run, `NotAllowed`, `InvalidAnswer`; nothing is stored then.
+        """
+        journal = await self.journal(session_id)
+        new_id = fork_id or f"session-{self._entropy()[:10]}"
+        begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy())
+        refusal = self._policy(actor, "start", begun.state, None)
+        if refusal is not None:
+            raise NotAllowed(refusal)
+        flow = await self._flow(begun.state.flow_digest)
+        past = derive_state(journal[: begun.seq])
+        commands = [
+            self._fork_answer(begun.state.prompts[prompt_id], answer, actor)
+            for prompt_id, answer in forks.answered(begun.state, past, answers or {}).items()
+        ]
+        live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow)
+        facts = Facts(now=self.now(), epoch=1, entropy=self._entropy(), policy=self._policy)
+        events, state = list(begun.events), begun.state
+        steps: list[Command] = [*commands, Begin()]
+        for command in steps:
+            turn = take_turn(flow, state, command, facts)
+            events, state = events + turn.events, turn.state
+        new = NewSession(
+            flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
+        )
+        await self._create(live, events, state, new)
+        return new_id
+
+    def _fork_answer(self, prompt: PromptRun, answer: Json, actor: Actor) -> Answer:
+        key = f"fork:{self._entropy()}"
+        if prompt.spec["options"]:
+            return Answer(prompt.prompt_id, actor, key, value=answer)
+        return Answer(prompt.prompt_id, actor, key, text=str(answer))
 
     # --- one step ------------------------------------------------------------------------------------------
 

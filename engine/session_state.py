@@ -27,11 +27,15 @@ from engine.state import UNFINISHED as UNFINISHED
 
 
 def current_path(state: State) -> str | None:
-    """Where the session stands: the oldest open wait, else the oldest unfinished node, else None."""
+    """Where the session stands: the oldest open wait, else the oldest unfinished node, else None.
+
+    A container is not where anything stands as long as something in it is unfinished.
+    """
     waits = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
     if waits:
         return min(waits, key=lambda prompt: (prompt.requested_at, prompt.path)).path
-    runs = [(state.nodes[path].started_at or "", path) for path in state.active]
+    inside = [path for path in state.active if path not in state.containers]
+    runs = [(state.nodes[path].started_at or "", path) for path in inside or state.active]
     return min(runs)[1] if runs else None
 
 

@@ -48,6 +48,8 @@ class NodeRun(NamedTuple):
     epoch: int = 0
     attempt: int = 0
     crashes: int = 0
+    failures: int = 0
+    """How many attempts have failed; what was interrupted has not."""
     input: Json = None
     output: Json = None
     error: dict[str, Json] | None = None
@@ -351,6 +353,7 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str
         epoch=event.epoch,
         attempt=event.attempt,
         crashes=before.crashes if before else 0,
+        failures=before.failures if before else 0,
         input=event.input,
         handled=before.handled if before else None,
     )
@@ -358,7 +361,8 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str
         nodes=nodes.set(path, run),
         active=state.active.set(path, None),
         frames=state.frames.set(scope, frame),
-        node_runs=state.node_runs + 1,
+        # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
+        node_runs=state.node_runs + (before is None),
     )
 
 
@@ -533,7 +537,7 @@ def _node_retried(state: State, event: ev.NodeRetried) -> State:
     run = _unfinished(state, path)
     if path in state.containers:
         state = _drop_passes(state, path)
-    run = run._replace(status="retrying", error=event.error)
+    run = run._replace(status="retrying", error=event.error, failures=run.failures + 1)
     timer = TimerRun(event.timer_id, path, event.due_at, "retry", None)
     return state._replace(nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
 
@@ -683,18 +687,12 @@ def container_output(container: ContainerRun) -> dict[str, Json]:
             return {"iterations": [{**result, "item": None} for result in results]}
         case "parallel":
             keys = container.keys or []
-            return {"branches": {keys[result["index"]]: _branch(result) for result in results}}
+            return {"branches": {keys[result["index"]]: result["outputs"] for result in results}}
         case "switch":
             case = container.keys[0] if container.keys else None
             return {"case": case, "outputs": results[0]["outputs"] if results else {}}
         case _:
             return {"outputs": results[0]["outputs"] if results else {}}
-
-
-def _branch(result: dict[str, Json]) -> dict[str, Json]:
-    if "error" in result:
-        return {"outputs": result["outputs"], "error": result["error"]}
-    return {"outputs": result["outputs"]}
 
 
 def _prompt_requested(state: State, event: ev.PromptRequested) -> State:

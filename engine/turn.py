@@ -104,7 +104,8 @@ class Turn:
     def break_(self, path: str, error: dict[str, Json]) -> None:
         """An attempt failed: `retry` says whether another one follows, later and with the same input."""
         run, retry = self.state.nodes[path], self.node(path).retry
-        tries = run.attempt - run.crashes
+        # Not from `attempt`: that also counts starts that a pause or a crash interrupted.
+        tries = run.failures + 1
         if retry is None or tries >= retry.attempts or self._given_up(path):
             self.fail(path, error)
             return

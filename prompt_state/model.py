@@ -24,7 +24,7 @@ from prompt_state.text import visible
 VERSION = 1
 """Version of the stored form; older ones are upcast when read, newer ones refused."""
 
-PromptKind: TypeAlias = Literal["ask", "approval", "interrupted", "input"]
+PromptKind: TypeAlias = Literal["ask", "approval", "interrupted", "failed", "input"]
 PromptStatus: TypeAlias = Literal["requested", "shown", "answered", "expired", "cancelled"]
 
 OPEN_STATUSES: tuple[PromptStatus, ...] = ("requested", "shown")

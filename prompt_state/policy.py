@@ -37,13 +37,14 @@ Action: TypeAlias = Literal[
     "help",
     "list",
 ]
-"""`answer` an ask or an input, `decide` an approval, `resolve` an interrupted node; the rest as people say it."""
+"""`answer` an ask or an input, `decide` an approval, `resolve` an interrupted or failed node; the rest as people say it."""
 
 ACTION_OF: Mapping[str, Action] = {
     "ask": "answer",
     "input": "answer",
     "approval": "decide",
     "interrupted": "resolve",
+    "failed": "resolve",
 }
 """What it is called to answer a prompt of this kind."""
 
@@ -264,8 +265,8 @@ def _decide(actor: Actor, action: Action, target: Target) -> str | None:
 
 
 def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
-    if target.prompt is None or target.prompt.kind != "interrupted":
-        return "This is no question about an interrupted step."
+    if target.prompt is None or ACTION_OF.get(target.prompt.kind) != "resolve":
+        return "This is no question about an interrupted or failed step."
     return _owner(actor, action, target)
 
 

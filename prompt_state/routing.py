@@ -3,7 +3,8 @@
 The steps, in order; the first that knows what to do decides (`_STEPS`):
 
 1. What is no message of a person for us: bots, edits, deletions, words to somebody else.
-2. A control word as the whole message, unless a prompt offers that word as a choice.
+2. A control word as the whole message, unless a prompt offers that word as a choice. Where a session is held,
+   `resume` may have a message behind it, which goes to the session.
 3. A reply that names a prompt: `#3: text`, with the prompt's number, or `#confirm: text`, with its node, path or id.
 4. The only open text prompt that this person may answer; a menu if there are several.
 5. A running or waiting agent is steered.
@@ -39,6 +40,8 @@ SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadca
 """Kinds of Slack messages in which people say something."""
 
 _ENDED = ("complete", "failed", "aborted")
+_HELD = "held"
+_RESUME = re.compile(r"resume\b[\s:,]*(?P<text>.*)", re.DOTALL | re.IGNORECASE)
 _NAMING = re.compile(r"#(?P<name>[^\s:#]+)\s*:\s*(?P<text>.*)", re.DOTALL)
 _TS = re.compile(r"(\d{1,12})\.(\d{1,9})", re.ASCII)
 
@@ -78,6 +81,11 @@ class SessionView:
         """Whether nothing can happen in it any more."""
         return self.status in _ENDED
 
+    @property
+    def held(self) -> bool:
+        """Whether a person paused it."""
+        return self.phase == _HELD
+
 
 @dataclass(frozen=True, slots=True)
 class Thread:
@@ -103,11 +111,13 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control word for the sessions that have not ended. With `confirm`, ask first."""
+    """A control word for the sessions that have not ended. With `confirm`, ask first. `text` is what stood behind
+    `resume`."""
 
     word: ControlWord
     sessions: tuple[str, ...]
     confirm: bool = False
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +289,7 @@ def _not_for_us(message: Message, thread: Thread) -> Route | None:
 def _control(message: Message, thread: Thread) -> Route | None:
     word = control_word(message.text)
     if word is None:
-        return None
+        return _resumed_with(message, thread)
     offering = [prompt for prompt in thread.prompts if prompt.open and _offers(prompt, word)]
     unshown = _unshown(offering)
     if unshown:
@@ -291,6 +301,13 @@ def _control(message: Message, thread: Thread) -> Route | None:
     if not live and not message.mentions_bot:
         return None
     return Control(word, live, confirm=word == "cancel")
+
+
+def _resumed_with(message: Message, thread: Thread) -> Route | None:
+    """`resume` with a message behind it, where there is something to resume: elsewhere it is a sentence."""
+    held = tuple(session.session_id for session in thread.sessions if session.held)
+    found = _RESUME.fullmatch(message.text.strip()) if held else None
+    return None if found is None else Control("resume", held, text=found["text"].strip())
 
 
 def _named(message: Message, thread: Thread) -> Route | None:

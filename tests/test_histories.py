@@ -14,8 +14,8 @@ import pytest
 from engine.core import due
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
-from engine.snapshot import read_document
 from engine.session_state import from_json, to_json
+from engine.snapshot import read_document
 from engine.state import State, derive_state
 from tests.support.engine import Scenario, check_invariants
 
@@ -34,8 +34,8 @@ def pinned(path: Path) -> Flow:
 
 
 def test_there_are_histories() -> None:
-    """A release ships complete, failed, aborted and paused runs."""
-    assert {name.split("/")[1] for name in NAMES} >= {"complete", "failed", "aborted", "paused"}
+    """A release ships complete, failed, aborted and paused runs, and one that waits inside a container."""
+    assert {name.split("/")[1] for name in NAMES} >= {"complete", "failed", "aborted", "paused", "inside"}
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=NAMES)

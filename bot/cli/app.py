@@ -303,6 +303,48 @@ def sessions_resume(
     _end(resume_session(_place(context), wanted, mode))
 
 
+@sessions_app.command("pause")
+def sessions_pause(
+    context: typer.Context,
+    session_id: SessionId,
+    reason: Annotated[str | None, typer.Option(help="Why, for the people who read it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Hold a session: what runs is stopped, and nothing starts until `sessions resume`."""
+    from bot.cli.resume import pause_session
+
+    _end(pause_session(_place(context), session_id, reason, as_json=as_json))
+
+
+@sessions_app.command("fork")
+def sessions_fork(
+    context: typer.Context,
+    session_id: SessionId,
+    at: Annotated[
+        int | None, typer.Option(metavar="SEQ", help="The event after which it goes on. [the last one]")
+    ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROMPT=VALUE", help="Answers a question open there, by path or id; repeatable."
+        ),
+    ] = None,
+    as_name: As = None,
+    no_input: NoInput = False,
+    no_wait: NoWait = False,
+    as_json: Json = False,
+) -> None:
+    """Start a new session from any event of another one; what was done by then is not done again.
+
+    It runs in this terminal, also where the other one has a Slack thread. `sessions show ID --events` numbers them.
+    """
+    from bot.cli.following import Mode
+    from bot.cli.fork import fork_session
+
+    mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
+    _end(fork_session(_place(context), session_id, at, answer or [], as_name, mode))
+
+
 @sessions_app.command("abort")
 def sessions_abort(
     context: typer.Context,

@@ -183,6 +183,8 @@ def _tell_end(
         case "aborted":
             screen.line(paint("red", "aborted"))
         case _:
+            if state.phase == "held":
+                screen.line(paint("yellow", f"held: {one_line(state.pause_reason or '', 200)}"))
             if not left:
                 _tell_open(place, screen, state, gate, actor)
             resume = place.command("sessions", "resume", state.session_id)

@@ -58,6 +58,10 @@ _INTERRUPTED = {
 }
 
 
+_RESOLVED = ("interrupted", "failed")
+"""Kinds of prompts that ask how a node goes on, and are not its own question."""
+
+
 def mark(status: str, name: str, more: str, paint: Paint) -> str:
     """A node's line: a mark, its id, and what there is to say."""
     sign = paint(COLORS[status], MARKS.get(status, "·"))
@@ -75,7 +79,7 @@ def _completed(state: State, event: ev.NodeCompleted) -> str:
     """How a node came to its end: who answered, or how long it took where that is worth knowing."""
     path = event.path or ""
     for prompt in state.prompts.values():
-        if prompt.path == path and prompt.status == "answered" and prompt.kind != "interrupted":
+        if prompt.path == path and prompt.status == "answered" and prompt.kind not in _RESOLVED:
             return f"{one_line(answers.summary(prompt), 60)}, {_who(prompt.actor or {})}"
     run = state.nodes.get(path)
     if run is None or run.started_at is None or node_types()[run.type].mode != "run":
@@ -87,7 +91,7 @@ def _answered(state: State, event: ev.PromptAnswered, paint: Paint) -> str | Non
     prompt = state.prompts[event.prompt_id]
     if prompt.kind == "input":
         return mark("completed", prompt.spec["nodeId"], one_line(answers.summary(prompt), 60), paint)
-    if prompt.kind == "interrupted":
+    if prompt.kind in _RESOLVED:
         choice = f"{answers.summary(prompt)}, says {_who(event.actor)}"
         return f"  {paint('yellow', '↻')} {clean(prompt.spec['nodeId'])}  {one_line(choice)}"
     return None

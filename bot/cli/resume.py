@@ -1,4 +1,4 @@
-"""`sessions resume` and `sessions abort`: for a session that this process may take up, and for one that others run."""
+"""`sessions resume`, `pause` and `abort`: for a session that this process may take up, and for one that others run."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ from engine.snapshot import load_state, read_export
 from engine.state import State
 from engine.storage.port import Head, Store
 
+GO_ON = "resume"
+"""What a held session is told where the person says nothing else."""
+
 
 @dataclass(frozen=True)
 class Resume:
@@ -43,6 +46,8 @@ class Said:
     prompt_id: str | None = None
     value: Json = None
     text: str | None = None
+    lets_go: bool = False
+    """Whether a session that a person holds goes on with it."""
 
     @property
     def nothing(self) -> bool:
@@ -79,6 +84,8 @@ def said_of(state: State, wanted: Resume, message: str | None) -> Said:
     if wanted.answer is not None and message is not None:
         raise UsageError("Give either a MESSAGE or --answer, not both.")
     if wanted.answer is None and wanted.prompt is None:
+        if state.phase == "held":
+            return Said(text=message or GO_ON, lets_go=True)
         return Said(text=message)
     line = wanted.answer if wanted.answer is not None else message
     if line is None:
@@ -115,6 +122,8 @@ async def _say(engine: Engine, session_id: str, said: Said, actor: Actor) -> Non
 
 def say_elsewhere(store: Store, head: Head, said: Said, actor: Actor) -> Handed:
     """The same through the inbox, for a session that another process serves. Raises what that process refuses."""
+    if said.lets_go:
+        return hand_over(store, head, "resume", actor, text=said.text)
     if said.prompt_id is None:
         return hand_over(store, head, "message", actor, text=said.text)
     return hand_over(store, head, "answer", actor, promptId=said.prompt_id, value=said.value, text=said.text)
@@ -195,6 +204,37 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
     return exit_of(state.status)
 
 
+# --- pause -------------------------------------------------------------------------------------------------
+
+
+def pause_session(place: Place, text: str, reason: str | None, *, as_json: bool) -> int:
+    """Hold a session: here, or by asking the process that serves it. Raises `SaysoError`."""
+    settings = place.settings()
+    actor = actor_for(settings, None)
+    need_database(settings, f"no session {text!r}")
+    with opened(settings) as store:
+        head = find_session(store, text)
+        refuse_ended(head)
+        if not runs_here(store, head):
+            handed = hand_over(store, head, "pause", actor, reason=reason)
+            return _handed(store, head, handed, f"{head.session_id} is held.", as_json=as_json)
+
+    async def begin(engine: Engine, follower: Follower) -> None:
+        await engine.pause(head.session_id, actor=actor, reason=reason)
+
+    code = follow(place, head.session_id, actor, Mode(ask=False, wait=False, json=as_json), begin)
+    return Exit.OK if code == Exit.PAUSED else code
+
+
+def _handed(store: Store, head: Head, handed: Handed, done: str, *, as_json: bool) -> int:
+    if as_json:
+        state = load_state(store.load(head.session_id))
+        print_json({**result_json(state), "request": handed.outcome})
+    else:
+        print(told(handed, done))
+    return Exit.OK
+
+
 # --- abort -------------------------------------------------------------------------------------------------
 
 
@@ -218,9 +258,4 @@ def abort_session(place: Place, text: str, reason: str | None, *, as_json: bool)
 
 def _abort_elsewhere(store: Store, head: Head, actor: Actor, reason: str | None, *, as_json: bool) -> int:
     handed = hand_over(store, head, "abort", actor, reason=reason)
-    if as_json:
-        state = load_state(store.load(head.session_id))
-        print_json({**result_json(state), "request": handed.outcome})
-    else:
-        print(told(handed, f"{head.session_id} is aborted."))
-    return Exit.OK
+    return _handed(store, head, handed, f"{head.session_id} is aborted.", as_json=as_json)

@@ -15,6 +15,7 @@ from bot.rendering import (
     addresses,
     card,
     closed_prompt,
+    closed_run,
     end_note,
     mentioning,
     message_blocks,
@@ -29,6 +30,7 @@ from engine.flow import Flow
 from engine.state import PromptRun, State
 from engine.storage.port import InboxItem, OutboxRow
 from engine.storage.writer import Writer
+from prompt_state import store as prompts
 
 log = logging.getLogger("sayso.outbound")
 
@@ -155,10 +157,17 @@ class Rows:
 
     async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, PromptRun]:
         state = await self._sessions.state(data["sessionId"])
-        prompt = state.prompts.get(data["promptId"])
+        prompt = state.prompts.get(data["promptId"]) or await self._kept(data)
         if prompt is None:
             raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
         return state, await self._sessions.flow(data["sessionId"]), prompt
+
+    async def _kept(self, data: dict[str, Json]) -> PromptRun | None:
+        """A closed prompt by its row: a session's state need not know it any more."""
+        kept = await self._writer.call(prompts.find, self._writer.store, data["promptId"])
+        if kept is None or kept.open:
+            return None
+        return closed_run(kept, data.get("outcome"))
 
     async def _ids(self, *prompts: PromptRun) -> Mapping[str, str]:
         lists = [prompt.spec.get("approvers") or prompt.spec.get("who") or () for prompt in prompts]

@@ -23,11 +23,12 @@ from bot.rendering.blocks import (
     small,
 )
 from bot.rendering.blocks import sections as lines_as_sections
-from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of
-from bot.rendering.text import clip, date, elapsed, one_line, person, safe, shown, waiting_on
+from bot.rendering.flow import WITHOUT_EFFECT, FlowLike
+from bot.rendering.nested import ICONS, Waits, asks_for, node_lines, open_prompts, progress, wait_words
+from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine import clock
 from engine.codec import Json, encode
-from engine.state import NodeRun, PromptRun, State, TimerRun
+from engine.state import State
 
 CANCEL = "sayso:cancel"
 """Action of the button that ends a session; its value is the session's id."""
@@ -38,7 +39,6 @@ _AHEAD = 8
 _BEHIND = 20
 _INPUTS = 12
 
-_ICONS = {"completed": "✅", "failed": "❌", "skipped": "⏭️", "interrupted": "⚠️", "started": "▶️"}
 _WORDS = {"completed": "done", "failed": "failed", "skipped": "skipped"}
 _ENDS = {"complete": ("✅", "Completed"), "failed": ("❌", "Failed"), "aborted": ("🛑", "Aborted")}
 
@@ -58,7 +58,7 @@ def card(state: State, flow: FlowLike, now: str, *, names: Mapping[str, str] | N
     if state.inputs or state.given:
         head.append(small(_inputs(state.inputs if state.inputs is not None else state.given), most=1_500))
     tail = [] if state.ended else [context(f"As of {date(now, '{time_secs}')}", most=300)]
-    if state.phase in ("running", "waiting"):
+    if state.phase in ("running", "waiting", "held"):
         tail.append(actions([_cancel(state.session_id)]))
     body = lines_as_sections(_lines(state, flow, names or {}))
     return rendered(f"{safe(one_line(flow.name, 80))}: {status}", fit(head, body, tail), key)
@@ -86,20 +86,37 @@ def _status(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
         return "⏳ *Ending*"
     if state.phase == "waiting":
         return _waiting(state, flow, names)
+    if state.phase == "held":
+        return f"⏸️ *Paused*{_held(state)}{_open(state, flow)}"
     finished = sum(1 for node in flow.nodes if node.id in state.nodes and node.id not in state.active)
-    return f"▶️ *Running* · {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}"
+    now = [path for path in state.containers if "/" not in path]
+    inside = f" · {progress(state, flow, now[0])}" if len(now) == 1 else ""
+    return f"▶️ *Running* · {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}{inside}"
+
+
+def _held(state: State) -> str:
+    return f" · {safe(one_line(state.pause_reason, 200))}" if state.pause_reason else ""
+
+
+def _open(state: State, flow: FlowLike) -> str:
+    """What could be answered although nothing goes on."""
+    count = len(state.open_prompts)
+    return f" · {count} open question{'s' if count > 1 else ''}" if count else ""
 
 
 def _waiting(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
-    prompts = _open_prompts(state)
+    prompts = open_prompts(state)
     if prompts:
         first = prompts[0]
         more = f" · {len(prompts) - 1} more" if len(prompts) > 1 else ""
-        return (
-            f"🟡 *Waiting* for {waiting_on(first.spec, state.actor, names)} · {_asks_for(first, flow)}{more}"
-        )
-    timers = sorted(timer.due_at for timer in state.timers.values() if timer.purpose == "wait")
-    return f"🟡 *Waiting* until {date(timers[0])}" if timers else "🟡 *Waiting*"
+        return f"🟡 *Waiting* for {waiting_on(first.spec, state.actor, names)} · {asks_for(state, first, flow)}{more}"
+    timers = sorted(
+        (timer.due_at, timer.purpose) for timer in state.timers.values() if timer.prompt_id is None
+    )
+    if not timers:
+        return "🟡 *Waiting*"
+    again = " to try again" if timers[0][1] == "retry" else ""
+    return f"🟡 *Waiting*{again} until {date(timers[0][0])}"
 
 
 def _ended(state: State, flow: FlowLike) -> str:
@@ -107,7 +124,7 @@ def _ended(state: State, flow: FlowLike) -> str:
     took = elapsed(clock.seconds_between(state.created_at, state.updated_at))
     after = "in" if state.outcome == "complete" else "after"
     parts = [f"{icon} *{word}* {after} {safe(took)}"]
-    counted = Counter(run.status for run in state.nodes.values())
+    counted = Counter(run.status for path, run in state.nodes.items() if "/" not in path)
     parts += [f"{counted[status]} {word}" for status, word in _WORDS.items() if counted[status]]
     unknown = sum(1 for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT)
     if unknown:
@@ -140,34 +157,37 @@ def _value(value: Json) -> str:
 
 
 def _lines(state: State, flow: FlowLike, names: Mapping[str, str]) -> Sequence[str]:
-    """A line for each node, in the flow's order; inputs that are asked for stand before them."""
+    """A line for each node, in the flow's order, and below containers what is inside; inputs that are asked for stand
+    before them."""
+    waits = Waits.of(state, flow, names)
     asked_inputs = [
-        f"🙋 {_asks_for(prompt, flow)} · {_wait_words(prompt, state, names)}"
-        for prompt in _open_prompts(state)
+        f"🙋 {asks_for(state, prompt, flow)} · {wait_words(prompt, state, names)}"
+        for prompt in open_prompts(state)
         if prompt.path not in state.nodes
     ]
     paths = [node.id for node in flow.nodes]
     known = set(paths)
-    paths += [path for path in state.active if path not in known]
-    waits = {prompt.path: prompt for prompt in _open_prompts(state)}
-    timers = {timer.path: timer for timer in state.timers.values() if timer.purpose == "wait"}
+    paths += [path for path in state.nodes if "/" not in path and path not in known]
+    # What is under way in no container that is shown: `finally`, for example.
+    shown = {*paths, *state.containers}
+    paths += [path for path in state.active if path.rpartition("/")[0].partition("[")[0] not in shown | {""}]
 
-    def line(path: str) -> str:
-        return _line(state, flow, path, waits.get(path), timers.get(path), names)
+    def lines(path: str) -> list[str]:
+        return node_lines(waits, path)
 
     if len(paths) <= _WHOLE:
-        return [*asked_inputs, *map(line, paths)]
-    return [*asked_inputs, *_grouped(state, paths, line)]
+        return [*asked_inputs, *(line for path in paths for line in lines(path))]
+    return [*asked_inputs, *_grouped(state, paths, lines)]
 
 
-def _grouped(state: State, paths: list[str], line: Callable[[str], str]) -> list[str]:
+def _grouped(state: State, paths: list[str], lines_of: Callable[[str], list[str]]) -> list[str]:
     """Many nodes: what is done becomes a count; what failed, what runs and what comes next keep their lines."""
     lines: list[str] = []
     behind = [path for path in paths if path in state.nodes and path not in state.active]
     quiet = [path for path in behind if state.nodes[path].status != "failed"]
     counted = Counter(state.nodes[path].status for path in quiet)
     if quiet:
-        lines.append(" · ".join(f"{_ICONS[key]} {number} {_WORDS[key]}" for key, number in counted.items()))
+        lines.append(" · ".join(f"{ICONS[key]} {number} {_WORDS[key]}" for key, number in counted.items()))
     broken = [path for path in behind if state.nodes[path].status == "failed"]
     now = [path for path in paths if path in state.active]
     ahead = [path for path in paths if path not in state.nodes]
@@ -176,62 +196,9 @@ def _grouped(state: State, paths: list[str], line: Callable[[str], str]) -> list
         (now, _BEHIND, "running"),
         (ahead, _AHEAD, "to come"),
     ):
-        lines += [line(path) for path in some[:most]]
+        lines += [line for path in some[:most] for line in lines_of(path)]
         if len(some) > most:
             lines.append(
                 f"… {len(some) - most:,} more {'not run' if state.ended and some is ahead else what}"
             )
     return lines
-
-
-def _line(
-    state: State,
-    flow: FlowLike,
-    path: str,
-    prompt: PromptRun | None,
-    timer: TimerRun | None,
-    names: Mapping[str, str],
-) -> str:
-    label = label_of(flow, path)
-    run = state.nodes.get(path)
-    if run is None:
-        return f"▫️ {label} · not run" if state.ended else f"▫️ {label}"
-    if state.ended and path in state.active:
-        known = run.type in WITHOUT_EFFECT
-        return f"🚫 {label} · withdrawn" if known else f"⚠️ {label} · not known whether it was done"
-    if prompt is not None:
-        icon = "⚠️" if run.status == "interrupted" else "🙋"
-        return f"{icon} {label} · {_wait_words(prompt, state, names)}"
-    if timer is not None:
-        return f"⏲️ {label} · until {date(timer.due_at)}"
-    return f"{_ICONS.get(run.status, '•')} {label}{_detail(run)}"
-
-
-def _detail(run: NodeRun) -> str:
-    if run.status == "skipped":
-        return " · skipped"
-    if run.status == "interrupted":
-        return " · interrupted"
-    if run.ended_at is None:
-        return f" · since {date(run.started_at, '{time}')}" if run.started_at else ""
-    took = elapsed(clock.seconds_between(run.started_at or run.ended_at, run.ended_at))
-    if run.status != "failed":
-        return f" · {safe(took)}"
-    error = run.error or {}
-    return f" · {safe(took)} · {safe(one_line(str(error.get('message') or error.get('type') or ''), 150))}"
-
-
-def _wait_words(prompt: PromptRun, state: State, names: Mapping[str, str]) -> str:
-    until = f", until {date(prompt.deadline)}" if prompt.deadline else ""
-    return f"waiting for {waiting_on(prompt.spec, state.actor, names)}{until}"
-
-
-def _asks_for(prompt: PromptRun, flow: FlowLike) -> str:
-    named = prompt.spec.get("nodeName")
-    return safe(clip(shown(str(named)), 60)) if named else label_of(flow, prompt.path)
-
-
-def _open_prompts(state: State) -> list[PromptRun]:
-    """Oldest first, as they were asked."""
-    prompts = [state.prompts[key] for key in state.open_prompts]
-    return sorted(prompts, key=lambda prompt: (prompt.requested_at, prompt.path))

@@ -1,14 +1,24 @@
-"""What rendering reads of a flow."""
+"""What rendering reads of a flow, and what people call a place in a session."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
 
 from bot.rendering.text import one_line, safe
+from engine.codec import Json
+from engine.state import State
 
-WITHOUT_EFFECT = ("ask", "approval", "wait")
-"""Types whose nodes wait and do nothing else: ended in the middle, nothing about them is unknown."""
+CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow")
+WITHOUT_EFFECT = ("ask", "approval", "wait", *CONTAINERS)
+"""Types whose nodes do nothing themselves: ended in the middle, nothing about them is unknown."""
+
+_SEGMENT = re.compile(r"(?P<id>[^\[\]~]+)(?:~(?P<visit>\d+))?(?:\[(?P<key>[^\[\]]*)\])?")
+_NAMES_OF_ITEM = ("name", "id", "title", "host", "key")
+_ITEM_MOST = 40
+_PLACE_MOST = 160
 
 
 class NodeLike(Protocol):
@@ -20,6 +30,19 @@ class NodeLike(Protocol):
     def name(self) -> str: ...
     @property
     def type(self) -> str: ...
+    @property
+    def lists(self) -> Mapping[str, str]: ...
+    @property
+    def calls(self) -> str | None: ...
+    @property
+    def retry(self) -> Any: ...
+
+
+class ListLike(Protocol):
+    """A list of nodes."""
+
+    @property
+    def nodes(self) -> Sequence[NodeLike]: ...
 
 
 class FlowLike(Protocol):
@@ -29,11 +52,110 @@ class FlowLike(Protocol):
     def name(self) -> str: ...
     @property
     def nodes(self) -> Sequence[NodeLike]: ...
+    @property
+    def lists(self) -> Mapping[str, ListLike]: ...
+
+
+class Segment(NamedTuple):
+    """One part of a path: a node, and the pass of it in which the next part stands."""
+
+    path: str
+    node_id: str
+    visit: int
+    key: str | None
+    node: NodeLike | None
+
+
+def segments(flow: FlowLike, path: str) -> list[Segment]:
+    """A path part by part, each with its node as far as the flow has one."""
+    found: list[Segment] = []
+    nodes: Sequence[NodeLike] = flow.nodes
+    before = ""
+    for part in path.split("/"):
+        match = _SEGMENT.fullmatch(part)
+        node_id, visit, key = (match["id"], match["visit"], match["key"]) if match else (part, None, None)
+        node = next((node for node in nodes if node.id == node_id), None)
+        here = f"{before}{part.partition('[')[0]}"
+        found.append(Segment(here, node_id, int(visit or 1), key, node))
+        nodes = _inside(flow, node_id, node, key)
+        before = f"{before}{part}/"
+    return found
+
+
+def _inside(flow: FlowLike, node_id: str, node: NodeLike | None, key: str | None) -> Sequence[NodeLike]:
+    """The nodes that stand in a pass of a node."""
+    if node is None:
+        # `finally/tell`: the list is no node's.
+        list_id: str | None = node_id
+    elif node.calls is not None:
+        list_id = f"@{node.calls}/"
+    else:
+        list_id = node.lists.get("body") or node.lists.get(unquote(key or ""))
+    found = flow.lists.get(list_id) if list_id is not None else None
+    return found.nodes if found is not None else ()
+
+
+def node_of(flow: FlowLike, path: str) -> NodeLike | None:
+    """The node at a path, or None where the flow has none."""
+    return segments(flow, path)[-1].node
 
 
 def label_of(flow: FlowLike, path: str) -> str:
-    """What people call the place `path`, ready for mrkdwn: the node's name, else the path itself."""
-    for node in flow.nodes:
-        if node.id == path:
-            return safe(one_line(node.name or node.id, 60))
-    return safe(one_line(path, 60))
+    """What people call the node at a path, ready for mrkdwn: its name, else its id; where the flow has no such node,
+    the path itself."""
+    last = segments(flow, path)[-1]
+    if last.node is None:
+        return safe(one_line(path, 60))
+    again = f" ({last.visit})" if last.visit > 1 else ""
+    return safe(one_line(last.node.name or last.node.id, 60)) + again
+
+
+def place_of(state: State, flow: FlowLike, path: str) -> str:
+    """Where a node stands, ready for mrkdwn, outermost first: `rollout › us › Confirm`. Two passes of one node differ
+    in it by their items."""
+    return " › ".join([*around(state, flow, path), label_of(flow, path)])
+
+
+def around(state: State, flow: FlowLike, path: str) -> list[str]:
+    """What is around a node, ready for mrkdwn, outermost first: containers and the passes of them. Of many levels the
+    innermost are kept: they tell two places apart."""
+    parts: list[str] = []
+    for part in segments(flow, path)[:-1]:
+        name = part.node.name if part.node is not None else ""
+        parts.append(safe(one_line(name or part.node_id, _ITEM_MOST)))
+        if part.key is not None:
+            keyed = part.node is not None and part.node.type in ("parallel", "switch")
+            parts.append(pass_label(state, part.path, part.key, keyed=keyed))
+    kept: list[str] = []
+    room = _PLACE_MOST
+    for word in reversed(parts):
+        room -= len(word)
+        if room < 0 and kept:
+            return ["…", *kept]
+        kept.insert(0, word)
+    return kept
+
+
+def pass_label(state: State, path: str, key: str, *, keyed: bool) -> str:
+    """What people call a pass of the container at `path`, ready for mrkdwn: its item, its branch or case (`keyed`),
+    else which one it is, from 1. `key` is what stands in brackets in paths."""
+    if keyed or not key.isdecimal():
+        return safe(one_line(unquote(key), _ITEM_MOST)) or "default"
+    container = state.containers.get(path)
+    items = container.items if container is not None else None
+    index = int(key)
+    if not items or index >= len(items):
+        return str(index + 1)
+    return safe(one_line(item_label(items[index]), _ITEM_MOST)) or str(index + 1)
+
+
+def item_label(item: Json) -> str:
+    """An item in a few words, empty where it has none of its own: a text or number, or what an object is called by."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, int | float) and not isinstance(item, bool):
+        return str(item)
+    if isinstance(item, dict):
+        named = (item.get(name) for name in _NAMES_OF_ITEM)
+        return next((str(value) for value in named if isinstance(value, str | int) and value != ""), "")
+    return ""

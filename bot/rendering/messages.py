@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.rendering.blocks import Block, Rendered, block_key, context, fit_text, rendered, section
-from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of
+from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of, place_of
 from bot.rendering.text import one_line, person, safe
 from engine.codec import Json
 from engine.state import State
@@ -46,10 +46,12 @@ def end_note(
     parts = [_why(state, flow, by, reason)]
     unknown = [path for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT]
     if unknown:
-        parts.append(f"*Not known whether it was done:* {_names(flow, unknown)}.")
-    missing = [node.id for node in flow.nodes if node.id not in state.nodes]
+        parts.append(
+            f"*Not known whether it was done:* {_names([place_of(state, flow, one) for one in unknown])}."
+        )
+    missing = _missing(state, flow)
     if missing:
-        parts.append(f"*Not done:* {_names(flow, missing)}.")
+        parts.append(f"*Not done:* {_names(missing)}.")
     if state.outcome == "failed":
         address = f"<@{bot_user_id}> " if bot_user_id else ""
         parts.append(f"To try again, start it anew: {address}`{safe(state.flow_name)}`")
@@ -63,12 +65,32 @@ def _why(state: State, flow: FlowLike, by: Mapping[str, Json] | None, reason: st
         return f"🛑 *{safe(one_line(flow.name, 80))}* was ended{who}{said}."
     error = state.error or {}
     message = safe(one_line(str(error.get("message") or error.get("type") or "no reason given"), 400))
+    # A container fails with the error of what is inside, which says where that stood.
+    inner = error.get("path")
     failed = [path for path, run in state.nodes.items() if run.status == "failed" and run.error == error]
-    what = f" at *{label_of(flow, failed[-1])}*" if failed else ""
+    place = str(inner) if inner else failed[-1] if failed else ""
+    what = f" at *{place_of(state, flow, place)}*" if place else ""
     return f"❌ *{safe(one_line(flow.name, 80))}* failed{what}: {message}"
 
 
-def _names(flow: FlowLike, paths: list[str]) -> str:
-    named = [label_of(flow, path) for path in paths[:_NAMES_MOST]]
-    more = len(paths) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+def _missing(state: State, flow: FlowLike) -> list[str]:
+    """What never began, ready for mrkdwn: nodes of the passes that were under way, passes, and the flow's own nodes."""
+    found: list[str] = []
+    for scope, frame in sorted(state.frames.items()):
+        nodes = flow.lists[frame.list_id].nodes if frame.list_id in flow.lists else ()
+        if scope:
+            found += [place_of(state, flow, f"{scope}/{n.id}") for n in nodes if n.id not in frame.nodes]
+    for path, container in sorted(state.containers.items()):
+        left = (container.total or 0) - container.begun
+        if container.kind == "foreach" and left > 0:
+            found.append(f"{left:,} of the {container.total:,} passes of {place_of(state, flow, path)}")
+    broken = [
+        path for path, run in state.nodes.items() if run.status == "failed" and (run.error or {}).get("path")
+    ]
+    found += [f"the rest of {place_of(state, flow, path)}" for path in sorted(broken)]
+    return found + [label_of(flow, node.id) for node in flow.nodes if node.id not in state.nodes]
+
+
+def _names(named: list[str]) -> str:
+    more = len(named) - _NAMES_MOST
+    return ", ".join(named[:_NAMES_MOST]) + (f" and {more} more" if more > 0 else "")

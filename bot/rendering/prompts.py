@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
-from bot.rendering.flow import FlowLike, label_of
+from bot.rendering.flow import FlowLike, around, label_of
 from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, whom
 from engine import clock
 from engine.answers import summary
 from engine.codec import Json
 from engine.state import PromptRun, State
+from prompt_state.model import PromptState
 
 _BUTTONS = 25
 _SELECT = 100
@@ -23,6 +24,7 @@ _ASKS = {
     "ask": "💬 *Question for* {whom}",
     "input": "💬 *Input needed* from {whom}",
     "interrupted": "⚠️ *Please check:* {whom}",
+    "failed": "❌ *A step failed:* {whom}",
 }
 _ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}
 """The first line of a prompt that is closed: nothing is needed any more."""
@@ -61,7 +63,7 @@ def prompt_message(
     """An open prompt. `names` are Slack's ids by e-mail address and `@group`. `now` is when it is shown, which is when
     its clock starts; without it a deadline that is not set yet is not shown."""
     key = prompt_key(prompt.prompt_id)
-    lead = _lead(state, prompt, names)
+    lead = _lead(state, prompt, flow, names)
     head = [section(lead, key, most=900)]
     rules = _rules(state, prompt, now)
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
@@ -84,12 +86,42 @@ def closed_prompt(
     """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
     key = prompt_key(prompt.prompt_id)
     outcome = _outcome(prompt, reason)
-    head = [section(_lead(state, prompt, names, _ASKED), key, most=900)]
+    head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     tail = [section(outcome, most=900), *_answer(prompt), context(_place(state, prompt, flow))]
     message = shown(str(prompt.spec["message"]))
     said = one_line(summary(prompt), 300) if _answer(prompt) else ""
     text = f"{outcome} {safe(said)}".rstrip() + f"\n{message}"
     return rendered(text, fit_text(head, message, tail), key)
+
+
+def closed_run(kept: PromptState, outcome: Json = None) -> PromptRun:
+    """A closed prompt as its row has it, for `closed_prompt`. `outcome` is what its expiry meant."""
+    value = "approve" if kept.answer_summary == "approved" else "reject"
+    answered = kept.status == "answered"
+    spec: dict[str, Json] = {
+        "message": kept.message,
+        "nonce": kept.nonce,
+        "nodeId": kept.node_id,
+        "nodeName": kept.node_name,
+        "number": kept.number,
+        "options": [],
+        "approvers": None if kept.approvers is None else list(kept.approvers),
+        "who": None if kept.who is None else list(kept.who),
+        "excludeRequester": kept.exclude_requester,
+        "onTimeout": outcome,
+    }
+    return PromptRun(
+        prompt_id=kept.prompt_id,
+        path=kept.path,
+        kind=kept.kind,
+        status=kept.status,
+        spec=spec,
+        requested_at="",
+        shown={"channel": kept.channel, "ts": kept.message_ts} if kept.message_ts else None,
+        answer={"value": value, "text": kept.answer_summary} if answered else None,
+        actor={"id": kept.answered_by, "name": kept.answered_by_name} if answered else None,
+        at=kept.answered_at,
+    )
 
 
 # --- parts -------------------------------------------------------------------------------------------------
@@ -98,12 +130,16 @@ def closed_prompt(
 def _lead(
     state: State,
     prompt: PromptRun,
+    flow: FlowLike,
     names: Mapping[str, str] | None,
     forms: Mapping[str, str] = _ASKS,
 ) -> str:
+    """Whom it asks, and what it is about: of two questions that differ only in their items each says which it is."""
     entries = asked(prompt.spec, state.actor, names)
     form = forms.get(prompt.kind, forms["ask"])
-    return form.format(whom=whom(entries, state.actor, names))
+    lead = form.format(whom=whom(entries, state.actor, names))
+    outside = around(state, flow, prompt.path) if prompt.kind != "input" else []
+    return f"{lead} · *{' › '.join(outside)}*" if outside else lead
 
 
 def _reply_hint(prompt: PromptRun) -> Block:
@@ -131,7 +167,9 @@ def _place(state: State, prompt: PromptRun, flow: FlowLike) -> str:
     number = prompt.spec.get("number")
     counted = f"#{int(number)} · " if number else ""
     node = safe(one_line(str(prompt.spec.get("nodeName") or ""), 60)) or label_of(flow, prompt.path)
-    return f"{counted}{safe(one_line(flow.name, 80))} › {node} · `{safe(state.session_id)}`"
+    outside = around(state, flow, prompt.path) if prompt.kind != "input" else []
+    path = " › ".join([safe(one_line(flow.name, 80)), *outside, node])
+    return f"{counted}{path} · `{safe(state.session_id)}`"
 
 
 def _controls(prompt: PromptRun, room: int) -> list[Block]:

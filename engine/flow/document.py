@@ -199,12 +199,11 @@ class FlowDoc(Config):
     )
     lock: Text | None = Field(
         None,
-        description="A name that one session at a time may hold, from its start to its end: `deploy-{{ inputs.service }}`. "
-        "Only `inputs` and `session` are known in it.",
+        description="A name that one session at a time may hold. Not in this release: a flow that has one is refused.",
     )
     on_conflict: Literal["queue", "refuse"] = Field(
         "queue",
-        description="What a start does while another session holds the lock: it waits its turn, or fails.",
+        description="What a start does while another session holds the lock. Not in this release.",
     )
     nodes: Nodes = Field(description="The steps, in order.")
     edges: list[EdgeDoc] | None = Field(

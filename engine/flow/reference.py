@@ -62,7 +62,6 @@ flow: rollout
 description: Roll out region by region, and ask after each
 inputs:
   regions: {type: array, default: [eu, us]}
-lock: rollout
 nodes:
   - id: regions
     type: foreach

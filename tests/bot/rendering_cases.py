@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 from immutables import Map
 
+from engine.flow.model import Retry
 from engine.state import NodeRun, PromptRun, State, TimerRun
 
 T0 = "2026-11-21T22:40:00.000Z"
@@ -27,6 +28,16 @@ class Node:
     id: str
     name: str = ""
     type: str = "shell"
+    lists: dict[str, str] = field(default_factory=dict)
+    calls: str | None = None
+    retry: Retry | None = None
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A list of nodes as rendering reads it."""
+
+    nodes: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,12 @@ class Flow:
 
     name: str = "rollback"
     nodes: tuple[Node, ...] = (Node("plan", "Plan"), Node("gate", "Gate", "approval"), Node("tell", "Tell"))
+    inner: dict[str, Nodes] = field(default_factory=dict)
+
+    @property
+    def lists(self) -> dict[str, Nodes]:
+        """All lists by id."""
+        return {"": Nodes(self.nodes), **self.inner}
 
 
 def spec(kind: str = "approval", **fields: Any) -> dict[str, Any]:
@@ -136,7 +153,7 @@ actors = st.one_of(st.just({}), st.builds(lambda name: {"id": "local:x", "name":
 @st.composite
 def specs(draw: st.DrawFn) -> dict[str, Any]:
     """Any spec of a prompt."""
-    kind = draw(st.sampled_from(["ask", "approval", "input", "interrupted"]))
+    kind = draw(st.sampled_from(["ask", "approval", "input", "interrupted", "failed"]))
     labels = draw(st.lists(wild, max_size=4))
     repeat = draw(st.sampled_from([0, 1, 7, 40]))
     return spec(
@@ -176,7 +193,7 @@ def prompts(draw: st.DrawFn, number: int = 1) -> PromptRun:
 @st.composite
 def runs(draw: st.DrawFn) -> NodeRun:
     """Any execution of a node."""
-    status = draw(st.sampled_from(["started", "interrupted", "completed", "failed", "skipped"]))
+    status = draw(st.sampled_from(["started", "interrupted", "failing", "completed", "failed", "skipped"]))
     ended = T1 if status in ("completed", "failed", "skipped") else None
     error = {"type": "x", "message": draw(wild)} if status == "failed" else None
     kind = draw(st.sampled_from(["shell", "approval", "wait"]))
@@ -208,7 +225,9 @@ def sessions(draw: st.DrawFn) -> tuple[State, Flow]:
             )
         ),
         nodes=Map(nodes),
-        active=Map({path: None for path, run in nodes.items() if run.status in ("started", "interrupted")}),
+        active=Map(
+            {path: None for path, run in nodes.items() if run.status in ("started", "interrupted", "failing")}
+        ),
         timers=Map(timers if draw(st.booleans()) else {}),
     )
     return state, flow

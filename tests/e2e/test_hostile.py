@@ -154,7 +154,9 @@ async def test_a_hostile_reply_is_data(workspace: Workspace, tmp_path: Path, tex
             assert str(call.args["unfurl_media"]).lower() in ("false", "0")
 
 
-async def test_a_reply_of_100_kb_is_refused_where_its_author_sees_it(workspace: Workspace, tmp_path: Path) -> None:
+async def test_a_reply_of_100_kb_is_refused_where_its_author_sees_it(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """A reply that is too long is refused in the thread, and the next one is taken."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log)):
@@ -225,7 +227,9 @@ async def test_a_server_that_is_not_there_ends_the_start(workspace: Workspace, t
     assert "Traceback" not in "\n".join(bot.lines)
 
 
-async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(workspace: Workspace, tmp_path: Path) -> None:
+async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """Without usergroups:read the bot says what will not work and runs; without chat:write it does not start."""
     full = ["app_mentions:read", "channels:history", "groups:history", "im:history", "chat:write", "commands"]
     reading = ["channels:read", "groups:read", "users:read", "users:read.email"]

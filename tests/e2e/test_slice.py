@@ -35,7 +35,9 @@ nodes:
     }
 
 
-async def test_a_reply_after_kill_9_goes_on_where_the_flow_stopped(workspace: Workspace, tmp_path: Path) -> None:
+async def test_a_reply_after_kill_9_goes_on_where_the_flow_stopped(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """Mention, prompt, kill -9, restart, plain reply: the flow goes on, and every node has run once."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
@@ -62,7 +64,9 @@ async def test_a_reply_sent_while_the_bot_is_down_is_found(workspace: Workspace,
     assert counted(log) == ["before", "after:missed"]
 
 
-async def test_a_mention_sent_while_the_bot_is_down_starts_its_flow(workspace: Workspace, tmp_path: Path) -> None:
+async def test_a_mention_sent_while_the_bot_is_down_starts_its_flow(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """A mention that was missed starts its flow once after the start."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
@@ -137,7 +141,9 @@ async def test_two_presses_at_the_same_instant_have_one_winner(workspace: Worksp
     assert counted(log) == ["opened"]
 
 
-async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(workspace: Workspace, tmp_path: Path) -> None:
+async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """A person who is not listed, and the requester where they are excluded, change nothing and are told why."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, gate(log)):
@@ -191,7 +197,9 @@ async def test_what_is_delivered_twice_has_one_effect(workspace: Workspace, tmp_
 
 
 @pytest.mark.parametrize("mode", ["drop_connection", "500"])
-async def test_a_post_whose_answer_was_lost_stands_once(workspace: Workspace, tmp_path: Path, mode: str) -> None:
+async def test_a_post_whose_answer_was_lost_stands_once(
+    workspace: Workspace, tmp_path: Path, mode: str
+) -> None:
     """When the answer to a post is lost after its effect, the prompt stands in the thread once and works."""
     async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
         workspace.faults.effect_then_fail("chat.postMessage", times=2, mode=mode)  # type: ignore[arg-type]
@@ -199,14 +207,18 @@ async def test_a_post_whose_answer_was_lost_stands_once(workspace: Workspace, tm
         await thread.says("First question")
         await thread.reply("ana", "one")
         await thread.says("Second question", timeout=40)
-        posted = [call for call in workspace.calls_to("chat.postMessage") if "First question" in str(call.args)]
+        posted = [
+            call for call in workspace.calls_to("chat.postMessage") if "First question" in str(call.args)
+        ]
         prompts = [message for message in thread.messages() if "Reply in this thread" in str(message)]
         assert len([message for message in prompts if "First question" in str(message)]) <= 1, posted
         await thread.reply("ana", "two")
         await thread.says("first=one second=two")
 
 
-async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(workspace: Workspace, tmp_path: Path) -> None:
+async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """`/sayso run` starts the flow in a thread of its own; list and status answer whoever asked."""
     async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
         listed = await workspace.slash("ana", "ops", "/sayso", "list")
@@ -287,8 +299,7 @@ nodes:
 """
     async with running_bot(workspace, tmp_path, {"slow": flow}) as bot:
         thread = await start_flow(workspace, "ana", "ops", "slow")
-        while not started.exists():
-            await asyncio.sleep(0.02)
+        await workspace.wait_for(started.exists)
         assert await bot.terminate() == 0
         assert counted(log) == ["started", "finished"]
         await bot.start()
@@ -296,7 +307,9 @@ nodes:
     assert counted(log) == ["started", "finished"]
 
 
-async def test_an_interrupted_command_is_asked_about_and_never_run_twice(workspace: Workspace, tmp_path: Path) -> None:
+async def test_an_interrupted_command_is_asked_about_and_never_run_twice(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """kill -9 in the middle of a shell node: a person is asked, and the node runs again only when told to."""
     log, started = tmp_path / "log", tmp_path / "started"
     flow = f"""
@@ -309,8 +322,7 @@ nodes:
 """
     async with running_bot(workspace, tmp_path, {"risky": flow}) as bot:
         thread = await start_flow(workspace, "ana", "ops", "risky")
-        while not started.exists():
-            await asyncio.sleep(0.02)
+        await workspace.wait_for(started.exists)
         await bot.kill()
         await bot.start()
         asked = await thread.says("Whether it had its effect is not known")

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone, Resume
-from engine.core import due, launched
+from engine.core import due
 from engine.nodes.specs import node_types
 from engine.state import NodeRun, derive_state
+from engine.turn import launched
 from tests.engine.walks import Walk, commands, flows
 from tests.support.engine import ANA, Scenario, check_invariants, flow_of
 

@@ -354,3 +354,37 @@ async def test_a_subscriber_that_raises_disturbs_nobody(backing: Backing, tmp_pa
         assert (await rig.settled(STEPS)).status == "paused"
         stop()
         assert [event.type for event in rig.seen][:2] == ["session:start", "flow:started"]
+
+
+async def test_what_is_remembered_of_a_session_is_not_believed_when_another_process_wrote(
+    tmp_path: Path,
+) -> None:
+    """An engine that gave a session up loads it anew when somebody else has claimed it since."""
+    from engine.actors import Actor
+    from engine.engine import Engine
+    from engine.flow import load_flow
+    from engine.storage.sqlite import open_sqlite
+
+    me = Actor.local("ana")
+    text = "flow: two\nnodes:\n" + "".join(
+        f"  - {{id: q{number}, type: ask, with: {{message: Q{number}}}}}\n" for number in range(3)
+    )
+
+    def engine() -> Engine:
+        store = open_sqlite(tmp_path / "warm.db")
+        return Engine(store, policy=lambda *_: None, runners={}, home=tmp_path)
+
+    first, second = engine(), engine()
+    await first.open()
+    await second.open()
+    session_id = await first.start(load_flow(text, "two.yml"), {}, actor=me)
+    await first.parked(session_id)
+    await second.resume(session_id, "by the second", actor=me)
+    await second.parked(session_id)
+    await first.resume(session_id, "by the first", actor=me)
+    state = await first.parked(session_id)
+    assert state.nodes["q0"].output["text"] == "by the second"
+    assert state.nodes["q1"].output["text"] == "by the first"
+    for one in (first, second):
+        await one.close()
+        one.store.close()

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.core import launched
 from engine.events import Event, event_from_bytes
 from engine.state import derive_state
 from engine.storage.sqlite import open_sqlite
+from engine.turn import launched
 from tests.engine.killed_child import SESSION
 from tests.support.engine import check_starts, counted, until
 

@@ -24,9 +24,9 @@ from engine.commands import (
     Shown,
     Start,
 )
-from engine.core import launched
 from engine.errors import Refused, SessionError
 from engine.events import Event
+from engine.turn import launched
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, flow_of
 
 _COMMON: dict[str, st.SearchStrategy[Any]] = {

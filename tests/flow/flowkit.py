@@ -79,8 +79,6 @@ inputs:
   regions: {type: array, default: [eu, us]}
   service: {required: false}
 limits: {deadline: 1d, max_open_prompts: 3, max_node_runs: 500, max_depth: 4, concurrency: 2}
-lock: "deploy-{{ inputs.service }}-{{ session.flow }}"
-on_conflict: refuse
 nodes:
   - {id: first, type: set, with: {x: 1}}
   - id: rollout

@@ -123,14 +123,10 @@ def test_the_wait_before_a_try(retry: Retry, failures: int, chance: float, secon
     assert retry.wait(failures, chance) == pytest.approx(seconds)
 
 
-def test_limits_and_lock_come_out_with_defaults(nested: Flow) -> None:
-    """What a file does not limit has the documented limit; a lock is ready to evaluate."""
+def test_limits_come_out_with_defaults(nested: Flow) -> None:
+    """What a file does not limit has the documented limit."""
     assert nested.limits == Limits(86400.0, 3, 500, 4, 2)
     assert nested.deadline == 86400.0
-    assert nested.lock is not None
-    context = {"inputs": {"service": "web"}, "session": {"flow": "nested"}}
-    assert nested.lock.evaluate(context) == "deploy-web-nested"
-    assert nested.on_conflict == "refuse"
     plain = flow_with("- {id: x, type: noop}")
     assert plain.limits == Limits(DEFAULT_DEADLINE, 50, 10_000, 16, 8)
     assert (plain.lock, plain.on_conflict, plain.finally_list) == (None, "queue", None)

@@ -27,6 +27,7 @@ TERMINAL = Actor.local("ana")
 ASK = AskedSpec("ask")
 GATE = AskedSpec("approval", approvers=("UBEN", "@sre"))
 STUCK = AskedSpec("interrupted")
+BROKEN = AskedSpec("failed")
 
 
 def target(prompt: AskedSpec | None = None, **changed: Any) -> Target:
@@ -228,12 +229,21 @@ CASES = [
     Case("the requester resolves", ANA, "resolve", target(STUCK), None),
     Case("an admin resolves", BEN, "resolve", target(STUCK, admins=frozenset({"UBEN"})), None),
     Case("a colleague does not", BEN, "resolve", target(STUCK), "Only Ana can say how this goes on."),
+    Case("the requester resolves a failure", ANA, "resolve", target(BROKEN), None),
+    Case("an admin resolves it", BEN, "resolve", target(BROKEN, admins=frozenset({"UBEN"})), None),
+    Case(
+        "a colleague does not resolve it",
+        BEN,
+        "resolve",
+        target(BROKEN),
+        "Only Ana can say how this goes on.",
+    ),
     Case(
         "an approval is not resolved",
         ANA,
         "resolve",
         target(GATE),
-        "This is no question about an interrupted step.",
+        "This is no question about an interrupted or failed step.",
     ),
     # -- to look: whoever can read the thread
     Case("a member asks for the status", BEN, "status", target(), None),
@@ -429,7 +439,7 @@ SOUND = st.builds(
 )
 PROMPTS = st.builds(
     AskedSpec,
-    kind=st.sampled_from(["ask", "approval", "interrupted", "input", "else"]),
+    kind=st.sampled_from(["ask", "approval", "interrupted", "failed", "input", "else"]),
     approvers=st.one_of(st.none(), ENTRIES),
     who=st.one_of(st.none(), ENTRIES),
     exclude_requester=st.booleans(),
@@ -561,4 +571,4 @@ def test_the_prompts_that_somebody_may_act_on() -> None:
 def test_every_kind_of_prompt_has_its_action() -> None:
     """Each kind of prompt is answered by exactly one action that the policy knows."""
     assert set(ACTION_OF.values()) <= set(ACTIONS)
-    assert set(ACTION_OF) == {"ask", "approval", "interrupted", "input"}
+    assert set(ACTION_OF) == {"ask", "approval", "interrupted", "failed", "input"}

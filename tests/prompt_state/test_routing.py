@@ -35,6 +35,7 @@ from tests.prompt_state.prompt_cases import approval, ask
 RUNNING = SessionView("session-1", "running", "running")
 WAITING = SessionView("session-1", "paused", "waiting")
 ENDED = SessionView("session-1", "complete", "ended")
+HELD = SessionView("session-2", "paused", "held")
 STOP_GO = (Option("stop", "Stop", "danger"), Option("go", "Go on"))
 
 
@@ -251,7 +252,7 @@ PROMPTS = st.builds(
         options=options,
     ),
     st.integers(1, 4),
-    st.sampled_from(["ask", "approval", "interrupted", "input"]),
+    st.sampled_from(["ask", "approval", "interrupted", "failed", "input"]),
     st.sampled_from(["requested", "shown", "answered", "expired", "cancelled"]),
     st.booleans(),
     TS,
@@ -403,3 +404,30 @@ def test_a_control_word_is_the_whole_text(text: str, word: str | None) -> None:
 def test_times_of_slack_compare_as_numbers(ts: str | None, than: str | None, expected: bool) -> None:
     """A ts is later by its number, not by its text; what is no ts is never later."""
     assert newer(ts, than) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("resume", Control("resume", ("session-2",))),
+        ("resume the disk is replaced", Control("resume", ("session-2",), text="the disk is replaced")),
+        ("Resume: go\non", Control("resume", ("session-2",), text="go\non")),
+        ("resumed", Answer("p-confirm", "resumed")),
+        ("please resume", Answer("p-confirm", "please resume")),
+    ],
+)
+def test_resume_may_have_a_message_behind_it_while_something_is_held(text: str, expected: Route) -> None:
+    """Behind `resume` stands what the session is told; other words answer what is open, also while it is held."""
+    found = route(said(text), thread(ask("p-confirm", session_id="session-2"), sessions=(HELD,)))
+    assert found == expected
+
+
+def test_resume_with_words_behind_it_is_an_answer_where_nothing_is_held() -> None:
+    """A sentence that begins with `resume` answers the open question of a session that is not paused by anybody."""
+    assert route(said("resume tomorrow"), thread(ask())) == Answer(ask().prompt_id, "resume tomorrow")
+
+
+def test_only_what_is_held_is_resumed() -> None:
+    """With several sessions in a thread, the message behind `resume` goes to those that are held."""
+    found = route(said("resume now"), thread(sessions=(WAITING, HELD)))
+    assert found == Control("resume", ("session-2",), text="now")

@@ -24,7 +24,9 @@ class BotProcess:
         self.workspace = workspace
         self.home = home
         self.env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("SAYSO_", "SLACK_"))},
+            **{
+                name: value for name, value in os.environ.items() if not name.startswith(("SAYSO_", "SLACK_"))
+            },
             "SLACK_BOT_TOKEN": workspace.bot_token,
             "SLACK_APP_TOKEN": workspace.app_token,
             "SLACK_API_URL": workspace.api_url,
@@ -82,7 +84,9 @@ class BotProcess:
                 if found is not None:
                     return found
                 assert self._reader is not None
-                assert not self._reader.done(), f"the bot ended without saying {word!r}:\n" + "\n".join(self.lines)
+                assert not self._reader.done(), f"the bot ended without saying {word!r}:\n" + "\n".join(
+                    self.lines
+                )
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -114,7 +118,9 @@ class BotProcess:
 
 
 @asynccontextmanager
-async def running_bot(workspace: Workspace, tmp_path: Path, flows: dict[str, str], **env: str) -> AsyncIterator[BotProcess]:
+async def running_bot(
+    workspace: Workspace, tmp_path: Path, flows: dict[str, str], **env: str
+) -> AsyncIterator[BotProcess]:
     """A bot that serves these flows (name → YAML)."""
     folder, home = tmp_path / "flows", tmp_path / "home"
     folder.mkdir(exist_ok=True)
@@ -176,7 +182,9 @@ def words(message: dict[str, Any]) -> str:
 
 def _strings(value: Any) -> str:
     if isinstance(value, dict):
-        return "\n".join(_strings(item) for key, item in value.items() if key not in ("type", "block_id", "value"))
+        return "\n".join(
+            _strings(item) for key, item in value.items() if key not in ("type", "block_id", "value")
+        )
     if isinstance(value, list):
         return "\n".join(_strings(item) for item in value)
     return value if isinstance(value, str) else ""

@@ -19,7 +19,7 @@ from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Abort, Action, Answer, Begin, Claimed, Command, Due, Facts, Message, Shown, Start
-from engine.core import decide, due, launched
+from engine.core import decide, due
 from engine.dispatch import LocalDispatcher
 from engine.engine import Engine
 from engine.errors import SaysoError
@@ -33,6 +33,7 @@ from engine.state import NodeRun, PromptRun, State, derive_state
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
+from engine.turn import launched
 
 START = "2026-11-21T09:00:00.000Z"
 SESSION = "session-0badcafe"

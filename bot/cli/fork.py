@@ -1,0 +1,56 @@
+"""`sessions fork`: a new session in this terminal from an event of another one's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.cli.exits import UsageError
+from bot.cli.finding import actor_for, find_session, need_database
+from bot.cli.following import Mode, follow
+from bot.cli.place import Place, opened
+from bot.terminal import Follower, new_session_id, open_prompts, read_answer
+from engine import forks
+from engine.codec import Json
+from engine.engine import Engine
+from engine.events import Event, event_from_bytes
+from engine.state import derive_state
+
+
+def fork_session(
+    place: Place, text: str, at: int | None, answers: Sequence[str], as_name: str | None, mode: Mode
+) -> int:
+    """Fork and follow the new session; the exit code says where it rests. Raises `SaysoError`.
+
+    A fork belongs to the terminal, also where its parent has a thread in Slack: nothing of it is posted there.
+    """
+    settings = place.settings()
+    actor = actor_for(settings, as_name)
+    need_database(settings, f"no session {text!r}")
+    with opened(settings) as store:
+        parent = find_session(store, text).session_id
+        journal = [event_from_bytes(row) for row in store.journal(parent)]
+    wanted = len(journal) if at is None else at
+    seq = forks.seam(journal, wanted)
+    given = _given(journal[:seq], answers)
+    new_id = new_session_id()
+
+    async def begin(engine: Engine, follower: Follower) -> None:
+        await engine.fork(parent, wanted, actor=actor, answers=given, fork_id=new_id)
+
+    print(f"{new_id}: {parent} from event {seq} on; what was done by then is not done again.", file=mode.out)
+    return follow(place, new_id, actor, mode, begin)
+
+
+def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
+    """Answers as they are written, `prompt=VALUE`, as values for the questions that are open there."""
+    given: dict[str, Json] = {}
+    state = derive_state(past)
+    for line in answers:
+        key, equals, words = line.partition("=")
+        if not equals:
+            raise UsageError(f"--answer {line!r} needs the form PROMPT=VALUE.")
+        prompt_id = next(iter(forks.answered(state, state, {key: None})))
+        prompt = next(prompt for prompt in open_prompts(state) if prompt.prompt_id == prompt_id)
+        value, said = read_answer(prompt.spec, words)
+        given[prompt.path] = value if said is None else said
+    return given

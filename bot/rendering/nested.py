@@ -1,0 +1,212 @@
+"""The lines of a node on a card, and below a container's line what is inside it. Pure.
+
+One pass under way: its nodes stand indented below their container. Several: each has one line that says what it does
+or on whom it waits, the waiting ones first, so that a phone shows them. What is over is only counted: a card with a
+loop of a thousand passes is as short as one with three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
+from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
+from engine import clock
+from engine.state import COLLECT, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
+
+ICONS = {
+    "completed": "✅",
+    "failed": "❌",
+    "skipped": "⏭️",
+    "interrupted": "⚠️",
+    "started": "▶️",
+    "retrying": "🔁",
+}
+_INDENT = "\u2003"
+"""A space that Slack does not swallow at the beginning of a line."""
+_DEEPEST = 4
+_MOST_INSIDE = 12
+
+
+class Waits(NamedTuple):
+    """A session with what its nodes wait for, by path."""
+
+    state: State
+    flow: FlowLike
+    names: Mapping[str, str]
+    prompts: Mapping[str, PromptRun]
+    timers: Mapping[str | None, TimerRun]
+
+    @classmethod
+    def of(cls, state: State, flow: FlowLike, names: Mapping[str, str]) -> Waits:
+        """What this state waits for."""
+        prompts = {prompt.path: prompt for prompt in open_prompts(state)}
+        timers = {timer.path: timer for timer in state.timers.values() if timer.prompt_id is None}
+        return cls(state, flow, names, prompts, timers)
+
+
+def open_prompts(state: State) -> list[PromptRun]:
+    """Oldest first, as they were asked."""
+    prompts = [state.prompts[key] for key in state.open_prompts]
+    return sorted(prompts, key=lambda prompt: (prompt.requested_at, prompt.path))
+
+
+def asks_for(state: State, prompt: PromptRun, flow: FlowLike) -> str:
+    """What a prompt asks for, with its place: `rollout › us › Confirm`."""
+    named = prompt.spec.get("nodeName")
+    label = safe(clip(shown(str(named)), 60)) if named else label_of(flow, prompt.path)
+    if prompt.path not in state.nodes:
+        return label
+    return " › ".join([*around(state, flow, prompt.path), label])
+
+
+def wait_words(prompt: PromptRun, state: State, names: Mapping[str, str]) -> str:
+    """On whom a prompt waits, and until when."""
+    until = f", until {date(prompt.deadline)}" if prompt.deadline else ""
+    return f"waiting for {waiting_on(prompt.spec, state.actor, names)}{until}"
+
+
+# --- lines -------------------------------------------------------------------------------------------------
+
+
+def node_lines(waits: Waits, path: str, depth: int = 0) -> list[str]:
+    """The line of a node, and those of what is under way inside it."""
+    label = label_of(waits.flow, path)
+    lines = [f"{_INDENT * depth}{_line(waits, path, label)}"]
+    container = waits.state.containers.get(path)
+    if container is None or depth >= _DEEPEST:
+        return lines
+    scopes = [scope for scope, frame in waits.state.frames.items() if frame.owner == path]
+    if len(scopes) == 1:
+        return lines + _inside(waits, scopes[0], depth + 1)
+    return lines + _side_by_side(waits, path, depth + 1)
+
+
+def _inside(waits: Waits, scope: str, depth: int) -> list[str]:
+    """The nodes of the one pass that is under way, in their order."""
+    frame = waits.state.frames[scope]
+    found = waits.flow.lists.get(frame.list_id)
+    nodes = found.nodes if found is not None else ()
+    paths = [frame.nodes.get(node.id) or f"{scope}/{node.id}" for node in nodes]
+    if len(paths) <= _MOST_INSIDE:
+        return [line for path in paths for line in node_lines(waits, path, depth)]
+    state, indent = waits.state, _INDENT * depth
+    done = [path for path in paths if path in state.nodes and path not in state.active]
+    now = [path for path in paths if path in state.active]
+    ahead = len(paths) - len(done) - len(now)
+    lines = [f"{indent}✅ {len(done)} done"] if done else []
+    lines += [line for path in now[:_MOST_INSIDE] for line in node_lines(waits, path, depth)]
+    lines += [f"{indent}… {len(now) - _MOST_INSIDE} more running"] if len(now) > _MOST_INSIDE else []
+    return lines + ([f"{indent}▫️ {ahead} to come"] if ahead else [])
+
+
+def _side_by_side(waits: Waits, path: str, depth: int) -> list[str]:
+    """One line for each thing that is under way in several passes: those that wait for people first."""
+    state = waits.state
+    inner = [one for one in state.active if one != path and below(path, one) and one not in state.containers]
+    inner.sort(key=lambda one: (one not in waits.prompts, state.nodes[one].started_at or "", one))
+    skip = len(around(state, waits.flow, f"{path}/x"))
+    lines = []
+    for one in inner[:_MOST_INSIDE]:
+        place = [*around(state, waits.flow, one)[skip:], label_of(waits.flow, one)]
+        lines.append(f"{_INDENT * depth}{_line(waits, one, ' › '.join(place))}")
+    more = len(inner) - _MOST_INSIDE
+    return lines + ([f"{_INDENT * depth}… {more:,} more under way"] if more > 0 else [])
+
+
+def _line(waits: Waits, path: str, label: str) -> str:
+    state, run = waits.state, waits.state.nodes.get(path)
+    if run is None:
+        return f"▫️ {label} · not run" if state.ended else f"▫️ {label}"
+    if state.ended and path in state.active:
+        return _cut_off(waits, path, label, run)
+    prompt, timer = waits.prompts.get(path), waits.timers.get(path)
+    if prompt is not None:
+        icon = "⚠️" if run.status == "interrupted" else "🙋"
+        return f"{icon} {label} · {wait_words(prompt, state, waits.names)}"
+    if timer is not None and run.status != "retrying":
+        return f"⏲️ {label} · until {date(timer.due_at)}"
+    if path in state.containers:
+        return f"{ICONS['started']} {label}{_counted(state.containers[path])}"
+    return f"{ICONS.get(run.status, '•')} {label}{_detail(run, node_of(waits.flow, path), timer)}"
+
+
+def _cut_off(waits: Waits, path: str, label: str, run: NodeRun) -> str:
+    """A node that the end of the session found under way."""
+    container = waits.state.containers.get(path)
+    if container is not None:
+        return f"🚫 {label} · stopped{_counted(container)}"
+    known = run.type in WITHOUT_EFFECT
+    return f"🚫 {label} · withdrawn" if known else f"⚠️ {label} · not known whether it was done"
+
+
+def _detail(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:
+    if run.status == "skipped":
+        return " · skipped"
+    if run.status == "interrupted":
+        return " · interrupted"
+    if run.status == "retrying":
+        return _retrying(run, node, timer)
+    if run.ended_at is None:
+        return f" · since {date(run.started_at, '{time}')}" if run.started_at else ""
+    took = elapsed(clock.seconds_between(run.started_at or run.ended_at, run.ended_at))
+    if run.status != "failed":
+        return f" · {safe(took)}"
+    return f" · {safe(took)} · {_error(run, 150)}"
+
+
+def _retrying(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:
+    """Which try comes next, when, and why."""
+    of = f" of {node.retry.attempts}" if node is not None and node.retry is not None else ""
+    when = f" at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
+    return f" · try {run.failures + 1}{of}{when} · {_error(run, 100)}"
+
+
+def _error(run: NodeRun, most: int) -> str:
+    error = run.error or {}
+    return safe(one_line(str(error.get("message") or error.get("type") or ""), most))
+
+
+# --- progress ----------------------------------------------------------------------------------------------
+
+
+def progress(state: State, flow: FlowLike, path: str) -> str:
+    """A container with how far it is: `Rollout 3 of 5`."""
+    return f"{label_of(flow, path)}{_how_far(state.containers[path])}"
+
+
+def _counted(container: ContainerRun) -> str:
+    """How far a container is, for its own line, with the item where one pass is under way."""
+    far = _how_far(container)
+    item = _current(container)
+    parts = [far.strip(), item, f"{len(container.results)} done" if container.running > 1 else ""]
+    return "".join(f" · {part}" for part in parts if part)
+
+
+def _how_far(container: ContainerRun) -> str:
+    match container.kind:
+        case "foreach" if container.total:
+            return f" {max(container.begun, 1)} of {container.total}"
+        case "loop":
+            return f" round {max(container.begun, 1)}"
+        case "parallel":
+            total = len(container.keys or ()) if container.total == COLLECT else container.total
+            return f" {len(container.results)} of {total} branches"
+        case _:
+            return ""
+
+
+def _current(container: ContainerRun) -> str:
+    """The item or case that the one pass under way is about."""
+    if container.running != 1:
+        return ""
+    if container.kind == "switch":
+        keys: Sequence[str] = container.keys or ()
+        return safe(one_line(keys[0], 40)) or "default" if keys else ""
+    # The latest one that began: with one under way it is this one, unless an earlier one takes longer.
+    index = next((n for n in range(container.begun - 1, -1, -1) if n not in container.results), None)
+    items = container.items
+    if index is None or not items or index >= len(items):
+        return ""
+    return safe(one_line(item_label(items[index]), 40))

@@ -1,0 +1,118 @@
+"""`sayso sessions pause`, `show --at`, `fork`, `migrate`, and `sayso graph`, at the real command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.clikit import Cli, until
+from tests.cli.flowtexts import long_running, two_questions
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def paused(cli: Cli) -> dict[str, Any]:
+    """A session that waits at its first question, as `run` reported it."""
+    two_questions(cli)
+    document: dict[str, Any] = cli.run("run", "talk", "-i", "who=bob").json
+    return document
+
+
+def phase(cli: Cli, session_id: str) -> str:
+    """The phase that `show` reports."""
+    return str(cli.run("sessions", "show", session_id, "--json").json["phase"])
+
+
+# --- pause -------------------------------------------------------------------------------------------------
+
+
+def test_a_held_session_takes_an_answer_and_starts_nothing_until_it_is_resumed(
+    cli: Cli, paused: dict[str, Any]
+) -> None:
+    """The answer is recorded, the node behind it starts only after `resume`, and then exactly once."""
+    session_id = paused["sessionId"]
+    held = cli.run("sessions", "pause", session_id, "--reason", "lunch", "--json")
+    assert (held.code, held.json["status"], phase(cli, session_id)) == (0, "paused", "held"), held
+    assert "lunch" in cli.run("sessions", "show", session_id).out
+    answered = cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "eu")
+    assert (answered.code, cli.lines("second"), phase(cli, session_id)) == (3, [], "held"), answered
+    resumed = cli.run("sessions", "resume", session_id)
+    assert (resumed.code, resumed.json["prompts"][0]["message"], cli.lines("second")) == (3, "Why?", ["ran"])
+
+
+def test_a_session_that_another_terminal_runs_is_paused_in_the_middle_of_a_node(cli: Cli) -> None:
+    """The node is stopped, the terminal rests with exit code 3, and resuming asks what became of the node."""
+    long_running(cli)
+    with cli.started("run", "slow") as process:
+        until(lambda: cli.lines("begun") == ["begun"], "the node begins")
+        session_id = cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"]
+        held = cli.run("sessions", "pause", session_id)
+        assert (held.code, held.out) == (0, f"{session_id} is held.\n"), held
+        assert process.wait(20) == 3
+    assert phase(cli, session_id) == "held"
+    resumed = cli.run("sessions", "resume", session_id, "go on")
+    assert (resumed.code, resumed.json["prompts"][0]["kind"]) == (3, "interrupted"), resumed
+    assert (cli.lines("begun"), cli.lines("after")) == (["begun"], [])
+
+
+# --- show --------------------------------------------------------------------------------------------------
+
+
+def test_show_at_an_event_is_the_session_as_it_was(cli: Cli, paused: dict[str, Any]) -> None:
+    """Before the question was asked nothing waits; an event that does not exist is refused."""
+    session_id = paused["sessionId"]
+    early = cli.run("sessions", "show", session_id, "--at", "3")
+    assert "as it was at event 3 of" in early.out.replace("as it was  ", "as it was ")
+    assert "▸ first" in early.out
+    assert "· region" in early.out
+    assert "Which region" not in early.out
+    document = cli.run("sessions", "show", session_id, "--at", "3", "--json", "--events").json
+    assert (document["seq"], len(document["events"])) == (3, 3)
+    assert cli.run("sessions", "show", session_id, "--at", "999").code == 2
+
+
+def test_the_journal_is_printed_with_json_values(cli: Cli, paused: dict[str, Any]) -> None:
+    """What is particular to an event is JSON, not the notation of a programming language."""
+    shown = cli.run("sessions", "show", paused["sessionId"], "--events").out
+    assert '"flowName":"talk"' in shown
+    assert "None" not in shown
+
+
+# --- fork --------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_goes_another_way_from_an_event_and_repeats_nothing(cli: Cli, paused: dict[str, Any]) -> None:
+    """The parent chose `eu`; its fork from the question chooses `us`; the node before ran once, for both."""
+    parent = paused["sessionId"]
+    cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "eu")
+    events = cli.run("sessions", "show", parent, "--events", "--json").json["events"]
+    at = next(event["seq"] for event in events if event["type"] == "prompt:requested")
+    fork = cli.run("sessions", "fork", parent, "--at", str(at), "--answer", "region=us", "--json")
+    assert (fork.code, fork.json["prompts"][0]["message"]) == (3, "Why?"), fork
+    done = cli.run("sessions", "resume", fork.json["sessionId"], "because")
+    assert "Hello bob in us: because" in done.err
+    assert (cli.lines("first"), cli.lines("second")) == (["ran"], ["ran", "ran"])
+    shown = cli.run("sessions", "show", fork.json["sessionId"]).out
+    assert f"fork of   {parent}" in shown
+    assert cli.run("sessions", "show", parent, "--json").json["status"] == "paused"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--at", "999"], "There is no event 999"),
+        (["--answer", "nobody=us"], "names no open question"),
+        (["--answer", "region=north"], "Please choose one of: eu, us."),
+        (["--answer", "region"], "PROMPT=VALUE"),
+    ],
+)
+def test_a_fork_that_cannot_be_makes_no_session(
+    cli: Cli, paused: dict[str, Any], arguments: list[str], said: str
+) -> None:
+    """An event, a question or an option that does not exist is named, and nothing is stored."""
+    done = cli.run("sessions", "fork", paused["sessionId"], *arguments)
+    assert done.code != 0
+    assert said in done.err
+    assert len(cli.run("sessions", "list", "--json").json["sessions"]) == 1

@@ -1,0 +1,73 @@
+"""Pausing and resuming in the thread, and questions that stand side by side, with the real bot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.support.bot import counted, running_bot, start_flow
+
+pytestmark = pytest.mark.process
+
+REGIONS = """
+flow: regions
+nodes:
+  - id: rollout
+    type: foreach
+    with: {{items: [eu, us], as: region, concurrency: 2}}
+    body:
+      - {{id: confirm, type: ask, with: {{message: "How does it look?"}}}}
+      - {{id: note, type: shell, with: {{run: [sh, -c, 'echo "$WORDS" >> {file}'], env: {{WORDS: "{{{{ region }}}}={{{{ nodes.confirm.text }}}}"}}}}}}
+  - {{id: told, type: message, with: {{text: "Told: {{{{ messages[0].text }}}}"}}, if: "{{{{ messages | length > 0 }}}}"}}
+"""
+
+
+async def test_a_paused_session_keeps_answers_and_goes_on_after_resume(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """`pause` says so in the thread; an answer is recorded and starts nothing; others may not resume; `resume` and a
+    message goes on, and the flow has the message."""
+    file = tmp_path / "effects"
+    async with running_bot(workspace, tmp_path, {"regions": REGIONS.format(file=file)}):
+        thread = await start_flow(workspace, "ana", "releases", "regions")
+        await thread.says("· *rollout › eu*")
+        await thread.says("· *rollout › us*")
+        await thread.reply("ana", "pause")
+        await thread.says("*regions* is paused by Ana Ruiz. Answers are kept.")
+        await thread.says("⏸️ *Paused* · by Ana Ruiz · 2 open questions")
+        await thread.reply("ana", "fine")
+        menu = await thread.says("Several questions are open here")
+        assert "*rollout › us*: How does it look?" in str(menu)
+        await thread.reply("ana", "#1: fine")
+        await workspace.wait_for(lambda: workspace.ephemerals("ana"))
+        assert "it goes on with your answer after `resume`" in str(workspace.ephemerals("ana"))
+        await thread.reply("ben", "resume")
+        await workspace.wait_for(lambda: workspace.ephemerals("ben"))
+        assert counted(file) == []
+        await thread.reply("ana", "resume the <disk> is replaced")
+        await thread.says("▶️ *regions* goes on.")
+        await workspace.wait_for(lambda: counted(file) == ["eu=fine"])
+        await thread.reply("ana", "good")
+        await thread.says("Told: the &lt;disk&gt; is replaced")
+        await thread.says("*Completed*")
+    assert counted(file) == ["eu=fine", "us=good"]
+
+
+async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """`stop` makes a running program leave and the thread says what it means; after `resume` it is asked about."""
+    flow = "flow: slow\nnodes:\n  - {id: sleep, type: shell, with: {run: [sleep, '600']}}\n"
+    async with running_bot(workspace, tmp_path, {"slow": flow}):
+        thread = await start_flow(workspace, "ana", "releases", "slow")
+        await thread.says("▶️ sleep")
+        await thread.reply("ana", "stop")
+        await thread.says("`stop` pauses, it ends nothing")
+        await thread.reply("ana", "status")
+        await thread.says("is paused by Ana Ruiz (`resume` goes on)")
+        await thread.reply("ana", "resume")
+        await thread.says("*slow* goes on.")
+        await thread.press("ana", await thread.says("*Please check:*"), "Abort the run")
+        await thread.says("was ended by")

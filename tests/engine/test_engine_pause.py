@@ -1,0 +1,97 @@
+"""Pausing through the shell: what runs leaves first, completion wins, and a pause that fails changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from engine.errors import NotAllowed, SessionEnded, StorageFull, UnknownSession
+from tests.support.engine import ANA, BEN, Backing, FaultyStore, nobody_but, running, served
+
+SAFE = "nodes: [{id: a, type: shell, on_crash: again, with: {run: [wait]}}, {id: b, type: shell, with: {run: [now]}}]"
+LAST = "nodes: [{id: a, type: shell, with: {run: [stubborn]}}]"
+ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: shell, with: {run: [now]}}]"
+
+
+async def test_a_pause_lets_what_runs_leave_and_starts_nothing(backing: Backing, tmp_path: Path) -> None:
+    """The node is cut and recorded, the session is held and given up; the resume runs it again."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(SAFE)
+        await rig.shop.running("a")
+        state = await rig.engine.pause(session_id, actor=ANA, reason="lunch")
+        assert (state.phase, state.pause_reason) == ("held", "lunch")
+        await rig.engine.parked(session_id)
+        head = await rig.engine.head(session_id)
+        assert (head.status, head.owner) == ("paused", None)
+        await rig.engine.resume(session_id, "go on", actor=ANA)
+        await rig.shop.finish("a")
+        assert (await rig.engine.parked(session_id)).status == "complete"
+        assert rig.shop.ran == ["a", "a", "b"]
+
+
+async def test_a_completion_wins_over_a_pause(backing: Backing, tmp_path: Path) -> None:
+    """A node that ends well although it was told to leave has completed; nothing was left to pause."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(LAST)
+        await rig.shop.running("a")
+        pausing = asyncio.create_task(rig.engine.pause(session_id, actor=ANA))
+        await rig.shop.open["a"].context.aborted.wait()
+        await rig.shop.finish("a")
+        with pytest.raises(SessionEnded):
+            await pausing
+        assert (await rig.engine.state(session_id)).status == "complete"
+        assert "flow:paused" not in await rig.types(session_id)
+
+
+async def test_a_pause_that_is_not_allowed_disturbs_nothing(backing: Backing, tmp_path: Path) -> None:
+    """Who may not pause is refused before anything is told to leave."""
+    async with running(backing.open(), tmp_path, policy=nobody_but(ANA)) as rig:
+        session_id = await rig.start(SAFE)
+        work = await rig.shop.running("a")
+        with pytest.raises(NotAllowed):
+            await rig.engine.pause(session_id, actor=BEN)
+        assert not work.context.aborted.is_set()
+        await rig.shop.finish("a")
+        assert (await rig.engine.parked(session_id)).status == "complete"
+
+
+async def test_a_pause_of_nothing_says_so(backing: Backing, tmp_path: Path) -> None:
+    """Unknown and ended sessions are not paused."""
+    async with running(backing.open(), tmp_path) as rig:
+        with pytest.raises(UnknownSession):
+            await rig.engine.pause("session-none", actor=ANA)
+        session_id = (await rig.settled("nodes: [{id: a, type: noop}]")).session_id
+        with pytest.raises(SessionEnded):
+            await rig.engine.pause(session_id, actor=ANA)
+        assert rig.live() == []
+
+
+async def test_a_pause_that_could_not_be_stored_is_no_pause(backing: Backing, tmp_path: Path) -> None:
+    """The caller hears of it, and the session, whose node has left, goes on."""
+    store = FaultyStore(backing.open())
+    async with running(store, tmp_path) as rig, served(rig.engine) as service:
+        session_id = (await rig.settled(ASK)).session_id
+        store.failures = [StorageFull("no space is left")]
+        with pytest.raises(StorageFull):
+            await rig.engine.pause(session_id, actor=ANA)
+        assert (await rig.engine.state(session_id)).phase == "waiting"
+        service._swept = float("-inf")
+        service.notify()
+        assert (await rig.reply(session_id, "fine")).status == "complete"
+
+
+async def test_a_held_session_survives_a_restart(backing: Backing, tmp_path: Path) -> None:
+    """Nothing takes it up; answers are recorded by the next process and start nothing until it is resumed."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(ASK)).session_id
+        await rig.engine.pause(session_id, actor=ANA)
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        assert (await rig.engine.state(session_id)).phase == "held"
+        prompt = await rig.open_prompt(session_id)
+        await rig.engine.resume(session_id, "fine", actor=ANA, prompt_id=prompt.prompt_id)
+        assert rig.shop.ran == []
+        await rig.engine.resume(session_id, "go on", actor=ANA)
+        assert (await rig.engine.parked(session_id)).status == "complete"
+        assert rig.shop.ran == ["b"]

@@ -1,0 +1,158 @@
+"""The hub: the face of one session, before, while and after it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.actors import Actor
+from engine.engine import Engine
+from engine.errors import NotAllowed, SessionEnded, SessionError
+from engine.flow import load_flow
+from engine.hub import Hub
+from engine.nodes.port import Completed, Interrupted, NodeContext, Outcome
+from engine.state import PromptRun, State
+from engine.storage.memory import MemoryStore
+
+ME = Actor.local("ana")
+
+FLOW = """
+flow: hub
+nodes:
+  - {id: work, type: shell, with: {run: [x]}, on_crash: again}
+  - {id: question, type: ask, with: {message: "And now?"}}
+  - {id: more, type: set, with: {said: "{{ nodes.question.text }}", heard: "{{ messages | length }}"}}
+"""
+
+
+class World:
+    """A runner that waits until it is let go, or told to leave."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.runs = 0
+
+    async def shell(self, config: Any, ctx: NodeContext) -> Outcome:
+        self.runs += 1
+        self.begun.set()
+        waits = [asyncio.create_task(self.go.wait()), asyncio.create_task(ctx.aborted.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        if self.go.is_set():
+            return Completed({"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0})
+        return Interrupted("cut")
+
+
+def everybody(actor: Actor, action: str, state: State, prompt: PromptRun | None) -> str | None:
+    """A policy that refuses only Cleo."""
+    return "Cleo may not." if actor.name == "cleo" else None
+
+
+async def started(tmp_path: Path) -> tuple[Engine, World, Hub, list[dict[str, Any]]]:
+    """A session whose first node is running, and all that its hub tells."""
+    world, heard = World(), []
+    engine = Engine(MemoryStore(), policy=everybody, runners={"shell": world.shell}, home=tmp_path)
+    await engine.open()
+    hub = Hub(engine, "session-0badcafe", ME)
+    hub.subscribe("*", heard.append)
+    assert hub.status == "idle"
+    await engine.start(load_flow(FLOW, "hub.yml"), {}, actor=ME, session_id="session-0badcafe")
+    await world.begun.wait()
+    return engine, world, hub, heard
+
+
+async def test_pausing_tells_the_state_and_resuming_delivers_the_message_after_everything_before(
+    tmp_path: Path,
+) -> None:
+    """A pause in the middle of a node cuts it, tells `flow:paused` with the state, and a resume goes on from there."""
+    engine, world, hub, heard = await started(tmp_path)
+    signal = hub.get_abort_signal()
+    await hub.pause("lunch")
+    assert signal.is_set()
+    assert (hub.status, hub.phase) == ("paused", "held")
+    told = heard[-1]
+    assert (told["type"], told["reason"], told["sessionId"]) == ("flow:paused", "lunch", hub.session_id)
+    assert told["state"]["sessionId"] == hub.session_id
+    assert await hub.get_paused_session() is not None
+    world.go.set()
+    await hub.resume("go on")
+    assert not hub.get_abort_signal().is_set(), "a resume makes a fresh context"
+    state = await engine.parked(hub.session_id)
+    assert (state.phase, world.runs) == ("waiting", 2)
+    types = [event.type for event in await hub.get_event_log()]
+    assert types.index("session:message") > types.index("flow:paused")
+    assert await hub.derive_state() == state
+    await hub.resume("the end")
+    final = await engine.parked(hub.session_id)
+    assert final.nodes["more"].output == {"said": "the end", "heard": 1}
+    await engine.close()
+
+
+async def test_pausing_what_is_paused_changes_nothing_and_aborting_it_ends_it(tmp_path: Path) -> None:
+    """A second pause writes nothing; an abort of a paused session is final; everything after it is refused."""
+    engine, _, hub, _ = await started(tmp_path)
+    await hub.abort(resumable=True)
+    before = len(await hub.get_event_log())
+    await hub.pause("again")
+    assert len(await hub.get_event_log()) == before
+    await hub.abort("enough")
+    assert hub.status == "aborted"
+    for ask in (hub.pause(), hub.abort(), hub.resume("hello")):
+        with pytest.raises(SessionEnded):
+            await ask
+    await engine.close()
+
+
+async def test_a_node_that_completes_while_it_is_being_paused_has_completed(tmp_path: Path) -> None:
+    """Completion wins over a pause: the node does not run again after the resume."""
+    engine, world, hub, _ = await started(tmp_path)
+    world.go.set()
+    await hub.pause()
+    assert hub.phase == "held"
+    await hub.resume("on")
+    await engine.parked(hub.session_id)
+    assert world.runs == 1
+    await engine.close()
+
+
+async def test_an_answer_while_held_is_kept_and_starts_nothing(tmp_path: Path) -> None:
+    """A held session records the answer to its prompt; what follows starts at the resume."""
+    engine, world, hub, _ = await started(tmp_path)
+    world.go.set()
+    state = await engine.parked(hub.session_id)
+    prompt_id = next(iter(state.open_prompts))
+    await hub.pause()
+    held = await engine.resume(hub.session_id, "early", prompt_id=prompt_id, actor=ME)
+    assert held.phase == "held"
+    assert "more" not in held.nodes
+    await hub.resume("on")
+    final = await engine.parked(hub.session_id)
+    assert final.status == "complete"
+    assert final.nodes["more"].output["said"] == "early"
+    await engine.close()
+
+
+async def test_whoever_may_not_pause_stops_nothing(tmp_path: Path) -> None:
+    """A refused pause neither cuts the running node nor holds the session."""
+    engine, world, hub, _ = await started(tmp_path)
+    with pytest.raises(NotAllowed):
+        await engine.pause(hub.session_id, actor=Actor.local("cleo"))
+    world.go.set()
+    state = await engine.parked(hub.session_id)
+    assert (state.phase, world.runs) == ("waiting", 1)
+    await engine.close()
+
+
+async def test_a_journal_is_never_cleared(tmp_path: Path) -> None:
+    """Clearing is allowed before the start only."""
+    engine, world, hub, _ = await started(tmp_path)
+    await Hub(engine, "session-00000000", ME).clear_event_log()
+    with pytest.raises(SessionError, match="append-only"):
+        await hub.clear_event_log()
+    world.go.set()
+    await engine.close()

@@ -1,0 +1,31 @@
+"""How much of the proof was run: counts that the tests add to, said at the end."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+HIT: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="session")
+def hit() -> Counter[str]:
+    """What was tried so far, by what it is."""
+    return HIT
+
+
+@pytest.fixture(scope="session")
+def long() -> bool:
+    """Whether the long version runs (`make prove`)."""
+    return bool(os.environ.get("PROVE"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many points were hit."""
+    if HIT:
+        terminalreporter.section("proof: points at which a run was paused")
+        for name, count in sorted(HIT.items()):
+            terminalreporter.write_line(f"{count:>8,}  {name}")

@@ -1,0 +1,356 @@
+"""Runs of flows through any number of lives of the engine: where a life ends, and how the run is compared.
+
+A life ends in one of three ways: the session ends; the process *drops* right after its n-th commit, with nothing
+launched of what that commit began (all memory is gone, the next life claims what the store has); or a person
+*holds* the session before the driver's n-th act, and the next life resumes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from engine.codec import Json
+from engine.commands import Answer, Due, Message, NodeDone, Shown
+from engine.engine import Engine
+from engine.errors import Fenced, SaysoError
+from engine.events import Event, event_from_bytes
+from engine.flow import Flow
+from engine.nodes.specs import node_types
+from engine.session_state import to_bytes
+from engine.state import PromptRun, State, derive_state
+from engine.storage.port import Commit, Store
+from engine.turn import launched
+from tests.proof.canonical import Canon, canonical
+from tests.proof.world import Bench, Effects
+from tests.support.engine import ANA, SESSION, START, Backing, Clock, everybody
+
+PATIENCE = 30.0
+"""Seconds that a life may take."""
+
+RESUME = "proof:resume"
+"""Keys of the messages that resume a held session begin so."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One life of the engine: after how many commits that say something new it drops, before which act it holds."""
+
+    drop_after: int | None = None
+    hold_before: int | None = None
+
+
+class Stuck(AssertionError):
+    """Nothing can happen any more, and the session has not ended."""
+
+
+class Mortal:
+    """A store that serves one life: after the commit that ends it, it writes nothing."""
+
+    def __init__(self, inner: Store, canon: Canon, left: int | None, *, kill: bool) -> None:
+        self._inner = inner
+        self._canon = canon
+        self._left = left
+        self._kill = kill
+        self.commits = 0
+        self.dropped = False
+
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        """Commit, and end here if this was the last one."""
+        if self.dropped:
+            raise Fenced("this life is over")
+        outcomes = self._inner.commit(batch)
+        news = [self._canon.take(event_from_bytes(row)) for commit in batch for row in commit.events]
+        if any(entry is not None for entry in news):
+            self.commits += 1
+            if self.commits == self._left:
+                self.dropped = True
+                if self._kill:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        return outcomes
+
+    def claim(self, session_id: str, owner: str, now: str) -> int:
+        """Claim, unless this life is over."""
+        if self.dropped:
+            raise Fenced("this life is over")
+        return self._inner.claim(session_id, owner, now)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Driver:
+    """What people, time and the world do in one life, decided from the state alone."""
+
+    def __init__(self, engine: Engine, bench: Bench, clock: Clock, store: Mortal) -> None:
+        self.engine = engine
+        self.bench = bench
+        self.clock = clock
+        self.store = store
+        self.acts = 0
+
+    async def begin(self, flow: Flow, inputs: dict[str, Json]) -> None:
+        """Start the session, or take it up where it stands; a held one is resumed."""
+        if await self.engine.writer.call("head", SESSION) is None:
+            await self.engine.start(flow, inputs, actor=ANA, session_id=SESSION)
+            return
+        self.clock.now = (await self.engine.state(SESSION)).updated_at
+        if (await self.engine.head(SESSION)).phase == "held":
+            key = f"{RESUME}:{(await self.engine.head(SESSION)).seq}"
+            await self.engine.resume(SESSION, "go on", actor=ANA, key=key)
+        else:
+            with contextlib.suppress(SaysoError):
+                await self.engine.apply(SESSION, None)
+
+    async def run(self, hold_before: int | None) -> bool:
+        """Act until the session or this life ends; whether the session did."""
+        for _ in range(2000):
+            if self.store.dropped:
+                return False
+            state = await self.engine.state(SESSION)
+            if state.ended:
+                return True
+            if question := self._question(state):
+                key = f"again:{question.prompt_id}"
+                await self.engine.apply(SESSION, Answer(question.prompt_id, ANA, key, value="again"))
+                continue
+            if self.acts == hold_before:
+                await self.engine.pause(SESSION, actor=ANA, reason="proof")
+                return (await self.engine.state(SESSION)).ended
+            self.acts += 1
+            await self._act(state)
+        raise Stuck("2000 acts and no end")
+
+    @staticmethod
+    def _question(state: State) -> PromptRun | None:
+        found = [state.prompts[key] for key in state.open_prompts if state.prompts[key].kind == "interrupted"]
+        return min(found, key=lambda prompt: prompt.path) if found else None
+
+    async def _act(self, state: State) -> None:
+        """The one next thing: work, then showing, then delivering, then answering, then waiting."""
+        prompts = sorted((state.prompts[key] for key in state.open_prompts), key=_number)
+        unshown = [prompt for prompt in prompts if prompt.shown is None]
+        deliveries = [path for path in sorted(state.active) if _delivers(state, path)]
+        if work := sorted(launched(state)):
+            await self._work(state, work[0])
+        elif unshown:
+            await self.engine.apply(SESSION, Shown(unshown[0].prompt_id, {"channel": "C1", "ts": "1.2"}))
+        elif deliveries:
+            output = {"channel": "C1", "ts": deliveries[0]}
+            attempt = state.nodes[deliveries[0]].attempt
+            await self.engine.apply(SESSION, NodeDone(deliveries[0], attempt, output))
+        elif prompts:
+            await self._answer(state, prompts[0])
+        elif state.timers:
+            timer = min(state.timers.values(), key=lambda timer: (timer.due_at, timer.path or ""))
+            await self._fire(timer.timer_id, timer.due_at)
+        else:
+            raise Stuck(f"nothing can happen: {state.phase}, active {sorted(state.active)}")
+
+    async def _work(self, state: State, path: str) -> None:
+        run = state.nodes[path]
+        live = self.engine._live.get(SESSION)
+        task = live.tasks.get(f"{path}#{run.attempt}") if live else None
+        if task is None:
+            if self.store.dropped:
+                return
+            raise Stuck(f"{path} should run and does not")
+        if live is not None and live.stops[f"{path}#{run.attempt}"].is_set():
+            # It was told to leave, because what is around it failed: it does nothing more.
+            await asyncio.wait([task])
+            return
+        words = run.input.get("run", []) if isinstance(run.input, dict) else []
+        if words[:1] == ["tell"]:
+            await self.engine.apply(SESSION, Message(words[1], ANA, f"told:{path}"))
+            if self.store.dropped:
+                return
+        await self.bench.let(path)
+        await asyncio.wait([task])
+
+    async def _answer(self, state: State, prompt: PromptRun) -> None:
+        said = prompt.spec["message"].rpartition("-> ")[2] if "-> " in prompt.spec["message"] else None
+        if said == "expire":
+            (timer,) = [timer for timer in state.timers.values() if timer.prompt_id == prompt.prompt_id]
+            await self._fire(timer.timer_id, timer.due_at)
+            return
+        value, text = None, said or f"answer to {prompt.path}"
+        if prompt.spec["options"]:
+            value, text = said or prompt.spec["options"][0]["value"], None
+        key = f"person:{prompt.path}"
+        await self.engine.apply(SESSION, Answer(prompt.prompt_id, ANA, key, value=value, text=text))
+
+    async def _fire(self, timer_id: str, due_at: str) -> None:
+        self.clock.now = max(self.clock.now, due_at)
+        await self.engine.apply(SESSION, Due(timer_id))
+
+
+def _number(prompt: PromptRun) -> int:
+    return cast(int, prompt.spec["number"])
+
+
+def _delivers(state: State, path: str) -> bool:
+    run = state.nodes[path]
+    return run.status == "started" and node_types()[run.type].mode == "delivery"
+
+
+# --- lives and runs ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Counts:
+    """What a life, or a run, took."""
+
+    ended: bool = False
+    commits: int = 0
+    acts: int = 0
+
+
+@contextlib.asynccontextmanager
+async def _engine(
+    store: Mortal, effects: Effects, home: Path, clock: Clock
+) -> AsyncIterator[tuple[Engine, Bench]]:
+    bench, count = Bench(effects), itertools.count()
+    engine = Engine(
+        cast(Store, store),
+        policy=everybody,
+        runners=dict.fromkeys(("shell", "http", "python"), bench),
+        home=home,
+        now=clock,
+        entropy=lambda: f"{next(count):010d}-proof",
+    )
+    await engine.open()
+    try:
+        yield engine, bench
+    finally:
+        bench.gone.set()
+        await engine.close()
+        store.close()
+
+
+async def live(
+    flow: Flow,
+    inputs: dict[str, Json],
+    life: Life,
+    store: Store,
+    effects: Effects,
+    home: Path,
+    *,
+    kill: bool = False,
+) -> Counts:
+    """One life over a store. With `kill` a drop is SIGKILL."""
+    canon = Canon()
+    clock = Clock(START)
+    if store.head(SESSION) is not None:
+        for row in store.journal(SESSION):
+            canon.take(event_from_bytes(row))
+    mortal = Mortal(store, canon, life.drop_after, kill=kill)
+    ended, driver = False, None
+    async with _engine(mortal, effects, home, clock) as (engine, bench):
+        driver = Driver(engine, bench, clock, mortal)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await driver.begin(flow, inputs)
+                ended = await driver.run(life.hold_before)
+        except Fenced:
+            if not mortal.dropped:
+                raise
+    return Counts(ended, mortal.commits, driver.acts)
+
+
+@dataclass
+class Story:
+    """All of a run that a pause must not change."""
+
+    status: str
+    outputs: dict[str, Json]
+    effects: list[dict[str, Json]]
+    journal: list[dict[str, Json]]
+
+
+@dataclass
+class Run:
+    """A run that has ended: its story, and what it took."""
+
+    story: Story
+    events: list[Event]
+    commits: int
+    acts: int
+    lives: int
+
+
+async def run(flow: Flow, inputs: dict[str, Json], lives: Iterable[Life], home: Path) -> Run:
+    """Run a flow through these lives (the last one is followed by lives without an end) in one memory store."""
+    backing, effects, total, count = Backing("memory", home), Effects(), Counts(), 0
+    for life in itertools.chain(lives, itertools.repeat(Life())):
+        counts = await live(flow, inputs, life, backing.open(), effects, home)
+        total.commits, total.acts, count = total.commits + counts.commits, total.acts + counts.acts, count + 1
+        if counts.ended:
+            break
+        if count > 1000:
+            raise Stuck("a thousand lives and no end")
+    return finished(backing.open(), effects, total, count)
+
+
+def finished(store: Store, effects: Effects, total: Counts, lives: int) -> Run:
+    """What a store and the log say about a run that has ended. The journal must fold to the stored state."""
+    events = [event_from_bytes(row) for row in store.journal(SESSION)]
+    state = derive_state(events)
+    assert state.ended, "the journal does not end"
+    assert to_bytes(derive_state(events)) == to_bytes(state), "the fold is not deterministic"
+    check_once(events)
+    outputs = {path: run.output for path, run in state.nodes.items() if run.status == "completed"}
+    story = Story(state.status, outputs, effects.all(), canonical(events))
+    store.close()
+    return Run(story, events, total.commits, total.acts, lives)
+
+
+def check_once(events: Sequence[Event]) -> None:
+    """No path starts after it has had its outcome, and none starts twice without an interruption or a retry."""
+    standing: dict[str | None, str] = {}
+    for event in events:
+        kind = event.type
+        if kind in ("node:started", "container:childStarted"):
+            before = standing.get(event.path)
+            assert before in (None, "node:interrupted", "node:retried"), f"{event.path} again after {before}"
+        if kind.startswith("node:") or kind.startswith("container:child"):
+            standing[event.path] = kind
+
+
+def compare(plain: Story, paused: Story) -> None:
+    """Raise an AssertionError that says what a pause has changed."""
+    assert paused.status == plain.status, f"ended {paused.status}, not {plain.status}"
+    assert paused.effects == plain.effects, "the effects differ"
+    assert paused.outputs == plain.outputs, "the outputs differ"
+    for mine, other in itertools.zip_longest(paused.journal, plain.journal):
+        assert mine == other, f"the journals differ: {mine} instead of {other}"
+
+
+def drops(commits: int) -> list[list[Life]]:
+    """Every point between two commits, as lives."""
+    return [[Life(drop_after=point)] for point in range(1, commits)]
+
+
+def holds(acts: int) -> list[list[Life]]:
+    """Every act before which a person can hold the session, as lives."""
+    return [[Life(hold_before=point)] for point in range(acts)]
+
+
+def pairs(commits: int) -> list[list[Life]]:
+    """Every two points between commits, the first before the second."""
+    return [
+        [Life(drop_after=first), Life(drop_after=second - first)]
+        for first in range(1, commits)
+        for second in range(first + 1, commits)
+    ]
+
+
+def every(make: Callable[[int], Life]) -> Iterable[Life]:
+    """Lives without end, by number."""
+    return map(make, range(1000))

@@ -1,0 +1,117 @@
+"""Pausing changes nothing: every flow of the proof, paused at every point, tells the story of a run without a pause."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+
+from engine.flow import Flow
+from engine.nodes.specs import node_types
+from tests.proof import generated
+from tests.proof.flows import FLOWS, flow, of_text, types_in
+from tests.proof.lives import Life, Run, compare, drops, every, holds, pairs, run
+
+LONG = bool(os.environ.get("PROVE"))
+MOST_NODES = 12
+"""Flows with up to so many nodes (called ones included) are paused at every two points."""
+
+
+def test_the_flows_of_the_proof_cover_every_type() -> None:
+    """At least thirty flows, and every node type in one of them."""
+    flows = [flow(name) for name in FLOWS]
+    assert len(flows) >= 30
+    assert types_in(flows) == set(node_types())
+
+
+async def plain(each: Flow, home: Path) -> Run:
+    """The run that nobody pauses; done twice, it tells the same story."""
+    first, second = await run(each, {}, [], home), await run(each, {}, [], home)
+    compare(first.story, second.story)
+    assert first.lives == 1
+    return first
+
+
+@pytest.mark.parametrize("name", FLOWS)
+async def test_a_pause_at_every_point_changes_nothing(name: str, tmp_path: Path, hit: Counter[str]) -> None:
+    """Memory lost after any commit, or a hold before anything that happens: outputs, effects, journal are the same."""
+    each = flow(name)
+    expected = await plain(each, tmp_path)
+    for life in drops(expected.commits):
+        compare(expected.story, (await run(each, {}, life, tmp_path)).story)
+        hit["memory lost between two commits"] += 1
+    for life in holds(expected.acts):
+        compare(expected.story, (await run(each, {}, life, tmp_path)).story)
+        hit["held by a person and resumed in a fresh engine"] += 1
+
+
+@pytest.mark.parametrize("name", FLOWS)
+async def test_two_pauses_at_every_pair_of_points_change_nothing(
+    name: str, tmp_path: Path, hit: Counter[str]
+) -> None:
+    """The same for every two points of a flow of up to twelve nodes."""
+    each = flow(name)
+    if sum(len(nodes.nodes) for nodes in each.lists.values()) > MOST_NODES:
+        pytest.skip("more nodes than twelve")
+    expected = await run(each, {}, [], tmp_path)
+    lives = pairs(expected.commits)
+    if LONG:
+        lives += [
+            [Life(hold_before=first), Life(hold_before=second)]
+            for first, second in itertools.product(range(expected.acts), repeat=2)
+        ]
+        lives += [
+            [Life(drop_after=first), Life(hold_before=second)]
+            for first, second in itertools.product(range(1, expected.commits), range(expected.acts))
+        ]
+    for life in lives:
+        compare(expected.story, (await run(each, {}, life, tmp_path)).story)
+        hit["pairs of points"] += 1
+
+
+@pytest.mark.parametrize("name", FLOWS)
+async def test_pausing_at_every_point_of_one_run_changes_nothing(
+    name: str, tmp_path: Path, hit: Counter[str]
+) -> None:
+    """One run that loses its memory after each of its commits, one held before each act, and one with both."""
+    each = flow(name)
+    expected = await run(each, {}, [], tmp_path)
+    ways = (
+        lambda number: Life(drop_after=1),
+        lambda number: Life(hold_before=min(number, 1)),
+        lambda number: Life(drop_after=1) if number % 2 else Life(hold_before=1),
+    )
+    for way in ways:
+        paused = await run(each, {}, every(way), tmp_path)
+        compare(expected.story, paused.story)
+        hit["pauses in runs that are paused all the time"] += paused.lives - 1
+
+
+@settings(
+    max_examples=400 if LONG else 25,
+    deadline=None,
+    derandomize=not LONG,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink] if LONG else [Phase.explicit, Phase.generate],
+)
+@given(generated.texts())
+async def test_a_pause_changes_nothing_in_a_flow_that_nobody_wrote(text: str) -> None:
+    """Generated flows with containers in each other, retries and failures, paused at every point."""
+    from tests.proof.conftest import HIT
+
+    note(text)
+    each = of_text(text)
+    with TemporaryDirectory() as folder:
+        expected = await plain(each, Path(folder))
+        for life in drops(expected.commits) + holds(expected.acts):
+            compare(expected.story, (await run(each, {}, life, Path(folder))).story)
+            HIT["points of generated flows"] += 1
+        paused = await run(each, {}, every(lambda number: Life(drop_after=1)), Path(folder))
+        compare(expected.story, paused.story)
+    HIT["generated flows"] += 1

@@ -1,0 +1,44 @@
+"""The same proof with real deaths: every life is a process, the store a SQLite file, effects stand in a file outside."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.proof.flows import FLOWS
+from tests.proof.lives import Life, compare, drops, every, holds, pairs
+from tests.proof.process import Processes
+
+LONG = bool(os.environ.get("PROVE"))
+SHORT = ("retry_of_what_asks", "foreach_asks", "parallel", "three_deep", "sub_flow", "switch", "loop_while")
+FEW_COMMITS = 7
+"""In the long version a flow that takes up to so many commits is killed at every two points."""
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.parametrize("name", FLOWS if LONG else SHORT)
+def test_a_kill_after_any_commit_changes_nothing(name: str, tmp_path: Path, hit: Counter[str]) -> None:
+    """SIGKILL right after any commit, and a hold before any act; a new process brings the session to the same end."""
+    processes = Processes(name, tmp_path)
+    expected = processes.run([])
+    lives = drops(expected.commits) + (holds(expected.acts) if LONG else holds(expected.acts)[::3])
+    if LONG and expected.commits <= FEW_COMMITS:
+        lives += pairs(expected.commits)
+    for life in lives:
+        compare(expected.story, processes.run(life).story)
+        hit["points at which a process was killed or held, and another one went on"] += len(life)
+
+
+@pytest.mark.parametrize("name", FLOWS if LONG else ("foreach_asks", "sub_flow_in_parallel"))
+def test_a_process_for_each_commit_changes_nothing(name: str, tmp_path: Path, hit: Counter[str]) -> None:
+    """One run in which every process is killed after the first commit that says something new."""
+    processes = Processes(name, tmp_path)
+    expected = processes.run([])
+    killed = processes.run(every(lambda number: Life(drop_after=1)))
+    compare(expected.story, killed.story)
+    assert killed.lives >= expected.commits
+    hit["processes of runs that are killed all the time"] += killed.lives
