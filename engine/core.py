@@ -35,7 +35,7 @@ from engine.events import Event
 from engine.flow import Flow, Node, coerce_inputs
 from engine.nodes.specs import node_types
 from engine.session_state import current_path
-from engine.state import AGAIN, RETRY, ROOT, NodeRun, State
+from engine.state import AGAIN, LEFT, RETRY, ROOT, NodeRun, State
 from engine.turn import Turn, doomed, launched, open_prompt_at
 
 CRASHES_BEFORE_ASKING = 3
@@ -132,7 +132,7 @@ def _may_run_again(flow: Flow, state: State, path: str) -> bool:
     run = state.nodes[path]
     if run.status != "interrupted" or open_prompt_at(state, path) or doomed(state, path):
         return False
-    return run.reason in (AGAIN, RETRY) or not _must_ask(flow, state, path)
+    return run.reason in (AGAIN, LEFT, RETRY) or not _must_ask(flow, state, path)
 
 
 def _must_ask(flow: Flow, state: State, path: str) -> bool:
@@ -307,8 +307,10 @@ def _node_cut(turn: Turn, command: NodeCut) -> None:
     run = _current_run(turn, command.path, command.attempt)
     if run is None:
         return
-    if command.reason == "cut" or _must_ask(turn.flow, turn.state, command.path):
-        turn.emit(ev.NodeInterrupted, path=command.path, node_id=run.node_id, reason=command.reason)
+    if command.reason in ("cut", LEFT) or _must_ask(turn.flow, turn.state, command.path):
+        saved = command.saved if command.reason == LEFT else None
+        place: dict[str, Json] = {"path": command.path, "node_id": run.node_id}
+        turn.emit(ev.NodeInterrupted, **place, reason=command.reason, saved=saved)
         return
     told = command.message or {"timeout": "it ran out of time"}.get(command.reason, "the connection was lost")
     turn.break_(command.path, {"type": command.reason, "message": f"node {run.node_id}: {told}"})
@@ -319,7 +321,7 @@ def _ask_if_interrupted(turn: Turn, path: str) -> None:
     run = turn.state.nodes[path]
     if run.status != "interrupted" or open_prompt_at(turn.state, path) or doomed(turn.state, path):
         return
-    if run.reason in (AGAIN, RETRY) or not _must_ask(turn.flow, turn.state, path):
+    if run.reason in (AGAIN, LEFT, RETRY) or not _must_ask(turn.flow, turn.state, path):
         return
     turn.ask(path, answers.interrupted_prompt(turn.node(path), run))
 

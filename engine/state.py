@@ -29,6 +29,10 @@ RETRY = "retry"
 """Why a node is due whose attempt failed and whose delay is over."""
 
 
+LEFT = "left"
+"""Why a node is due that left at a checkpoint of its own."""
+
+
 class NodeRun(NamedTuple):
     """One execution of a node. `input` is kept while it may have to run again, `output` once it completed."""
 
@@ -48,6 +52,8 @@ class NodeRun(NamedTuple):
     output: Json = None
     error: dict[str, Json] | None = None
     reason: str | None = None
+    saved: Json = None
+    """What the node saved when it left at a checkpoint; its next attempts get it."""
 
 
 class PromptRun(NamedTuple):
@@ -291,6 +297,7 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str
         crashes=before.crashes if before else 0,
         failures=before.failures if before else 0,
         input=event.input,
+        saved=before.saved if before else None,
     )
     return state._replace(
         nodes=state.nodes.set(path, run),
@@ -328,14 +335,18 @@ def _finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None
 def _node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
     path = _path(event)
     run = _unfinished(state, path)
-    done = run._replace(status="completed", output=event.output, input=None, ended_at=event.timestamp)
+    done = run._replace(
+        status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
+    )
     return _finish(state, path, done)
 
 
 def _node_failed(state: State, event: ev.NodeFailed) -> State:
     path = _path(event)
     run = _unfinished(state, path)
-    failed = run._replace(status="failed", error=event.error, input=None, ended_at=event.timestamp)
+    failed = run._replace(
+        status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
+    )
     if path in state.containers:
         state = _drop_passes(state, path)
     state = _finish(state, path, failed, None if event.contained else event.error)
@@ -400,6 +411,8 @@ def _node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
         raise MalformedJournal(f"{path} is not running")
     crashes = run.crashes + (event.reason == "crash")
     run = run._replace(status="interrupted", crashes=crashes, reason=event.reason)
+    if event.reason == LEFT:
+        run = run._replace(saved=event.saved)
     return state._replace(nodes=state.nodes.set(path, run))
 
 
