@@ -1,10 +1,10 @@
-# Five words: run, test, check, fix, bench. All that they need is Python 3.11 or later, git and make.
+# Six words: run, test, check, fix, prove, bench. All that they need is Python 3.11 or later, git and make.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test check fix bench docs clean
+.PHONY: run test check fix prove bench docs clean
 
 run: $(VENV)/.run
 	$(BIN)/python examples/tools/disk_cleanup.py demo .sayso/demo > /dev/null
@@ -22,6 +22,10 @@ check: $(VENV)/.dev
 fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The long version of what `make test` shows: a pause at any point changes nothing.
+prove: $(VENV)/.dev
+	PROVE=1 $(BIN)/python -m pytest tests/proof $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench $(ARGS)

@@ -6,8 +6,11 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.errors import FlowError, Problem, UnknownFlow
+from engine.errors import FlowError, UnknownFlow
+from engine.faults import Fault
 from engine.flow import Flow, load_flow_file
+from engine.flow.load import SUFFIXES
+from engine.flow.yaml import load_located
 
 log = logging.getLogger("sayso.flows")
 
@@ -20,16 +23,18 @@ class Library:
         self._seen: dict[Path, tuple[int, int]] = {}
         self._loaded: dict[Path, Flow] = {}
         self.errors: dict[Path, FlowError] = {}
+        self._reported: dict[Path, FlowError] = {}
         self._by_name: dict[str, Flow] = {}
 
     def refresh(self) -> Mapping[str, Flow]:
-        """Look at the files again; those that did not change are not read. Returns the flows by name."""
+        """Look at the files again. Read are those that changed, and, when anything did, those that rest on others: flows
+        that call flows, and broken ones. Returns the flows by name."""
         files = self._files()
-        stamps = {path: _stamp(path) for path in files}
+        stamps = {path: _stamp(path) for path in self._watched(files)}
         if stamps == self._seen:
             return self._by_name
         for path in files:
-            if self._seen.get(path) != stamps[path]:
+            if self._seen.get(path) != stamps[path] or self._rests_on_others(path):
                 self._load(path)
         for path in set(self._loaded) - set(files):
             del self._loaded[path]
@@ -38,6 +43,17 @@ class Library:
         self._seen = stamps
         self._index()
         return self._by_name
+
+    def _watched(self, files: list[Path]) -> list[Path]:
+        """The served files, and those beside them: a flow calls flows in the folder of its file."""
+        beside = [
+            path for folder in dict.fromkeys(path.parent for path in files) for path in _flow_files(folder)
+        ]
+        return list(dict.fromkeys([*files, *beside]))
+
+    def _rests_on_others(self, path: Path) -> bool:
+        flow = self._loaded.get(path)
+        return path in self.errors or (flow is not None and bool(flow.calls))
 
     def get(self, name: str) -> Flow:
         """The flow of that name as the file is now. Raises `UnknownFlow`."""
@@ -51,7 +67,7 @@ class Library:
         found: list[Path] = []
         for place in self._places:
             if place.is_dir():
-                found += sorted([*place.glob("*.yml"), *place.glob("*.yaml")])
+                found += _flow_files(place)
             elif place.exists():
                 found.append(place)
         return [path for path in dict.fromkeys(found) if path.is_file()]
@@ -62,26 +78,32 @@ class Library:
             self.errors.pop(path, None)
         except FlowError as error:
             # What was served from this file before stays served: an editor may have saved half a file.
-            self.errors[path] = error
+            self._report(path, error)
+
+    def _report(self, path: Path, error: FlowError) -> None:
+        """Keep an error, and log it unless it was logged already."""
+        if str(self._reported.get(path)) != str(error):
             log.error("flow file not loaded:\n%s", error)
+        self.errors[path] = self._reported[path] = error
 
     def _index(self) -> None:
+        """Of two flows with one name the file that is listed first is served."""
         self._by_name = {}
-        origin: dict[str, Path] = {}
-        for path, flow in self._loaded.items():
-            if flow.name in origin:
-                problem = Problem(
-                    str(path),
-                    1,
-                    1,
-                    f"flow {flow.name!r} is also defined in {origin[flow.name]}",
-                    "rename one of them",
-                )
-                self.errors[path] = FlowError([problem])
-                log.error("%s", problem)
+        for path in self._files():
+            flow = self._loaded.get(path)
+            if flow is None:
                 continue
-            origin[flow.name] = path
-            self._by_name[flow.name] = flow
+            first = self._by_name.setdefault(flow.name, flow)
+            if first is not flow:
+                fault = Fault(
+                    ("flow",), f"the name `{flow.name}` is taken by {first.file}", "give it another name"
+                )
+                self._report(path, FlowError([load_located(flow.text, flow.file).problem(fault)]))
+        self._reported = dict(self.errors)
+
+
+def _flow_files(folder: Path) -> list[Path]:
+    return sorted(path for suffix in SUFFIXES for path in folder.glob(f"*{suffix}"))
 
 
 def _stamp(path: Path) -> tuple[int, int]:

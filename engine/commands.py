@@ -73,12 +73,14 @@ class NodeBroke:
 
 @dataclass(frozen=True, slots=True)
 class NodeCut:
-    """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away."""
+    """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away; `left`:
+    it left by itself at a checkpoint, and `saved` is for its next attempt."""
 
     path: str
     attempt: int
-    reason: Literal["cut", "timeout", "lost"]
+    reason: Literal["cut", "timeout", "lost", "left"]
     message: str = ""
+    saved: Json = None
 
 
 @dataclass(frozen=True, slots=True)

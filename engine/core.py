@@ -40,6 +40,7 @@ from engine.session_state import current_path
 from engine.state import (
     AGAIN,
     FINALLY,
+    LEFT,
     RETRY,
     ROOT,
     Frame,
@@ -241,7 +242,7 @@ def _may_run_again(flow: Flow, state: State, path: str) -> bool:
     run = state.nodes[path]
     if run.status != "interrupted" or open_prompt_at(state, path) or doomed(state, path):
         return False
-    return run.reason in (AGAIN, RETRY) or not _must_ask(flow, state, path)
+    return run.reason in (AGAIN, LEFT, RETRY) or not _must_ask(flow, state, path)
 
 
 def _must_ask(flow: Flow, state: State, path: str) -> bool:
@@ -449,8 +450,10 @@ def _node_cut(turn: Turn, command: NodeCut) -> None:
     run = _current_run(turn, command.path, command.attempt)
     if run is None:
         return
-    if command.reason == "cut" or _must_ask(turn.flow, turn.state, command.path):
-        turn.emit(ev.NodeInterrupted, path=command.path, node_id=run.node_id, reason=command.reason)
+    if command.reason in ("cut", LEFT) or _must_ask(turn.flow, turn.state, command.path):
+        saved = command.saved if command.reason == LEFT else None
+        place: dict[str, Json] = {"path": command.path, "node_id": run.node_id}
+        turn.emit(ev.NodeInterrupted, **place, reason=command.reason, saved=saved)
         return
     told = command.message or {"timeout": "it ran out of time"}.get(command.reason, "the connection was lost")
     turn.break_(command.path, {"type": command.reason, "message": f"node {run.node_id}: {told}"})
@@ -461,7 +464,7 @@ def _ask_if_interrupted(turn: Turn, path: str) -> None:
     run = turn.state.nodes[path]
     if run.status != "interrupted" or open_prompt_at(turn.state, path) or doomed(turn.state, path):
         return
-    if run.reason in (AGAIN, RETRY) or not _must_ask(turn.flow, turn.state, path):
+    if run.reason in (AGAIN, LEFT, RETRY) or not _must_ask(turn.flow, turn.state, path):
         return
     turn.ask(path, answers.interrupted_prompt(turn.node(path), run))
 

@@ -12,11 +12,12 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from engine import clock, forks
 from engine.actors import Actor
@@ -77,6 +78,12 @@ from engine.work import Job, Workplace, no_secrets
 
 log = logging.getLogger("sayso.engine")
 
+SMALL_SNAPSHOT = 64 * 1024
+"""Bytes of a snapshot that is written at every pause."""
+
+WARM_SESSIONS = 64
+"""How many paused sessions are remembered, so that answers one after the other need no loading."""
+
 DRAIN_SECONDS = 10.0
 """How long running nodes may go on after a shutdown was asked for."""
 
@@ -109,6 +116,9 @@ class Live:
     """A person pauses the session: nothing new begins, what runs is told to leave."""
     doubtful: bool = False
     """The last step failed: whether it was stored is not known, so the state is folded again before the next."""
+    snapshot_seq: int = 0
+    snapshot_bytes: int = 0
+    """Which event the stored snapshot is of, and how large it is."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tells each task that it is to leave."""
@@ -117,6 +127,16 @@ class Live:
         """Tell every task to leave."""
         for stop in self.stops.values():
             stop.set()
+
+
+class Warm(NamedTuple):
+    """What is remembered of a session that this process gave up under `epoch`."""
+
+    epoch: int
+    state: State
+    flow: Flow
+    snapshot_seq: int
+    snapshot_bytes: int
 
 
 def utc_now() -> str:
@@ -155,6 +175,7 @@ class Engine:
         self._extensions: list[Extension] = [timer_rows, deliveries, *extensions]
         self._label = label
         self._live: dict[str, Live] = {}
+        self._warm: OrderedDict[str, Warm] = OrderedDict()
         self._flows: dict[str, Flow] = {}
         self._subscribers: list[Subscriber] = []
         self._parked = asyncio.Condition()
@@ -542,11 +563,29 @@ class Engine:
             raise
 
     async def _claim(self, live: Live) -> None:
-        live.epoch = await self.writer.call("claim", live.session_id, self._owner, self.now())
+        live.epoch = await self.writer.claim(live.session_id, self._owner, self.now())
+        warm = self._warm.pop(live.session_id, None)
+        if warm is not None and warm.epoch == live.epoch - 1:
+            live.flow, live.state = warm.flow, warm.state
+            live.snapshot_seq, live.snapshot_bytes = warm.snapshot_seq, warm.snapshot_bytes
+            live.claimed, live.fresh, live.doubtful = True, True, False
+            return
         loaded = await self.writer.call("load", live.session_id)
         live.flow = await self._flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
         live.claimed, live.fresh, live.doubtful = True, True, False
+        live.snapshot_seq, live.snapshot_bytes = loaded.snapshot_seq, len(loaded.snapshot or b"")
+
+    def _keep_warm(self, live: Live) -> None:
+        """Remember the last few sessions that were given up. Nobody writes without claiming, and a claim raises the
+        epoch: when the next claim of ours is the very next one, what is remembered is what is stored."""
+        assert live.flow is not None
+        self._warm[live.session_id] = Warm(
+            live.epoch, live.state, live.flow, live.snapshot_seq, live.snapshot_bytes
+        )
+        self._warm.move_to_end(live.session_id)
+        while len(self._warm) > WARM_SESSIONS:
+            self._warm.popitem(last=False)
 
     async def _fold_again(self, live: Live) -> None:
         """After a commit that failed, or of which nobody heard: what counts is what is stored. Raises `Fenced`."""
@@ -650,8 +689,12 @@ class Engine:
         if commit is None:
             self._launch(live)
             return
+        if commit.snapshot is not None:
+            live.snapshot_seq, live.snapshot_bytes = after.seq, len(commit.snapshot)
+        if idle and not after.ended:
+            self._keep_warm(live)
         self._after_commit(live, after, events)
-        if self._files is not None and (commit.snapshot is not None or after.ended):
+        if self._files is not None and (_paused(after, events) or after.ended):
             await self._write_file(after)
 
     def _whole(
@@ -668,7 +711,7 @@ class Engine:
         rows = [row for extension in self._extensions for row in extension(before, after, events)]
         if not (events or consumed or rows or idle):
             return None
-        paused = any(event.type == "flow:paused" for event in events) and after.phase == "waiting"
+        paused = _paused(after, events)
         return Commit(
             session_id=live.session_id,
             epoch=live.epoch,
@@ -679,7 +722,7 @@ class Engine:
             events=tuple(event.to_bytes() for event in events),
             consumed=tuple(consumed),
             rows=tuple(rows),
-            snapshot=encode(document(after)) if paused else None,
+            snapshot=encode(document(after)) if paused and _worth_a_snapshot(live, after) else None,
             release=idle,
             new=new,
             owner=self._owner if new else None,
@@ -790,3 +833,14 @@ class Engine:
                 log.error("%s: an outcome is kept until it can be stored: %s", live.session_id, error)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 5.0)
+
+
+def _paused(after: State, events: Sequence[Event]) -> bool:
+    """Whether the session stands still after these events."""
+    return any(event.type == "flow:paused" for event in events) and after.phase in ("waiting", "held")
+
+
+def _worth_a_snapshot(live: Live, after: State) -> bool:
+    """A snapshot is a cache. A small one is written at every pause; a large one when the journal has grown by a
+    part of itself since, so that a thousand pauses cost no more than a few times the last one."""
+    return live.snapshot_bytes <= SMALL_SNAPSHOT or after.seq - live.snapshot_seq >= live.snapshot_seq // 8

@@ -209,3 +209,18 @@ class StorageBroken(StorageError):
     """The device refused to make a write durable; the process must end, since memory can no longer be trusted."""
 
     code = "storage_broken"
+
+
+# --- not an error --------------------------------------------------------------------------------------
+
+
+class PauseError(BaseException):
+    """Raised by `ctx.checkpoint(saved)` inside a Python node that was asked to leave; carries what it saved.
+
+    No `Exception`, so that a node's own error handling lets it pass. Catch it (with `except*` too, where a task
+    group wraps it) only to clean up, and raise it again.
+    """
+
+    def __init__(self, saved: object = None) -> None:
+        self.saved = saved
+        super().__init__("the node was asked to leave")

@@ -220,11 +220,15 @@ class NodeSkipped(BaseEvent):
 
 
 class NodeInterrupted(BaseEvent):
-    """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects."""
+    """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
+
+    `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again.
+    """
 
     type: Literal["node:interrupted"] = "node:interrupted"
     node_id: str
-    reason: Literal["crash", "cut", "timeout", "lost"]
+    reason: Literal["crash", "cut", "timeout", "lost", "left"]
+    saved: Json = None
 
 
 # --- graphs and jumps ------------------------------------------------------------------------------------

@@ -35,6 +35,10 @@ RETRY = "retry"
 """Why a node is due whose attempt failed and whose delay is over."""
 
 
+LEFT = "left"
+"""Why a node is due that left at a checkpoint of its own."""
+
+
 class NodeRun(NamedTuple):
     """One execution of a node. `input` is kept while it may have to run again, `output` once it completed."""
 
@@ -54,6 +58,8 @@ class NodeRun(NamedTuple):
     output: Json = None
     error: dict[str, Json] | None = None
     reason: str | None = None
+    saved: Json = None
+    """What the node saved when it left at a checkpoint; its next attempts get it."""
     handled: int | None = None
     """How often its `on_failure` ran, where it did."""
 
@@ -355,6 +361,7 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str
         crashes=before.crashes if before else 0,
         failures=before.failures if before else 0,
         input=event.input,
+        saved=before.saved if before else None,
         handled=before.handled if before else None,
     )
     return state._replace(
@@ -423,14 +430,18 @@ def _finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None
 def _node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
     path = _path(event)
     run = _unfinished(state, path)
-    done = run._replace(status="completed", output=event.output, input=None, ended_at=event.timestamp)
+    done = run._replace(
+        status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
+    )
     return _finish(state, path, done)
 
 
 def _node_failed(state: State, event: ev.NodeFailed) -> State:
     path = _path(event)
     run = _unfinished(state, path)
-    failed = run._replace(status="failed", error=event.error, input=None, ended_at=event.timestamp)
+    failed = run._replace(
+        status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
+    )
     if path in state.containers:
         state = _drop_passes(state, path)
     state = _finish(state, path, failed, None if event.contained else event.error)
@@ -451,7 +462,7 @@ def _pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) ->
     # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
     if container.kind == "parallel" and container.total == COLLECT:
         return state
-    container = container._replace(error=container.error or {**error, "path": path})
+    container = container._replace(error=container.error or {"path": path, **error})
     return state._replace(containers=state.containers.set(owner, container))
 
 
@@ -529,6 +540,8 @@ def _node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
         raise MalformedJournal(f"{path} is not running")
     crashes = run.crashes + (event.reason == "crash")
     run = run._replace(status="interrupted", crashes=crashes, reason=event.reason)
+    if event.reason == LEFT:
+        run = run._replace(saved=event.saved)
     return state._replace(nodes=state.nodes.set(path, run))
 
 

@@ -251,3 +251,30 @@ def _add_pending(root: Entry, flow: Flow) -> None:
 def _sort(children: list[Entry], places: dict[str, int]) -> None:
     """In the order of the file; a later visit of a node stands behind the earlier one."""
     children.sort(key=lambda child: places.get(child.name.partition("~")[0], -1))
+
+
+WEIGHT = (
+    "waiting",
+    "interrupted",
+    "retrying",
+    "started",
+    "failed",
+    "stopped",
+    "completed",
+    "skipped",
+)
+"""Statuses, that first which counts most where a node has run in several passes."""
+
+
+def marks(root: Entry) -> dict[tuple[str, str], str]:
+    """What became of each node of the flow, over all passes: `(list id, node id)` → status. What never ran has none."""
+    found: dict[tuple[str, str], str] = {}
+    for entry in root.walk():
+        if entry.kind != "pass" or entry.list_id is None:
+            continue
+        for child in entry.children:
+            key = (entry.list_id, child.name.partition("~")[0])
+            if child.kind == "node" and child.status in WEIGHT and child.type != "input":
+                seen = [*([found[key]] if key in found else []), child.status]
+                found[key] = min(seen, key=WEIGHT.index)
+    return found

@@ -63,6 +63,7 @@ class Workplace:
             flow_dir=Path(job.file).parent if job.file else None,
             secret=self.secret,
             timeout=job.node.timeout,
+            saved=job.run.saved,
             aborted=job.stop,
             progress=lambda line: log.debug("%s %s: %s", job.session_id, job.path, line),
         )
@@ -75,6 +76,8 @@ def classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted,
             return NodeDone(path, attempt, output)
         case Failed(kind, message, details):
             return NodeBroke(path, attempt, {"type": kind, "message": message, "details": details})
+        case Interrupted("left", message, saved):
+            return NodeCut(path, attempt, "left", message, saved)
         case Interrupted("cut", message) if not left:
             return NodeCut(path, attempt, "lost", message)
         case Interrupted(reason, message):

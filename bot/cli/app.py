@@ -216,6 +216,26 @@ def validate(
 
 
 @app.command()
+def graph(
+    context: typer.Context,
+    flow: Annotated[
+        str | None, typer.Argument(metavar="[FLOW]", help="A flow's name, or its file. [the session's]")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Mark where this session stands; its own text is drawn.")
+    ] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="Write a picture. [Mermaid is printed]"),
+    ] = None,
+) -> None:
+    """Draw a flow: its nodes, what comes after what, decisions, and where a session stands."""
+    from bot.cli.graph import graph_command
+
+    _end(graph_command(_place(context), flow, session, svg))
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of flow files, for editors."""
     from bot.cli.flows import schema as command

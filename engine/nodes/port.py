@@ -45,9 +45,11 @@ class Interrupted:
 
     `timeout`: it took longer than `NodeContext.timeout`. `cut`: the session is leaving (`aborted` was set), or
     the other side went away after it had our request. `details` is what had been seen by then, if anything.
+    `left`: the session is leaving too, but the work stopped at a place of its own choice and can go on from there
+    when it runs again; `details` is what it wants to know then (`NodeContext.saved`).
     """
 
-    reason: Literal["timeout", "cut"]
+    reason: Literal["timeout", "cut", "left"]
     message: str = ""
     details: Json = None
 
@@ -62,7 +64,8 @@ class NodeContext:
     `workdir` is the session's own folder (use `folder()`, which makes it), `flow_dir` the folder of the flow
     file. `secret(name)` gives a secret's value or raises a `SaysoError`. `timeout` and `grace` are seconds.
     Once `aborted` is set the runner leaves at once; a process gets SIGTERM, and SIGKILL `grace` s later.
-    `progress` takes one short line for people, without secrets; calls may be dropped.
+    `progress` takes one short line for people, without secrets; calls may be dropped. `saved` is what an earlier
+    attempt left with (`Interrupted("left")`).
     """
 
     session_id: str
@@ -76,6 +79,7 @@ class NodeContext:
     aborted: asyncio.Event
     progress: Callable[[str], None]
     grace: float = 10
+    saved: Json = None
 
     def folder(self) -> Path:
         """The session's own folder, made on demand; only its owner may enter it. Raises `OSError`."""
@@ -119,6 +123,7 @@ def as_text(value: Json, where: str) -> str:
 def runners() -> Mapping[str, Runner]:
     """The runners of the built-in node types that have effects, by type."""
     from engine.nodes.http import http
+    from engine.nodes.python import python
     from engine.nodes.shell import shell
 
-    return {"shell": shell, "http": http}
+    return {"shell": shell, "http": http, "python": python}

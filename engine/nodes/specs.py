@@ -140,7 +140,7 @@ class NodeSpec:
         config, found = self._read(evaluated)
         faults = [fault for fault, _ in found] + list(self.config.conflicts(evaluated))
         if config is None or faults:
-            raise InvalidConfig("; ".join(_sentence(fault) for fault in faults))
+            raise InvalidConfig("; ".join(sentence(fault) for fault in faults))
         return config
 
     def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
@@ -162,7 +162,7 @@ class NodeSpec:
             return None, faults_of(error, self.config)
 
 
-def _sentence(fault: Fault) -> str:
+def sentence(fault: Fault) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault.path).lstrip(".")
     text = f"{where}: {fault.message}" if where else fault.message
     return f"{text} ({fault.hint})" if fault.hint else text

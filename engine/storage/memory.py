@@ -16,6 +16,7 @@ from engine.storage.memory_sessions import MemorySessions
 from engine.storage.memory_tables import Tables
 from engine.storage.owners import label_of, new_owner_id
 from engine.storage.port import (
+    Claim,
     Commit,
     Consumed,
     Head,
@@ -128,14 +129,28 @@ class MemoryStore:
 
     def claim(self, session_id: str, owner: str, now: str) -> int:
         """See `Store.claim`."""
+        outcome = self.claims([Claim(session_id, owner, now)])[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def claims(self, batch: Sequence[Claim]) -> list[int | Exception]:
+        """See `Store.claims`."""
+        outcomes: list[int | Exception] = []
+        self._write(lambda: outcomes.extend([self._claimed(claim) for claim in batch]))
+        return outcomes
+
+    def _claimed(self, claim: Claim) -> int | Exception:
+        """One claim of a batch. Whatever refuses it does so before anything is written."""
 
         def check(head: SessionRecord) -> None:
-            if head.owner not in (None, owner) and self.alive(head.owner):
-                raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
+            if head.owner not in (None, claim.owner) and self.alive(head.owner):
+                raise Owned(f"Session {claim.session_id} is run by {head.owner}, which is alive.")
 
-        epochs: list[int] = []
-        self._write(lambda: epochs.append(self._sessions.claim(session_id, owner, now, check)))
-        return epochs[0]
+        try:
+            return self._sessions.claim(claim.session_id, claim.owner, claim.now, check)
+        except (Owned, SessionError, Corrupt) as error:
+            return error
 
     # -- sessions
 

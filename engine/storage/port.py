@@ -206,6 +206,14 @@ class OutboxRow(NamedTuple):
     result: bytes | None
 
 
+class Claim(NamedTuple):
+    """A session to be taken, by whom."""
+
+    session_id: str
+    owner: str
+    now: str
+
+
 class Store(Protocol):
     """One backend. Every method is one transaction; all raise `StorageError` subclasses and nothing else."""
 
@@ -243,6 +251,10 @@ class Store(Protocol):
     def claim(self, session_id: str, owner: str, now: str) -> int:
         """Take the session: raises its epoch and returns it. Needs a free lease, a dead owner, or that `owner`
         holds it already. `UnknownSession`, `Owned`, `SessionQuarantined`."""
+
+    def claims(self, batch: Sequence[Claim]) -> list[int | Exception]:
+        """Several claims in one transaction: for each its epoch, or why that one was refused. A failure of the
+        transaction itself raises, and nothing was claimed."""
 
     # -- sessions
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:

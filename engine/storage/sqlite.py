@@ -28,6 +28,7 @@ from engine.storage.files import (
 from engine.storage.macs import Sealer
 from engine.storage.owners import Owners, label_of
 from engine.storage.port import (
+    Claim,
     Commit,
     Consumed,
     Head,
@@ -212,13 +213,38 @@ class SqliteStore:
 
     def claim(self, session_id: str, owner: str, now: str) -> int:
         """See `Store.claim`."""
+        outcome = self.claims([Claim(session_id, owner, now)])[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def claims(self, batch: Sequence[Claim]) -> list[int | Exception]:
+        """See `Store.claims`."""
+        outcomes: list[int | Exception] = []
+        try:
+            with self._db.write():
+                outcomes += [self._claimed(claim) for claim in batch]
+                if not any(isinstance(outcome, int) for outcome in outcomes):
+                    raise _NothingStored
+        except _NothingStored:
+            pass
+        except BaseException:
+            for claim in batch:
+                self._sessions.forget(claim.session_id)
+            raise
+        return outcomes
+
+    def _claimed(self, claim: Claim) -> int | Exception:
+        """One claim of a batch. Whatever refuses it does so before anything is written."""
 
         def check(head: SessionRecord) -> None:
-            if head.owner not in (None, owner) and self._owners.alive(head.owner):
-                raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
+            if head.owner not in (None, claim.owner) and self._owners.alive(head.owner):
+                raise Owned(f"Session {claim.session_id} is run by {head.owner}, which is alive.")
 
-        with self._db.write():
-            return self._sessions.claim(session_id, owner, now, check)
+        try:
+            return self._sessions.claim(claim.session_id, claim.owner, claim.now, check)
+        except (Owned, SessionError, Corrupt) as error:
+            return error
 
     # -- sessions
 

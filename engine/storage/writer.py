@@ -19,10 +19,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar, overload
 
 from engine.errors import StorageBroken, StorageError
-from engine.storage.port import Commit, Store
+from engine.storage.port import Claim, Commit, Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
+J = TypeVar("J", "_Write", "_Claim")
 MOST_AT_ONCE = 256
 """Commits that share a transaction at most."""
 
@@ -51,11 +52,19 @@ class _Call:
     work: Callable[[], Any]
 
 
+@dataclass(slots=True)
+class _Claim:
+    """A claim that is queued."""
+
+    waiter: _Waiter
+    claim: Claim
+
+
 class _Close:
     """Ends the thread after what was queued before it."""
 
 
-_Job = _Write | _Call | _Close
+_Job = _Write | _Claim | _Call | _Close
 _Outcome = tuple[_Waiter, Any, BaseException | None]
 
 
@@ -92,6 +101,13 @@ class Writer:
         waiter = _waiter()
         self._submit(_Write(waiter, commit))
         await waiter.future
+
+    async def claim(self, session_id: str, owner: str, now: str) -> int:
+        """Claim a session, in one transaction with whatever other claims are queued. The epoch, or that claim's error."""
+        waiter = _waiter()
+        self._submit(_Claim(waiter, Claim(session_id, owner, now)))
+        epoch: int = await waiter.future
+        return epoch
 
     @overload
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any: ...
@@ -139,10 +155,24 @@ class Writer:
         first = jobs[0]
         if isinstance(first, _Call):
             outcomes = [_called(first)]
+        elif isinstance(first, _Claim):
+            outcomes = self._claimed(_leading(jobs, _Claim))
         else:
-            outcomes = self._committed(_leading_writes(jobs))
+            outcomes = self._committed(_leading(jobs, _Write))
         del jobs[: len(outcomes)]
         _tell(outcomes)
+
+    def _claimed(self, claims: list[_Claim]) -> list[_Outcome]:
+        try:
+            found = self.store.claims([queued.claim for queued in claims])
+        except Exception as error:
+            return [(queued.waiter, None, _copy(error)) for queued in claims]
+        return [
+            (queued.waiter, None, outcome)
+            if isinstance(outcome, Exception)
+            else (queued.waiter, outcome, None)
+            for queued, outcome in zip(claims, found, strict=True)
+        ]
 
     def _committed(self, writes: list[_Write]) -> list[_Outcome]:
         try:
@@ -169,13 +199,14 @@ def _waiter() -> _Waiter:
     return _Waiter(loop, loop.create_future())
 
 
-def _leading_writes(jobs: list[_Job]) -> list[_Write]:
-    writes = []
+def _leading(jobs: list[_Job], kind: type[J]) -> list[J]:
+    """The jobs of one kind before the first of another kind."""
+    found: list[J] = []
     for job in jobs:
-        if not isinstance(job, _Write):
+        if not isinstance(job, kind):
             break
-        writes.append(job)
-    return writes
+        found.append(job)
+    return found
 
 
 def _called(call: _Call) -> _Outcome:

@@ -116,3 +116,19 @@ def test_a_fork_that_cannot_be_makes_no_session(
     assert done.code != 0
     assert said in done.err
     assert len(cli.run("sessions", "list", "--json").json["sessions"]) == 1
+
+
+# --- graph -------------------------------------------------------------------------------------------------
+
+
+def test_a_flow_is_drawn_as_text_and_as_a_picture(cli: Cli, paused: dict[str, Any]) -> None:
+    """Without a session nothing is marked; with one, the node that waits is, in Mermaid and in the SVG."""
+    plain = cli.run("graph", "talk").out
+    assert plain.startswith("flowchart TD\n")
+    assert "waits here" not in plain
+    marked = cli.run("graph", "--session", paused["sessionId"]).out
+    assert "region<br>ask<br>● waits here" in marked
+    done = cli.run("graph", "--session", paused["sessionId"], "--svg", "it.svg")
+    assert done.out == "Written to it.svg.\n"
+    assert "● waits here" in (cli.cwd / "it.svg").read_text()
+    assert cli.run("graph").code == 2

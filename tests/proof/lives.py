@@ -20,7 +20,7 @@ from typing import Any, cast
 from engine.codec import Json
 from engine.commands import Answer, Due, Message, NodeDone, Shown
 from engine.engine import Engine
-from engine.errors import Fenced, SaysoError
+from engine.errors import Fenced
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow
 from engine.nodes.specs import node_types
@@ -45,6 +45,8 @@ class Life:
 
     drop_after: int | None = None
     hold_before: int | None = None
+    hold_always: bool = False
+    """Before every act a person holds the session and resumes it, and the engine stays the same."""
 
 
 class Stuck(AssertionError):
@@ -95,6 +97,7 @@ class Driver:
         self.clock = clock
         self.store = store
         self.acts = 0
+        self.held_at = -1
 
     async def begin(self, flow: Flow, inputs: dict[str, Json]) -> None:
         """Start the session, or take it up where it stands; a held one is resumed."""
@@ -102,14 +105,14 @@ class Driver:
             await self.engine.start(flow, inputs, actor=ANA, session_id=SESSION)
             return
         self.clock.now = (await self.engine.state(SESSION)).updated_at
-        if (await self.engine.head(SESSION)).phase == "held":
-            key = f"{RESUME}:{(await self.engine.head(SESSION)).seq}"
+        head = await self.engine.head(SESSION)
+        if head.phase == "held":
+            key = f"{RESUME}:{head.seq}"
             await self.engine.resume(SESSION, "go on", actor=ANA, key=key)
-        else:
-            with contextlib.suppress(SaysoError):
-                await self.engine.apply(SESSION, None)
+        elif head.phase != "ended":
+            await self.engine.apply(SESSION, None)
 
-    async def run(self, hold_before: int | None) -> bool:
+    async def run(self, life: Life) -> bool:
         """Act until the session or this life ends; whether the session did."""
         for _ in range(2000):
             if self.store.dropped:
@@ -121,12 +124,20 @@ class Driver:
                 key = f"again:{question.prompt_id}"
                 await self.engine.apply(SESSION, Answer(question.prompt_id, ANA, key, value="again"))
                 continue
-            if self.acts == hold_before:
+            if self.acts == life.hold_before:
                 await self.engine.pause(SESSION, actor=ANA, reason="proof")
                 return (await self.engine.state(SESSION)).ended
+            if life.hold_always and self.held_at != self.acts:
+                self.held_at = self.acts
+                await self._hold_and_resume(state)
+                continue
             self.acts += 1
             await self._act(state)
         raise Stuck("2000 acts and no end")
+
+    async def _hold_and_resume(self, state: State) -> None:
+        await self.engine.pause(SESSION, actor=ANA, reason="proof")
+        await self.engine.resume(SESSION, "go on", actor=ANA, key=f"{RESUME}:{state.seq}")
 
     @staticmethod
     def _question(state: State) -> PromptRun | None:
@@ -257,7 +268,7 @@ async def live(
         try:
             async with asyncio.timeout(PATIENCE):
                 await driver.begin(flow, inputs)
-                ended = await driver.run(life.hold_before)
+                ended = await driver.run(life)
         except Fenced:
             if not mortal.dropped:
                 raise

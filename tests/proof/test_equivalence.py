@@ -78,7 +78,7 @@ async def test_two_pauses_at_every_pair_of_points_change_nothing(
 async def test_pausing_at_every_point_of_one_run_changes_nothing(
     name: str, tmp_path: Path, hit: Counter[str]
 ) -> None:
-    """One run that loses its memory after each of its commits, one held before each act, and one with both."""
+    """One run that loses its memory after each of its commits, one held before each act (in fresh engines, and in one), and one with both."""
     each = flow(name)
     expected = await run(each, {}, [], tmp_path)
     ways = (
@@ -90,10 +90,14 @@ async def test_pausing_at_every_point_of_one_run_changes_nothing(
         paused = await run(each, {}, every(way), tmp_path)
         compare(expected.story, paused.story)
         hit["pauses in runs that are paused all the time"] += paused.lives - 1
+    paused = await run(each, {}, [Life(hold_always=True)], tmp_path)
+    compare(expected.story, paused.story)
+    hit["pauses in runs that are paused all the time"] += paused.acts
 
 
+@pytest.mark.timeout(1200 if LONG else 120)
 @settings(
-    max_examples=400 if LONG else 25,
+    max_examples=300 if LONG else 20,
     deadline=None,
     derandomize=not LONG,
     print_blob=True,

@@ -18,6 +18,7 @@ from engine.errors import (
 )
 from engine.storage.macs import Sealer
 from engine.storage.port import (
+    Claim,
     Consumed,
     InboxItem,
     NewSession,
@@ -177,6 +178,21 @@ def test_release_frees_the_session(backend: Backend, store: Store) -> None:
     assert other.claim("session-1", theirs, NOW) == 2
     with pytest.raises(Owned):
         store.claim("session-1", ours, NOW)
+
+
+def test_claims_are_taken_together_and_refused_alone(store: Store) -> None:
+    """Of several claims in one transaction those that may be taken are, and each other one says why not."""
+    owner = store.register("bot")
+    for name in ("session-a", "session-b"):
+        assert store.commit([new_session(name, owner)]) == [None]
+    store.quarantine("session-b", "test", NOW)
+    found = store.claims([Claim(name, owner, NOW) for name in ("session-a", "session-none", "session-b")])
+    assert found[0] == 2
+    assert [type(outcome) for outcome in found[1:]] == [UnknownSession, SessionQuarantined]
+    assert store.head("session-a").owner == owner  # type: ignore[union-attr]  # it was just claimed
+    assert [type(outcome) for outcome in store.claims([Claim("session-none", owner, NOW)])] == [
+        UnknownSession
+    ]
 
 
 def test_claim_of_an_unknown_session(store: Store) -> None:

@@ -1,0 +1,60 @@
+"""`graph`: a flow as Mermaid and as SVG, and where a session of it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from bot.cli.exits import Exit, UsageError
+from bot.cli.finding import find_flow, find_session, need_database
+from bot.cli.place import Place, opened
+from engine.events import event_from_bytes
+from engine.flow import Flow, flow_from_body
+from engine.flow.drawing import Marks, mermaid
+from engine.flow.svg import svg
+from engine.state import derive_state
+from engine.tree import marks, tree
+
+
+class _Drawn(NamedTuple):
+    """What is drawn: a flow, what became of its nodes, and the title where it is not the flow's name."""
+
+    flow: Flow
+    marks: Marks
+    title: str | None
+
+
+def graph_command(place: Place, name: str | None, session: str | None, file: Path | None) -> int:
+    """Print the Mermaid text, or write the SVG. A session is drawn with its own text of the flow.
+
+    Raises `UsageError`, `UnknownFlow`, `FlowError`, `UnknownSession`, `Corrupt`.
+    """
+    if session is None:
+        if name is None:
+            raise UsageError("Say which flow: sayso graph FLOW, or sayso graph --session ID.")
+        drawn = _Drawn(find_flow(place.settings(), name), {}, None)
+    else:
+        drawn = _standing(place, session)
+    if file is None:
+        print(mermaid(drawn.flow, drawn.marks), end="")
+        return Exit.OK
+    try:
+        file.write_text(svg(*drawn))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+    print(f"Written to {file}.")
+    return Exit.OK
+
+
+def _standing(place: Place, session: str) -> _Drawn:
+    settings = place.settings()
+    need_database(settings, f"no session {session!r}")
+    with opened(settings) as store:
+        head = find_session(store, session)
+        events = [event_from_bytes(row) for row in store.journal(head.session_id)]
+        flow = flow_from_body(store.flow(head.flow_digest))
+    found = marks(tree(events, flow))
+    state = derive_state(events)
+    if state.phase == "held":
+        found |= {key: "held" for key, status in found.items() if status == "waiting"}
+    return _Drawn(flow, found, f"{flow.name}: {head.session_id}, {state.status}")

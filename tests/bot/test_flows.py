@@ -1,0 +1,83 @@
+"""The flows that are served: live, also where one rests on another."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from bot.flows import Library
+
+CALLER = "flow: caller\nnodes:\n  - {id: call, type: flow, with: {flow: helper}}\n"
+
+
+def helper(text: str, name: str = "helper") -> str:
+    """A flow that a test calls."""
+    return f"flow: {name}\nnodes:\n  - {{id: tell, type: message, with: {{text: {text}}}}}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a flow and one that it calls."""
+    (tmp_path / "caller.yml").write_text(CALLER)
+    (tmp_path / "helper.yml").write_text(helper("first"))
+    return tmp_path
+
+
+def test_a_flow_is_loaded_again_when_one_that_it_calls_changes(folder: Path) -> None:
+    """New sessions of the caller run the called flow as it is now."""
+    library = Library(folder)
+    before = library.refresh()["caller"]
+    (folder / "helper.yml").write_text(helper("second one"))
+    after = library.get("caller")
+    assert "second one" in after.flows["helper"].text
+    assert after.digest != before.digest
+
+
+def test_a_called_flow_beside_a_single_file_is_watched_too(folder: Path) -> None:
+    """Serving one file alone, what it calls is still read anew when that changes, and is not served itself."""
+    library = Library(folder / "caller.yml")
+    assert list(library.refresh()) == ["caller"]
+    (folder / "helper.yml").write_text(helper("second one"))
+    assert "second one" in library.get("caller").flows["helper"].text
+
+
+def test_a_flow_whose_called_one_appears_later_is_served_then(folder: Path) -> None:
+    """A call of a flow that is not there is an error with a place, gone once the file is there."""
+    (folder / "helper.yml").unlink()
+    library = Library(folder)
+    assert list(library.refresh()) == []
+    assert "caller.yml:3:" in str(library.errors[folder / "caller.yml"])
+    (folder / "helper.yml").write_text(helper("here"))
+    assert sorted(library.refresh()) == ["caller", "helper"]
+    assert library.errors == {}
+
+
+def test_a_broken_called_flow_leaves_what_was_served(folder: Path) -> None:
+    """While a called file is half saved, both flows stay served as they were."""
+    library = Library(folder)
+    library.refresh()
+    (folder / "helper.yml").write_text("flow: helper\nnodes: [")
+    assert library.get("caller").flows["helper"].text == helper("first")
+    assert set(library.errors) == {folder / "caller.yml", folder / "helper.yml"}
+
+
+def test_the_second_flow_of_a_name_is_an_error_at_its_name(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of two files with one name the first is served; the error points to the other one's `flow:`, is logged once, and
+    is gone when that is renamed."""
+    (folder / "other.yml").write_text("# a copy\n" + helper("copy"))
+    library = Library(folder)
+    with caplog.at_level(logging.ERROR):
+        assert "first" in library.get("helper").text
+        (folder / "caller.yml").unlink()
+        library.refresh()
+    (problem,) = library.errors[folder / "other.yml"].problems
+    assert (problem.line, problem.column) == (2, 7)
+    assert f"the name `helper` is taken by {folder / 'helper.yml'}" in problem.message
+    assert len([record for record in caplog.records if "is taken by" in record.getMessage()]) == 1
+    (folder / "other.yml").write_text(helper("copy", "other"))
+    assert sorted(library.refresh()) == ["helper", "other"]
+    assert library.errors == {}
