@@ -29,7 +29,7 @@ A_SECOND = 50
 MOST_MILLISECONDS = 50.0
 CHANNELS = 50
 QUESTIONS = 30
-FLOOR_COMMITS = 200
+FLOOR_A_SECOND = 10
 STORED_BYTES = 500
 """Bytes of an inbox row with its key and its MAC."""
 PEOPLE = ("ana", "ben", "cleo", "dev")
@@ -91,12 +91,10 @@ async def _measure(base: Path, seconds: float) -> list[Row]:
             async with running_bot(workspace, home, flows):
                 await workspace.connected(2)
                 await caught_up(workspace)
-                floor.sample(FLOOR_COMMITS)
                 first = len(workspace.deliveries)
-                late = await _busy(traffic, seconds)
+                late, _ = await asyncio.gather(_busy(traffic, seconds), _sample(floor, seconds))
                 sent = workspace.deliveries[first:]
                 await workspace.wait_for(lambda: all(delivery.done.is_set() for delivery in sent), timeout=60)
-                floor.sample(FLOOR_COMMITS)
             floor.close()
             _check_nothing_lost(home / "sayso.db", workspace.team_id, traffic.kept)
             return _rows(workspace, sent, floor, seconds, late)
@@ -111,6 +109,12 @@ async def _busy(traffic: Traffic, seconds: float) -> list[float]:
         late.append((time.perf_counter() - due) * MILLISECONDS)
         await traffic.act(number)
     return late
+
+
+async def _sample(floor: Floor, seconds: float) -> None:
+    """Look at the floor now and then while it is busy: what the disk does to us it does to the floor."""
+    for _ in range(round(seconds * FLOOR_A_SECOND)):
+        await asyncio.gather(asyncio.to_thread(floor.sample), asyncio.sleep(1 / FLOOR_A_SECOND))
 
 
 def _check_nothing_lost(file: Path, team: str, kept: Sequence[tuple[str, str]]) -> None:

@@ -196,6 +196,7 @@ class Engine:
         """Start the writer thread and make this process known as an owner."""
         self.writer.start()
         self._owner = await self.writer.call("register", self._label)
+        await self._tidy_files()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Start nothing new; running nodes finish, or are cut after so many seconds; all of it is durable."""
@@ -444,6 +445,18 @@ class Engine:
                 )
         except (OSError, SaysoError) as error:
             log.error("the snapshot file of %s could not be written: %s", state.session_id, error)
+
+    async def _tidy_files(self) -> None:
+        """Remove the files of sessions that have ended: a crash came between their end and their file's."""
+        if self._files is None:
+            return
+        try:
+            for session_id in await asyncio.to_thread(self._files.sessions):
+                head = await self.writer.call("head", session_id)
+                if head is not None and head.status in ("complete", "failed", "aborted"):
+                    await asyncio.to_thread(self._files.remove, session_id)
+        except (OSError, SaysoError) as error:
+            log.warning("the snapshot directory could not be tidied: %s", error)
 
     async def parked(self, session_id: str) -> State:
         """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 
 class SnapshotFiles:
@@ -35,9 +36,19 @@ class SnapshotFiles:
             raise
         self._sync()
 
+    def sessions(self) -> list[str]:
+        """The sessions that have a file, or the beginning of one."""
+        files = [*self._directory.glob("*.json"), *self._directory.glob("*.tmp")]
+        names = {re.sub(r"(\.json|\.\d+\.tmp)$", "", file.name) for file in files}
+        return sorted(map(unquote, names))
+
     def remove(self, session_id: str) -> None:
-        """Remove the file of a session that has ended; no error when there is none."""
-        self.path(session_id).unlink(missing_ok=True)
+        """Remove the file of a session that has ended, and what processes that died left of it; no error when there
+        is none."""
+        target = self.path(session_id)
+        target.unlink(missing_ok=True)
+        for temporary in self._directory.glob(f"{target.name.removesuffix('.json')}.*.tmp"):
+            temporary.unlink(missing_ok=True)
 
     def reap(self, older_than_seconds: float) -> int:
         """Remove files that nobody wrote for so long: orphans of sessions that ended elsewhere. How many went."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.cli.exits import Exit
@@ -38,18 +38,36 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """A node on the walk. `runs` is None where only the run itself will show it."""
+    """A node on the walk. `runs` is None where only the run itself will show it. `path` is where it stands, with
+    empty brackets for passes that nobody can count yet; `title` heads a list of nodes and is no node."""
 
     node: Node
+    path: str
     runs: bool | None
     needs: tuple[str, ...] = ()
     config: dict[str, Value] = field(default_factory=dict)
     problem: str | None = None
+    title: str | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many containers are around it."""
+        return self.path.count("/")
+
+    @property
+    def fails(self) -> bool:
+        """Whether it surely runs, and what is around it surely ends here."""
+        return (
+            bool(self.runs)
+            and self.node.on_error == "fail"
+            and bool(self.node.type == "fail" or self.problem)
+        )
 
     def as_json(self) -> dict[str, Json]:
         """For a machine."""
         return {
             "id": self.node.id,
+            "path": self.path,
             "type": self.node.type,
             "runs": self.runs,
             "if": self.node.if_,
@@ -60,7 +78,10 @@ class Step:
 
 
 class Walk:
-    """Goes through a flow's nodes in their order and keeps what is known."""
+    """Goes through a flow's nodes in their order, and into what they contain, and keeps what is known.
+
+    What is inside a `foreach` or a `loop` is shown once: as far as it is the same in every pass.
+    """
 
     def __init__(self, flow: Flow, given: dict[str, Json], actor: Actor) -> None:
         self.flow = flow
@@ -68,35 +89,131 @@ class Walk:
         self._session = {"requester": actor.record(), "flow": flow.name}
         self._outputs: dict[str, Json] = {}
         self._status: dict[str, str] = {}
+        self._calling: list[str] = []
+        self.ends_early = False
 
     def steps(self) -> list[Step]:
         """The nodes that would be reached, in order."""
-        steps = []
-        for node in self.flow.nodes:
-            step = self._step(node)
-            steps.append(step)
-            if step.runs and node.on_error == "fail" and (node.type == "fail" or step.problem):
-                break
+        steps, self.ends_early = self._list("", "")
+        if self.flow.finally_list is not None:
+            steps += self._titled(self.flow.finally_list, "finally/", "finally", None)[0]
         return steps
 
-    def _step(self, node: Node) -> Step:
+    def _list(self, list_id: str, prefix: str, sure: bool | None = True) -> tuple[list[Step], bool]:
+        """The steps of a list of nodes, and whether it surely fails. `sure` is None where it may not run at all."""
+        nodes = self.flow.lists[list_id]
+        steps: list[Step] = []
+        for node_id in nodes.order:
+            node = nodes.by_id[node_id]
+            # Which edges are taken shows itself only in the run.
+            certain = sure if not nodes.is_graph or node_id in nodes.starts else None
+            step = self._step(node, f"{prefix}{node.id}", certain)
+            steps.append(step)
+            inside, fails = self._inside(step) if step.runs is not False and not step.problem else ([], False)
+            steps += inside
+            if step.fails or fails:
+                return steps, True
+        return steps, False
+
+    def _inside(self, step: Step) -> tuple[list[Step], bool]:
+        """What a node contains, and whether it surely fails because of that."""
+        node, fails = step.node, False
+        steps: list[Step] = []
+        match node.type:
+            case "foreach":
+                items = step.config["items"]
+                known = not items.needs and isinstance(items.value, list)
+                count = f"for each of {len(items.value)}" if known else "for each"
+                steps, fails = self._titled(node.lists["body"], f"{step.path}[]/", count, step.runs)
+                fails = fails and known and bool(items.value)
+            case "loop":
+                steps, _ = self._titled(node.lists["body"], f"{step.path}[]/", _rounds(node), step.runs)
+            case "parallel":
+                for name, list_id in node.lists.items():
+                    found, broken = self._titled(
+                        list_id, f"{step.path}[{name}]/", f"branch {name}", step.runs
+                    )
+                    steps, fails = steps + found, fails or broken
+                mode = step.config.get("mode")
+                fails = fails and (mode is None or mode.value != "collect")
+            case "switch":
+                steps, fails = self._cases(step)
+            case "flow":
+                steps, fails = self._called(step)
+            case _:
+                pass
+        if node.on_failure is not None:
+            steps += self._titled(node.on_failure, f"{step.path}!/", f"if {node.id} fails", None)[0]
+        return steps, fails and bool(step.runs) and node.on_error == "fail"
+
+    def _titled(self, list_id: str, prefix: str, title: str, sure: bool | None) -> tuple[list[Step], bool]:
+        """A list inside something: what becomes known in it is known in it only."""
+        outputs, status = dict(self._outputs), dict(self._status)
+        steps, fails = self._list(list_id, prefix, sure)
+        self._outputs, self._status = outputs, status
+        if steps:
+            steps[0] = replace(steps[0], title=title)
+        return steps, fails
+
+    def _cases(self, step: Step) -> tuple[list[Step], bool]:
+        """The case that is taken, or all of them where that is not known."""
+        lists, on = step.node.lists, step.config["on"]
+        if not on.needs:
+            value = on.value if isinstance(on.value, str) else encode(on.value).decode()
+            taken = value if value in lists and value else ""
+            if taken not in lists:
+                return [], False
+            return self._titled(
+                lists[taken], f"{step.path}[{taken}]/", f"case {taken or 'default'}", step.runs
+            )
+        steps: list[Step] = []
+        for case, list_id in lists.items():
+            steps += self._titled(
+                list_id, f"{step.path}[{case}]/", f"in case of {case or 'none of them'}", None
+            )[0]
+        return steps, False
+
+    def _called(self, step: Step) -> tuple[list[Step], bool]:
+        """The nodes of the flow that a node calls, with its own inputs as far as they are known."""
+        name = step.node.calls or ""
+        if step.path.count("/") >= self.flow.limits.max_depth or name in self._calling:
+            return [], False
+        mine = self.inputs, self._outputs, self._status
+        given = step.config.get("inputs")
+        known = given.value if given is not None and not given.needs and isinstance(given.value, dict) else {}
+        try:
+            self.inputs = (
+                coerce_inputs(self.flow.flows[name], known)[0] if given is None or not given.needs else {}
+            )
+        except SaysoError:
+            self.inputs = {}
+        self._outputs, self._status = {}, {}
+        self._calling.append(name)
+        try:
+            return self._titled(f"@{name}/", f"{step.path}/", f"flow {name}", step.runs)
+        finally:
+            self._calling.pop()
+            self.inputs, self._outputs, self._status = mine
+
+    def _step(self, node: Node, path: str, sure: bool | None) -> Step:
         needs = () if node.condition is None else self._unknown(node.condition)
         runs: bool | None = None
         try:
             if not needs:
-                runs = node.condition is None or evaluate_condition(node.condition, self._context())
+                holds = node.condition is None or evaluate_condition(node.condition, self._context())
+                runs = sure if holds else False
         except ExpressionError as error:
-            return Step(node, True, problem=f"if: {error}")
+            return Step(node, path, sure, problem=f"if: {error}")
         if runs is False:
             self._outputs[node.id], self._status[node.id] = None, "skipped"
-            return Step(node, False)
+            return Step(node, path, False)
         try:
             config = self._config(node)
         except SaysoError as error:
-            return Step(node, runs, needs, problem=str(error))
+            return Step(node, path, runs, needs, problem=str(error))
         if runs:
             self._note(node, config)
-        return Step(node, runs, needs, config)
+        return Step(node, path, runs, needs, config)
 
     def _config(self, node: Node) -> dict[str, Value]:
         spec, found = node.spec, {}
@@ -169,20 +286,37 @@ def _print(walk: Walk, steps: list[Step], paint: Paint) -> None:
         print(f"  {name} = {_shown(value)}")
     for name in walk.missing:
         print(f"  {name} = {paint('yellow', 'would be asked for')}")
-    for number, step in enumerate(steps, 1):
-        print(f"{number:3} {paint('bold', step.node.id)}  {step.node.type}  {_whether(step, paint)}".rstrip())
+    number = 0
+    for step in steps:
+        number += step.depth == 0
+        margin = "    " * step.depth
+        if step.title is not None:
+            print(f"{margin}  {paint('dim', clean(step.title) + ':')}")
+        first = f"{number:3}" if step.depth == 0 else f"{margin}  -"
+        print(f"{first} {paint('bold', step.node.id)}  {step.node.type}  {_whether(step, paint)}".rstrip())
         for name, value in step.config.items():
             known = f"  {paint('yellow', '(needs ' + ', '.join(value.needs) + ')')}" if value.needs else ""
-            print(f"      {name}: {_shown(value.value)}{known}")
+            print(f"{margin}      {name}: {_shown(value.value)}{known}")
         if step.problem:
-            print(f"      {paint('red', 'would fail: ' + clean(step.problem))}")
-    if len(steps) < len(walk.flow.nodes):
+            print(f"{margin}      {paint('red', 'would fail: ' + clean(step.problem))}")
+    if walk.ends_early:
         print("The flow would fail here; what follows would not run.")
+
+
+def _rounds(node: Node) -> str:
+    """How long a loop goes on, as it is written."""
+    if node.until_ is not None:
+        return f"again until {node.until_.raw}"
+    return f"again while {node.while_.raw}" if node.while_ is not None else "again"
 
 
 def _whether(step: Step, paint: Paint) -> str:
     if step.runs is False:
         return paint("dim", f"skipped: {clean(str(step.node.if_))} is false")
+    if step.runs is None and step.node.condition is None:
+        return ""
+    if step.runs is None and not step.needs:
+        return paint("dim", f"{clean(str(step.node.if_))} is true")
     if step.runs is None:
         return paint("yellow", f"only if {clean(str(step.node.if_))} (needs {', '.join(step.needs)})")
     return ""

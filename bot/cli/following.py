@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO, TypeAlias
 
 from bot.cli.exits import INTERRUPTED, exit_of
-from bot.cli.narration import asked_of, error_text, question_lines
+from bot.cli.narration import asked_of, error_text, question_lines, where
 from bot.cli.output import clean, one_line, print_json
 from bot.cli.place import Place, opened
 from bot.cli.screen import TerminalScreen
@@ -99,7 +99,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
 async def _tell_where(engine: Engine, screen: TerminalScreen, session_id: str) -> None:
     """Of a session that goes on: how far it is."""
     state, flow = await engine.state(session_id), await engine.flow_of(session_id)
-    done = sum(1 for run in state.nodes.values() if run.status not in ("started", "interrupted"))
+    done = sum(1 for path in state.nodes if "/" not in path and path not in state.active)
     name = screen.paint("bold", clean(state.flow_name))
     screen.line(f"{name}  {screen.paint('dim', f'{session_id}, {done} of {len(flow.nodes)} nodes done')}")
 
@@ -195,7 +195,8 @@ def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, a
     """The questions that were not put here: whom they ask, and how they are answered."""
     for prompt in open_prompts(state):
         message = one_line(question_lines(prompt.spec["message"])[0], 100)
-        screen.line(f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {message}")
+        at = f"{found}: " if (found := where(state, prompt.path)) else ""
+        screen.line(f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {at}{message}")
         answer = place.command("prompts", "answer", prompt.prompt_id)
         if gate(actor, engine_action(prompt.kind), state, prompt) is None:
             screen.note(f"    answer it: {answer} ANSWER")

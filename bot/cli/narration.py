@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.cli.output import Paint, clean, one_line
+from bot.rendering.flow import item_label
 from bot.rendering.text import elapsed, plain, waiting_on
 from engine import answers, clock
 from engine import events as ev
@@ -14,8 +15,15 @@ from engine.nodes.specs import node_types
 from engine.state import PromptRun, State
 from engine.storage.port import Head
 
-MARKS = {"completed": "✓", "failed": "✗", "skipped": "–", "interrupted": "!", "started": "▸"}
-COLORS = {"completed": "green", "failed": "red", "skipped": "dim", "interrupted": "yellow", "started": "blue"}
+MARKS = {"completed": "✓", "failed": "✗", "skipped": "–", "interrupted": "!", "started": "▸", "retrying": "↻"}
+COLORS = {
+    "completed": "green",
+    "failed": "red",
+    "skipped": "dim",
+    "interrupted": "yellow",
+    "started": "blue",
+    "retrying": "yellow",
+}
 STATUS_COLORS = {
     "complete": "green",
     "failed": "red",
@@ -30,14 +38,22 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
     match event:
         case ev.SessionStarted():
             return f"{paint('bold', clean(event.flow_name))}  {paint('dim', event.session_id)}"
-        case ev.NodeCompleted():
-            return mark("completed", event.node_id, _completed(state, event), paint)
+        case ev.NodeCompleted() | ev.ChildCompleted():
+            return mark("completed", event.path or "", _completed(state, event), paint)
         case ev.NodeFailed():
-            return mark("failed", event.node_id, error_text(event.error), paint)
+            return mark("failed", event.path or "", error_text(event.error), paint)
         case ev.NodeSkipped():
-            return mark("skipped", event.node_id, f"skipped: {event.reason}", paint)
+            return mark("skipped", event.path or "", f"skipped: {event.reason}", paint)
         case ev.NodeInterrupted():
-            return mark("interrupted", event.node_id, _INTERRUPTED[event.reason], paint)
+            return mark("interrupted", event.path or "", _INTERRUPTED[event.reason], paint)
+        case ev.NodeRetried():
+            again = f"{error_text(event.error)}; tries again at {moment(event.due_at)}"
+            return mark("retrying", event.path or "", again, paint)
+        case ev.IterationStarted():
+            item = item_at(state, event.path or "", event.index)
+            return mark("started", event.scope, item, paint) if item else None
+        case ev.ContainerCompleted():
+            return mark("completed", event.path or "", _passes(state, event.path or ""), paint)
         case ev.PromptAnswered():
             return _answered(state, event, paint)
         case ev.PromptExpired():
@@ -75,7 +91,7 @@ def error_text(error: dict[str, Json] | None) -> str:
     return one_line(str(error.get("message") or error.get("type") or "failed"), 200)
 
 
-def _completed(state: State, event: ev.NodeCompleted) -> str:
+def _completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> str:
     """How a node came to its end: who answered, or how long it took where that is worth knowing."""
     path = event.path or ""
     for prompt in state.prompts.values():
@@ -87,13 +103,43 @@ def _completed(state: State, event: ev.NodeCompleted) -> str:
     return elapsed(clock.seconds_between(run.started_at, event.timestamp))
 
 
+def _passes(state: State, path: str) -> str:
+    """How many passes a container took, where that is a number that people know."""
+    run = state.nodes.get(path)
+    passes = run.output.get("iterations") if run is not None and isinstance(run.output, dict) else None
+    return f"{len(passes)} passes" if isinstance(passes, list) else ""
+
+
+def item_at(state: State, path: str, index: int) -> str:
+    """What the item of a pass is called; empty where it has no name, or is not known any more."""
+    container = state.containers.get(path)
+    items = container.items if container is not None else None
+    return one_line(item_label(items[index]), 60) if items and index < len(items) else ""
+
+
+def where(state: State, path: str) -> str:
+    """Where a question inside something stands, with the items around it: `rollout[1]/confirm (us)`."""
+    if "/" not in path or path not in state.nodes:
+        return ""
+    found, before = [], ""
+    for part in path.split("/"):
+        owner, bracket, index = f"{before}{part}".rpartition("[")
+        if bracket and index.rstrip("]").isdecimal():
+            found.append(item_at(state, owner, int(index.rstrip("]"))))
+        before = f"{before}{part}/"
+    items = ", ".join(item for item in found if item)
+    return clean(path) + (f" ({items})" if items else "")
+
+
 def _answered(state: State, event: ev.PromptAnswered, paint: Paint) -> str | None:
-    prompt = state.prompts[event.prompt_id]
+    prompt = state.prompts.get(event.prompt_id)
+    if prompt is None:
+        return None
     if prompt.kind == "input":
         return mark("completed", prompt.spec["nodeId"], one_line(answers.summary(prompt), 60), paint)
     if prompt.kind in _RESOLVED:
         choice = f"{answers.summary(prompt)}, says {_who(event.actor)}"
-        return f"  {paint('yellow', '↻')} {clean(prompt.spec['nodeId'])}  {one_line(choice)}"
+        return f"  {paint('yellow', '↻')} {clean(prompt.path)}  {one_line(choice)}"
     return None
 
 

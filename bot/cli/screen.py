@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TextIO
 
-from bot.cli.narration import asked_of, happened, moment, question_lines
+from bot.cli.narration import asked_of, happened, moment, question_lines, where
 from bot.cli.output import Paint, clean
 from bot.rendering.text import elapsed
 from bot.terminal import numbered
@@ -26,6 +26,7 @@ from engine.state import PromptRun, State
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.12
+_OVER = (ev.NodeCompleted, ev.ChildCompleted, ev.NodeFailed, ev.NodeInterrupted, ev.NodeRetried)
 
 
 class TerminalScreen:
@@ -88,13 +89,16 @@ class TerminalScreen:
     def _track(self, event: Event) -> None:
         """Which nodes work right now."""
         path = event.path or ""
-        if isinstance(event, ev.NodeStarted) and node_types()[event.node_type].mode == "run":
+        if (
+            isinstance(event, ev.NodeStarted | ev.ChildStarted)
+            and node_types()[event.node_type].mode == "run"
+        ):
             self._working[path] = time.monotonic()
             if self._live:
                 self._spin()
             else:
-                self.line(f"  ▸ {clean(event.node_id)}")
-        elif isinstance(event, ev.NodeCompleted | ev.NodeFailed | ev.NodeInterrupted):
+                self.line(f"  ▸ {clean(path)}")
+        elif isinstance(event, _OVER):
             self._working.pop(path, None)
 
     def _spin(self) -> None:
@@ -142,7 +146,9 @@ class TerminalScreen:
         self.line(f"{self.paint('yellow', '?')} {self.paint('bold', first)}")
         for part in rest:
             self.line(f"  {part}")
-        about = [f"asked: {asked_of(state, prompt)}"] if prompt.kind == "approval" else []
+        about = [at] if (at := where(state, prompt.path)) else []
+        if prompt.kind == "approval":
+            about.append(f"asked: {asked_of(state, prompt)}")
         if prompt.deadline and spec.get("timeoutSeconds"):
             about.append(f"until {moment(prompt.deadline)}")
         if about:

@@ -278,3 +278,126 @@ async def test_what_was_not_approved_is_not_deleted(
     await thread.press("ben", await thread.says("Delete these files"), "Keep them")
     await thread.says("Nothing was deleted.")
     assert sorted(folder.rglob("*")) == before
+
+
+# --- rolling-restart ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Fleet:
+    """Two hosts (both loopback) and their balancer. A host that was restarted fails its next `failing` questions."""
+
+    port: int = 0
+    failing: int = 1
+    log: list[str] = field(default_factory=list)
+    down: dict[str, int] = field(default_factory=dict)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Whether the host that was asked works."""
+        host = request.host.split(":")[0]
+        left = self.down.get(host, 0)
+        self.down[host] = left - 1
+        return web.Response(status=503 if left > 0 else 200)
+
+    async def balance(self, request: web.Request) -> web.Response:
+        """Take a host out or in."""
+        self.log.append(f"{request.match_info['what']} {request.match_info['host']}")
+        return web.Response(status=204)
+
+    async def restart(self, request: web.Request) -> web.Response:
+        """What the program that reaches the hosts tells."""
+        host = request.match_info["host"]
+        self.log.append(f"restart {host}")
+        self.down[host] = self.failing
+        return web.Response(status=204)
+
+
+HOSTS = ("127.0.0.1", "localhost")
+
+
+@asynccontextmanager
+async def running_fleet() -> AsyncIterator[Fleet]:
+    """The fleet, listening."""
+    fleet, app = Fleet(), web.Application()
+    app.add_routes(
+        [
+            web.get("/health", fleet.health),
+            web.post("/hosts/{host}/{what}", fleet.balance),
+            web.post("/restart/{host}", fleet.restart),
+        ]
+    )
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        fleet.port = runner.addresses[0][1]
+        yield fleet
+    finally:
+        await runner.cleanup()
+
+
+def remote(folder: Path, fleet: Fleet) -> Path:
+    """A program in the place of ssh: it tells the fleet which host it restarts, and counts its runs."""
+    program = folder / "remote"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import sys, urllib.request\n"
+        "assert sys.argv[2:] == ['systemctl', 'restart', 'checkout'], sys.argv\n"
+        f"urllib.request.urlopen('http://127.0.0.1:{fleet.port}/restart/' + sys.argv[1], data=b'')\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+async def restarting(workspace: Workspace, fleet: Fleet, folder: Path) -> ThreadView:
+    """A started restart of the fleet."""
+    balancer = f"http://127.0.0.1:{fleet.port}"
+    line = f"service=checkout hosts={','.join(HOSTS)} port={fleet.port} balancer={balancer}"
+    return await start_flow(
+        workspace, "ana", "releases", f"rolling-restart {line} remote={remote(folder, fleet)}"
+    )
+
+
+async def test_hosts_are_restarted_one_after_the_other(
+    workspace: Workspace, bot: BotProcess, tmp_path: Path
+) -> None:
+    """After approval each host is drained, restarted, found healthy after a retry and put back; a kill while somebody
+    looks at the first one repeats nothing."""
+    async with running_fleet() as fleet:
+        thread = await restarting(workspace, fleet, tmp_path)
+        await thread.press("ben", await thread.says("· *Before › approval*"), "Approve")
+        asked = await thread.says("127.0.0.1 is back. Does it look right? Then the other 1 follow.")
+        assert "*Approved? › default › Restart › 127.0.0.1*" in asked["text"]
+        first = ["drain 127.0.0.1", "restart 127.0.0.1", "enable 127.0.0.1"]
+        assert fleet.log == first
+        await bot.kill()
+        await bot.start()
+        await thread.press("cleo", asked, "Go on")
+        await thread.says("*checkout* was restarted on 2 hosts, approved by Ben Okafor.", timeout=30)
+        await thread.says("*Completed*")
+        assert fleet.log == [*first, "drain localhost", "restart localhost", "enable localhost"]
+
+
+async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(
+    workspace: Workspace, bot: BotProcess, tmp_path: Path
+) -> None:
+    """Stopped after the first host, the thread says where and why, and the second host was never drained."""
+    async with running_fleet() as fleet:
+        thread = await restarting(workspace, fleet, tmp_path)
+        await thread.press("dev", await thread.says("· *Before › approval*"), "Approve")
+        await thread.press("cleo", await thread.says("127.0.0.1 is back."), "Stop here")
+        await thread.says("Stopped after 127.0.0.1: Cleo")
+        await thread.says("*Failed*")
+        assert fleet.log == ["drain 127.0.0.1", "restart 127.0.0.1", "enable 127.0.0.1"]
+
+
+async def test_a_restart_that_is_rejected_touches_nothing(
+    workspace: Workspace, bot: BotProcess, tmp_path: Path
+) -> None:
+    """A rejection goes to its own case, and no host is drained."""
+    async with running_fleet() as fleet:
+        thread = await restarting(workspace, fleet, tmp_path)
+        await thread.press("ben", await thread.says("· *Before › approval*"), "Reject")
+        await thread.says("*checkout* was not restarted.")
+        await thread.says("*Completed*")
+        assert fleet.log == []

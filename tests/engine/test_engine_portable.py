@@ -224,6 +224,27 @@ async def test_a_snapshot_directory_holds_a_file_for_each_paused_session(
         assert list(folder.iterdir()) == []
 
 
+async def test_what_a_crash_left_in_the_snapshot_directory_goes(backing: Backing, tmp_path: Path) -> None:
+    """Half-written files go with their session; files of sessions that ended right before a crash, at the start."""
+    folder = tmp_path / "snapshots"
+    async with running(backing.open(), tmp_path, snapshot_dir=folder) as rig:
+        ended = (await rig.settled("nodes: [{id: a, type: noop}]")).session_id
+        open_one = (await rig.settled(ASK)).session_id
+        other = (await rig.settled(ASK)).session_id
+    for name in (f"{ended}.json", f"{ended}.12.tmp", f"{open_one}.34.tmp", "session-strange.json"):
+        (folder / name).write_text("{}")
+    async with running(backing.open(), tmp_path, snapshot_dir=folder) as rig:
+        assert {file.name for file in folder.iterdir()} == {
+            f"{open_one}.json",
+            f"{open_one}.34.tmp",
+            f"{other}.json",
+            "session-strange.json",
+        }
+        await rig.reply(open_one, "x")
+        await rig.reply(open_one, "y")
+        assert {file.name for file in folder.iterdir()} == {f"{other}.json", "session-strange.json"}
+
+
 async def test_a_snapshot_file_that_cannot_be_written_fails_nothing(backing: Backing, tmp_path: Path) -> None:
     """The file is a copy: where it cannot be written the session goes on, and listeners are told."""
     blocked = tmp_path / "snapshots"

@@ -1,0 +1,117 @@
+"""Flows with flows, loops and branches in them, at the terminal."""
+
+from __future__ import annotations
+
+from tests.cli.clikit import Cli
+
+ROLLOUT = """flow: rollout
+inputs:
+  kind: {type: string, default: fast}
+nodes:
+  - id: each
+    type: foreach
+    with: {items: [eu, us], as: region}
+    body:
+      - {id: apply, type: shell, with: {run: ["true"]}}
+      - {id: confirm, type: ask, with: {message: "How is {{ region }}?", choices: [fine, bad]}}
+  - id: pick
+    type: switch
+    with: {on: "{{ inputs.kind }}"}
+    cases:
+      fast: [{id: quick, type: noop}]
+    default: [{id: slow, type: noop}]
+  - {id: call, type: flow, with: {flow: helper, inputs: {name: "{{ inputs.kind }}"}}}
+  - id: judge
+    type: switch
+    with: {on: "{{ nodes.each.iterations[0].outputs.confirm.value }}"}
+    cases:
+      bad: [{id: stop, type: fail, with: {message: it is bad}}]
+  - id: tell
+    type: message
+    with: {text: "{{ nodes.each.iterations | map(attribute='outputs.confirm.value') | join(', ') }}"}
+"""
+HELPER = """flow: helper
+inputs: {name: {type: string}}
+nodes:
+  - {id: told, type: message, with: {text: "Hello {{ inputs.name }}"}}
+"""
+
+
+def rollout(cli: Cli) -> None:
+    """The flow and the one that it calls."""
+    cli.write("flows/rollout.yml", ROLLOUT)
+    cli.write("flows/helper.yml", HELPER)
+
+
+def test_what_happens_inside_is_told_with_its_place(cli: Cli) -> None:
+    """Each line names its place, a pass its item, and a question where it stands."""
+    rollout(cli)
+    with cli.terminal("run", "rollout") as terminal:
+        terminal.expect("How is eu?")
+        terminal.expect("each[0]/confirm (eu)")
+        terminal.type("1")
+        terminal.expect("each[1]/confirm (us)")
+        terminal.type("fine")
+        assert terminal.code() == 0
+        shown = terminal.shown
+    for part in ("✓ each[0]/apply", "▸ each[1]  us", "✓ each  2 passes", "✓ pick[fast]/quick", "✓ call/told"):
+        assert part in shown, shown
+    assert "Hello fast" in shown
+    assert "fine, fine" in shown
+
+
+def test_a_dry_run_goes_into_containers_as_far_as_is_known(cli: Cli) -> None:
+    """The body of a loop is shown once with what it needs, a known case alone, an unknown one with all its cases, and a
+    called flow with the inputs that it is given."""
+    rollout(cli)
+    done = cli.run("run", "rollout", "--dry-run", "--json")
+    assert done.code == 0, done
+    nodes = {node["path"]: node for node in done.json["nodes"]}
+    assert list(nodes) == [
+        "each",
+        "each[]/apply",
+        "each[]/confirm",
+        "pick",
+        "pick[fast]/quick",
+        "call",
+        "call/told",
+        "judge",
+        "judge[bad]/stop",
+        "tell",
+    ]
+    assert nodes["each[]/confirm"]["with"]["message"]["needs"] == ["region"]
+    assert nodes["call/told"]["with"]["text"] == {"value": "Hello fast", "known": True, "needs": []}
+    assert (nodes["judge[bad]/stop"]["runs"], nodes["pick[fast]/quick"]["runs"]) == (None, True)
+    assert nodes["tell"]["with"]["text"]["known"] is False
+
+
+def test_a_dry_run_shows_what_is_inside_indented(cli: Cli) -> None:
+    """A person sees what belongs to what, and how often it would run."""
+    rollout(cli)
+    lines = cli.run("run", "rollout", "--dry-run", "-i", "kind=slow").out.splitlines()
+    start = lines.index("  1 each  foreach")
+    assert "      for each of 2:" in lines[start:]
+    assert "      - apply  shell" in lines[start:]
+    assert "      case default:" in lines
+    assert "      flow helper:" in lines
+    assert "          text: Hello slow" in lines
+
+
+def test_a_dry_run_knows_that_a_failure_inside_ends_the_flow(cli: Cli) -> None:
+    """A node that surely fails in a branch that surely runs ends the flow; behind a choice nobody knows."""
+    flow = """flow: broken
+nodes:
+  - id: fan
+    type: parallel
+    branches:
+      left: [{id: no, type: fail, with: {message: never}}]
+  - {id: after, type: noop}
+"""
+    cli.write("flows/broken.yml", flow)
+    done = cli.run("run", "broken", "--dry-run")
+    assert "The flow would fail here" in done.out
+    assert "after" not in done.out
+    assert (
+        "after" in cli.run("run", str(cli.write("m.yml", flow.replace("- id: fan", "- id: fan\n    on_error: continue"))),
+                           "--dry-run").out
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""`kill -9`, a full disk and I/O errors at the system calls of a life: what holds after a restart.
+
+With PROVE=1 at every call; else at a part of them. The number of points that were hit is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.proof import syscalls
+from tests.proof.syscalls import Point
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(7200)]
+PROVE = bool(os.environ.get("PROVE"))
+SAMPLE = {"KILL": 14, "ENOSPC": 7, "EIO": 7}
+AT_ONCE = max(2, os.cpu_count() or 2)
+
+
+@pytest.fixture
+async def ptrace() -> None:
+    """Skips with the reason where a process cannot be traced; in CI that is a failure."""
+    missing = await syscalls.strace_missing()
+    if missing and os.environ.get("CI"):
+        pytest.fail(f"CI must prove this: {missing}")
+    if missing:
+        pytest.skip(f"no system call can be made to fail here: {missing}")
+
+
+async def one(folder: Path, point: Point, fault: str) -> bool:
+    """A fault at one point, a restart, and what holds then; whether the fault was met."""
+    word = "done" if point.number % 2 else "again"
+    syscalls.prepare(folder, point.scene, word)
+    met = await syscalls.struck(folder, point, fault)
+    before, done = syscalls.rows(folder), syscalls.effects(folder)
+    await syscalls.finish(folder)
+    try:
+        syscalls.check(folder, word, before, done)
+    except AssertionError as error:
+        raise AssertionError(f"{point} {fault}: {error}") from error
+    shutil.rmtree(folder)
+    return met
+
+
+@pytest.mark.parametrize("fault", ["KILL", "ENOSPC", "EIO"])
+async def test_a_fault_at_any_system_call_loses_nothing_and_repeats_nothing(
+    fault: str, ptrace: None, tmp_path: Path
+) -> None:
+    """Killed, out of space or failed by the disk at any call: a restart finishes, and what completed never runs again."""
+    every = [point for scene in ("birth", "life") for point in await syscalls.points(tmp_path / scene, scene)]
+    chosen = every if PROVE else syscalls.spread(every, SAMPLE[fault])
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def guarded(point: Point) -> bool:
+        async with places:
+            return await one(tmp_path / str(point), point, fault)
+
+    outcomes = await asyncio.gather(*(guarded(point) for point in chosen), return_exceptions=True)
+    wrong = [repr(outcome) for outcome in outcomes if isinstance(outcome, BaseException)]
+    hit = sum(outcome is True for outcome in outcomes)
+    print(
+        f"\n{fault}: {hit} of {len(chosen)} points met their fault ({len(every)} calls in all), {len(wrong)} wrong"
+    )
+    assert not wrong, f"{len(wrong)} of {len(chosen)}:\n" + "\n---\n".join(wrong[:5])
+    assert hit >= 0.9 * len(chosen), "too few points were met to call this a proof"
