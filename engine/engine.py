@@ -14,12 +14,12 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from engine import clock, forks
+from engine import clock, forks, migration
 from engine.actors import Actor
 from engine.codec import Json, encode
 from engine.commands import (
@@ -59,6 +59,7 @@ from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.inspection import inspection
 from engine.intents import deliveries, timer_rows
+from engine.migration import Plan
 from engine.nodes.port import Runner
 from engine.portable import (
     contents,
@@ -70,8 +71,8 @@ from engine.portable import (
 )
 from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
-from engine.state import NodeRun, PromptRun, State, derive_state, in_finally, scope_of
-from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Row, Store
+from engine.state import NodeRun, PromptRun, State, derive_state, evolve, in_finally, scope_of
+from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Pin, Row, Store
 from engine.storage.writer import Writer
 from engine.turn import doomed, launched
 from engine.work import Job, Workplace, no_secrets
@@ -509,6 +510,36 @@ class Engine:
         await self._create(live, events, state, new)
         return new_id
 
+    async def migrate(
+        self, session_id: str, flow: Flow, *, actor: Actor, consumed: Sequence[Consumed] = ()
+    ) -> Plan:
+        """Let a paused session go on with another text of its flow, durably; what that meant for it.
+
+        Raises `UnknownSession`, `SessionEnded`, `SessionRunning` where it is not paused, `NotAllowed`, and
+        `MigrationRefused` where it cannot go on with this text; nothing is changed then.
+        """
+        async with self._using(session_id) as live:
+            await self._take_up(live)
+            old, state = live.flow, live.state
+            assert old is not None
+            try:
+                made = migration.plan_or_refuse(old, flow, state)
+                refusal = self._policy(actor, "resume", state, None)
+                if refusal is not None:
+                    raise NotAllowed(refusal)
+            except SaysoError:
+                await self._step(live, None, ())
+                raise
+            if flow.digest == old.digest:
+                await self._step(live, None, consumed)
+                return made
+            event = migration.event(made, state, flow, actor, self.now())
+            live.flow = self._flows[flow.digest] = flow
+            after = evolve(state, event)
+            await self._commit(live, [event], after, consumed, None, Pin(flow.digest, flow.body()))
+            await self._begin_the_rest(live)
+            return made
+
     def _fork_answer(self, prompt: PromptRun, answer: Json, actor: Actor) -> Answer:
         key = f"fork:{self._entropy()}"
         if prompt.spec["options"]:
@@ -606,6 +637,7 @@ class Engine:
         if (loaded.head.epoch, loaded.head.owner) != (live.epoch, self._owner):
             self._lose(live)
             raise Fenced(f"Another owner has session {live.session_id}.")
+        live.flow = await self._flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
         live.doubtful = False
 
@@ -682,6 +714,7 @@ class Engine:
         after: State,
         consumed: Sequence[Consumed],
         new: NewSession | None,
+        pin: Pin | None = None,
     ) -> None:
         """Store a step, or nothing of it; then tell, and launch what was begun."""
         assert live.flow is not None
@@ -689,7 +722,7 @@ class Engine:
         try:
             commit = self._whole(live, events, after, consumed, new, idle)
             if commit is not None:
-                await self.writer.commit(commit)
+                await self.writer.commit(commit if pin is None else replace(commit, pin=pin))
         except Fenced:
             await self._fenced(live)
             raise

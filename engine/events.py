@@ -121,6 +121,18 @@ class FlowFailed(BaseEvent):
     error: dict[str, Json]
 
 
+class FlowMigrated(BaseEvent):
+    """A person let the session go on with another text of its flow. `input` is what `inputs` is from now on;
+    `frames` and `nodes` are the places of what is under way in the new text's lists."""
+
+    type: Literal["flow:migrated"] = "flow:migrated"
+    flow_digest: str
+    actor: dict[str, Json]
+    input: dict[str, Json] | None = None
+    frames: dict[str, int]
+    nodes: dict[str, int]
+
+
 class SessionMessage(BaseEvent):
     """A message for the session that answered no prompt; `messages` in expressions."""
 
@@ -407,6 +419,7 @@ Event: TypeAlias = (
     | FlowFinalizing
     | FlowCompleted
     | FlowFailed
+    | FlowMigrated
     | SessionMessage
     | SessionAborted
     | SessionEnd

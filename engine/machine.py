@@ -60,6 +60,8 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     **_stay("waiting", _ANY_OPEN),
     ("waiting", "flow:resumed"): "running",
     ("waiting", "session:abort"): "finalizing",
+    ("waiting", "flow:migrated"): "waiting",
+    ("held", "flow:migrated"): "held",
     ("running", "flow:paused(held)"): "held",
     ("waiting", "flow:paused(held)"): "held",
     **_stay("held", _ANY_OPEN + _OUTCOMES + ("node:interrupted", "node:retried")),

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from engine.actors import Actor
-from engine.codec import Json, decode, encode
+from engine.codec import Json, canonical, decode, encode
 from engine.commands import Abort, Answer, Command, Hold, Message, NodeBroke, NodeDone, Resume, Shown
 from engine.errors import NotJson, SaysoError, StorageError
+from engine.flow import Flow, flow_from_body
 from engine.storage.port import Consumed, InboxItem, InboxRow
 
 if TYPE_CHECKING:
@@ -74,13 +75,28 @@ def _command(row: InboxRow, data: Json) -> Command:
             raise ValueError(f"unknown request {other!r}")
 
 
+def _migration(row: InboxRow) -> tuple[Flow, Actor] | None:
+    """The flow to go on with and who says so, where that is what is asked for. Raises `BadRequest`, `FlowError`."""
+    try:
+        data = decode(row.payload)
+        if data["do"] != "migrate":
+            return None
+        return flow_from_body(canonical(data["flow"])), actor_from(data["actor"])
+    except (NotJson, KeyError, TypeError, ValueError) as error:
+        raise BadRequest(f"not a request of this release: {error!r}") from error
+
+
 async def perform(engine: Engine, row: InboxRow) -> None:
     """Carry a request out and consume its row. Raises `Owned` and storage errors: then the row stays."""
     try:
-        wanted = command(row)
         if row.session_id is None:
             raise BadRequest("a request names the session that it is for")
         consumed = [Consumed(row.id, "applied")]
+        if (migration := _migration(row)) is not None:
+            flow, actor = migration
+            await engine.migrate(row.session_id, flow, actor=actor, consumed=consumed)
+            return
+        wanted = command(row)
         if isinstance(wanted, Hold):
             await engine.pause(row.session_id, actor=wanted.actor, reason=wanted.reason, consumed=consumed)
         else:

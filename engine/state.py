@@ -260,6 +260,18 @@ def _flow_failed(state: State, event: ev.FlowFailed) -> State:
     return state._replace(outcome="failed", error=event.error)
 
 
+def _flow_migrated(state: State, event: ev.FlowMigrated) -> State:
+    frames, nodes = state.frames, state.nodes
+    for scope, position in event.frames.items():
+        frames = frames.set(scope, _frame(state, scope)._replace(position=position))
+    for path, position in event.nodes.items():
+        if path not in nodes:
+            raise MalformedJournal(f"{path} is not known")
+        nodes = nodes.set(path, nodes[path]._replace(position=position))
+    inputs = state.inputs if event.input is None else event.input
+    return state._replace(flow_digest=event.flow_digest, inputs=inputs, frames=frames, nodes=nodes)
+
+
 def _session_message(state: State, event: ev.SessionMessage) -> State:
     entry = {"text": event.message, "by": event.actor, "at": event.timestamp}
     return state._replace(messages=(*state.messages, entry), seen=state.seen.set(event.key, None))
@@ -810,6 +822,7 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "flow:finalizing": _flow_finalizing,
     "flow:completed": _flow_completed,
     "flow:failed": _flow_failed,
+    "flow:migrated": _flow_migrated,
     "session:message": _session_message,
     "session:abort": _session_aborted,
     "session:end": _session_end,

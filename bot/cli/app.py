@@ -365,6 +365,22 @@ def sessions_fork(
     _end(fork_session(_place(context), session_id, at, answer or [], as_name, mode))
 
 
+@sessions_app.command("migrate")
+def sessions_migrate(
+    context: typer.Context,
+    session_id: SessionId,
+    flow: Annotated[
+        str | None, typer.Argument(metavar="[FLOW]", help="The new text. [the file it was started from]")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would mean.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Let a paused session go on with another text of its flow. What is done stays done."""
+    from bot.cli.migrate import migrate_session
+
+    _end(migrate_session(_place(context), session_id, flow, dry_run=dry_run, as_json=as_json))
+
+
 @sessions_app.command("abort")
 def sessions_abort(
     context: typer.Context,

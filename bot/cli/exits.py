@@ -44,6 +44,7 @@ _BY_CODE: dict[str, Exit] = {
     "message_empty": Exit.USAGE,
     "session_ended": Exit.REFUSED,
     "session_running": Exit.REFUSED,
+    "migration_refused": Exit.REFUSED,
     "snapshot_refused": Exit.REFUSED,
     "refused": Exit.REFUSED,
     "not_allowed": Exit.REFUSED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from bot.cli.show import View, show_lines
 from bot.rendering.text import plain
 from engine.codec import Json, encode
 from engine.engine import utc_now
-from engine.errors import Corrupt, MalformedJournal
+from engine.errors import Corrupt, MalformedJournal, StorageError
 from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.inspection import inspection
@@ -115,7 +116,10 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         raise UsageError(f"There is no event {look.at}; {head.session_id} has events 1 to {len(journal)}.")
     events = journal[: look.at]
     state = derive_state(events)
-    flow = flow_from_body(store.flow(state.flow_digest))
+    # The text that it had then, unless that is gone since the session went on with another one.
+    flow = flow_from_body(store.flow(head.flow_digest))
+    with suppress(StorageError):
+        flow = flow_from_body(store.flow(state.flow_digest))
     if look.as_json:
         document = inspection(state, head)
         document["tree"] = tree(events, flow).to_json()

@@ -16,6 +16,7 @@ from engine.storage.records import (
     SnapshotRecord,
     advanced,
     check_new,
+    check_pin,
     claimed,
     created,
     digest_of,
@@ -148,10 +149,13 @@ class MemorySessions:
         """Move the head, append the events, keep the snapshot. Raises `Fenced`, `UnknownSession`, `Corrupt`."""
         tables = self._tables
         head = self._expected(commit) if commit.new is None else self._created(commit, commit.new)
+        check_pin(commit)
         events = linked(self._sealer, commit, head.chain)
         chain = events[-1].mac if events else head.chain
         after = advanced(self._sealer, head, commit, chain)
         tables.put(tables.sessions, commit.session_id, after)
+        if commit.pin is not None and commit.pin.flow_digest not in tables.flows:
+            tables.put(tables.flows, commit.pin.flow_digest, commit.pin.flow_body)
         for event in events:
             if (event.session_id, event.seq) in tables.journal:
                 raise Corrupt(

@@ -119,11 +119,20 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True)
+class Pin:
+    """Another text of its flow, with which a session goes on. The digest is the SHA-256 of the body in hex."""
+
+    flow_digest: str
+    flow_body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
 
     With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Fenced` when
-    there is one with that id. `release` gives the session up in the same transaction.
+    there is one with that id. `release` gives the session up in the same transaction. With `pin` the session's flow
+    is that one from here on.
     """
 
     session_id: str
@@ -139,6 +148,7 @@ class Commit:
     release: bool = False
     new: NewSession | None = None
     owner: str | None = None
+    pin: Pin | None = None
 
 
 class Head(NamedTuple):

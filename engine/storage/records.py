@@ -212,8 +212,19 @@ def check_new(commit: Commit, new: NewSession) -> None:
             f"The digest of flow {new.flow_name!r} is not the SHA-256 (hex) of its body; "
             "compute it over the bytes that are stored."
         )
+    if commit.pin is not None:
+        raise StorageError(f"Session {commit.session_id} is created with one flow and pinned to another.")
     if new.parent_seq is not None and new.parent_session_id is None:
         raise StorageError(f"Session {commit.session_id} has a parent seq and no parent.")
+
+
+def check_pin(commit: Commit) -> None:
+    """Refuse a flow that could not be read back. Raises `StorageError`."""
+    if commit.pin is not None and digest_of(commit.pin.flow_body) != commit.pin.flow_digest:
+        raise StorageError(
+            f"The digest of the flow for {commit.session_id} is not the SHA-256 (hex) of its body; "
+            "compute it over the bytes that are stored."
+        )
 
 
 def digest_of(body: bytes) -> str:
@@ -259,6 +270,7 @@ def advanced(sealer: Sealer, head: SessionRecord, commit: Commit, chain: bytes) 
         phase=commit.phase,
         seq=head.seq + len(commit.events),
         owner=None if commit.release else head.owner,
+        flow_digest=head.flow_digest if commit.pin is None else commit.pin.flow_digest,
         updated_at=commit.now,
         ended_at=(head.ended_at or commit.now) if ended else None,
         chain=chain,

@@ -26,6 +26,7 @@ from engine.storage.records import (
     SnapshotRecord,
     advanced,
     check_new,
+    check_pin,
     claimed,
     created,
     digest_of,
@@ -51,6 +52,10 @@ _ADVANCE = """UPDATE sessions SET phase = ?, seq = ?, owner = ?, updated_at = ?,
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
 _ADVANCE_STATUS = """UPDATE sessions SET status = ?, ended_at = ?,
+ phase = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
+ WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
+ AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
+_ADVANCE_PIN = """UPDATE sessions SET flow_digest = ?, status = ?, ended_at = ?,
  phase = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
@@ -250,6 +255,7 @@ class SessionTables:
     def apply(self, commit: Commit) -> None:
         """Move the head, append the events, keep the snapshot. Raises `Fenced`, `UnknownSession`, `Corrupt`."""
         head = self._expected(commit) if commit.new is None else self._created(commit, commit.new)
+        check_pin(commit)
         events = linked(self._sealer, commit, head.chain)
         chain = events[-1].mac if events else head.chain
         after = advanced(self._sealer, head, commit, chain)
@@ -257,6 +263,8 @@ class SessionTables:
             self._db.run(_INSERT_HEAD, after)
         elif not self._moved(head, after):
             raise self._why_not(commit)
+        if commit.pin is not None:
+            self._db.run(_PUT_FLOW, (commit.pin.flow_digest, commit.pin.flow_body))
         if events:
             self._append(events)
         if commit.snapshot is not None:
@@ -285,6 +293,9 @@ class SessionTables:
     def _moved(self, head: SessionRecord, after: SessionRecord) -> bool:
         then = (after.phase, after.seq, after.owner, after.updated_at, after.chain, after.mac)
         where = (head.session_id, head.epoch, head.seq, head.mac)
+        if head.flow_digest != after.flow_digest:
+            pinned = (after.flow_digest, after.status, after.ended_at, *then, *where)
+            return self._db.run(_ADVANCE_PIN, pinned) == 1
         if (head.status, head.ended_at) == (after.status, after.ended_at):
             return self._db.run(_ADVANCE, then + where) == 1
         return self._db.run(_ADVANCE_STATUS, (after.status, after.ended_at, *then, *where)) == 1

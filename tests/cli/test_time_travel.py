@@ -132,3 +132,67 @@ def test_a_flow_is_drawn_as_text_and_as_a_picture(cli: Cli, paused: dict[str, An
     assert done.out == "Written to it.svg.\n"
     assert "● waits here" in (cli.cwd / "it.svg").read_text()
     assert cli.run("graph").code == 2
+
+
+# --- pinned flows, migrate ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["changed", "renamed", "deleted", "broken"])
+def test_a_paused_session_goes_on_with_its_own_text(cli: Cli, paused: dict[str, Any], what: str) -> None:
+    """Whatever becomes of the file: the nodes of the text that it was started with run, and no others."""
+    file = cli.cwd / "flows/talk.yml"
+    match what:
+        case "changed":
+            file.write_text(file.read_text().replace("Hello", "Goodbye"))
+        case "renamed":
+            file.rename(cli.cwd / "flows/other.yml")
+        case "deleted":
+            file.unlink()
+        case _:
+            file.write_text("flow: [")
+    cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "eu")
+    done = cli.run("sessions", "resume", paused["sessionId"], "so")
+    assert (done.code, "Hello bob in eu: so" in done.err) == (0, True), done
+    assert cli.lines("first") == cli.lines("second") == ["ran"]
+
+
+def test_migrate_says_what_it_means_and_then_switches(cli: Cli, paused: dict[str, Any]) -> None:
+    """A dry run changes nothing; the migration is journaled, and the session goes on with the new text."""
+    file, session_id = cli.cwd / "flows/talk.yml", paused["sessionId"]
+    file.write_text(file.read_text().replace("Hello", "Goodbye"))
+    dry = cli.run("sessions", "migrate", session_id, "--dry-run")
+    assert (dry.code, "waits at region: ask, in the new text too" in dry.out) == (0, True), dry
+    assert "flow:migrated" not in cli.run("sessions", "show", session_id, "--events").out
+    done = cli.run("sessions", "migrate", session_id, "--json")
+    assert (done.code, done.json["possible"], done.json["waits"]) == (0, True, {"region": "ask"}), done
+    assert "flow:migrated" in cli.run("sessions", "show", session_id, "--events").out
+    assert cli.run("sessions", "show", session_id, "--at", "4").code == 0
+    cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "eu")
+    assert "Goodbye bob in eu: so" in cli.run("sessions", "resume", session_id, "so").err
+    assert cli.lines("first") == ["ran"]
+
+
+def test_a_text_without_what_waits_is_refused(cli: Cli, paused: dict[str, Any]) -> None:
+    """The dry run says so with its exit code, and the migration changes nothing."""
+    file, session_id = cli.cwd / "flows/talk.yml", paused["sessionId"]
+    file.write_text(file.read_text().replace("region", "place"))
+    for options in (["--dry-run"], []):
+        done = cli.run("sessions", "migrate", session_id, *options)
+        assert (done.code, "region: is under way" in done.out + done.err) == (5, True), done
+    assert "flow:migrated" not in cli.run("sessions", "show", session_id, "--events").out
+
+
+def test_a_migration_is_handed_to_the_terminal_that_has_the_session(cli: Cli) -> None:
+    """Where another process serves the session it carries the request out, or refuses it as it would here."""
+    file = two_questions(cli)
+    with cli.terminal("run", "talk", "-i", "who=bob") as terminal:
+        terminal.expect("Which region for bob?")
+        session_id = cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"]
+        file.write_text(file.read_text().replace("Hello", "Goodbye"))
+        done = cli.run("sessions", "migrate", session_id)
+        assert (done.code, f"{session_id} goes on with the new text." in done.out) == (0, True), done
+        terminal.type("eu")
+        terminal.expect("Why?")
+        terminal.type("so")
+        terminal.expect("Goodbye bob in eu: so")
+        assert terminal.code() == 0

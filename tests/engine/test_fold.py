@@ -79,6 +79,8 @@ def sample(kind: type[ev.BaseEvent], seq: int = 1) -> Event:
 def _of(annotation: Any) -> Any:
     if annotation is int:
         return 0
+    if annotation == dict[str, int]:
+        return {}
     if getattr(annotation, "__origin__", None) is dict:
         return {"kind": "ask"}
     choices = [value for value in get_args(annotation) if isinstance(value, str)]

@@ -26,6 +26,6 @@ def long() -> bool:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many points were hit."""
     if HIT:
-        terminalreporter.section("proof: points at which a run was paused")
+        terminalreporter.section("proof: what was tried, and how often")
         for name, count in sorted(HIT.items()):
             terminalreporter.write_line(f"{count:>8,}  {name}")

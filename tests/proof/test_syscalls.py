@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,11 @@ from tests.proof.syscalls import Point
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(7200)]
 PROVE = bool(os.environ.get("PROVE"))
+FAULTS = {
+    "KILL": "system calls at which a process was killed",
+    "ENOSPC": "system calls from which on the disk was full",
+    "EIO": "system calls that the disk failed",
+}
 SAMPLE = {"KILL": 14, "ENOSPC": 7, "EIO": 7}
 AT_ONCE = max(2, os.cpu_count() or 2)
 
@@ -48,7 +54,7 @@ async def one(folder: Path, point: Point, fault: str) -> bool:
 
 @pytest.mark.parametrize("fault", ["KILL", "ENOSPC", "EIO"])
 async def test_a_fault_at_any_system_call_loses_nothing_and_repeats_nothing(
-    fault: str, ptrace: None, tmp_path: Path
+    fault: str, ptrace: None, hit: Counter[str], tmp_path: Path
 ) -> None:
     """Killed, out of space or failed by the disk at any call: a restart finishes, and what completed never runs again."""
     every = [point for scene in ("birth", "life") for point in await syscalls.points(tmp_path / scene, scene)]
@@ -61,9 +67,7 @@ async def test_a_fault_at_any_system_call_loses_nothing_and_repeats_nothing(
 
     outcomes = await asyncio.gather(*(guarded(point) for point in chosen), return_exceptions=True)
     wrong = [repr(outcome) for outcome in outcomes if isinstance(outcome, BaseException)]
-    hit = sum(outcome is True for outcome in outcomes)
-    print(
-        f"\n{fault}: {hit} of {len(chosen)} points met their fault ({len(every)} calls in all), {len(wrong)} wrong"
-    )
+    met = sum(outcome is True for outcome in outcomes)
+    hit[f"{FAULTS[fault]} (of {len(every)})"] += met
     assert not wrong, f"{len(wrong)} of {len(chosen)}:\n" + "\n---\n".join(wrong[:5])
-    assert hit >= 0.9 * len(chosen), "too few points were met to call this a proof"
+    assert met >= 0.9 * len(chosen), "too few points were met to call this a proof"

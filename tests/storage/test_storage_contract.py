@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 
 import pytest
 
@@ -22,6 +23,7 @@ from engine.storage.port import (
     Consumed,
     InboxItem,
     NewSession,
+    Pin,
     PutOutbox,
     PutTimer,
     Store,
@@ -377,6 +379,36 @@ def test_a_fork_begins_at_its_parent(store: Store) -> None:
     assert head is not None
     assert head.parent_session_id == "session-1"
     assert list(store.journal("session-2")) == [event("x")]
+
+
+def test_a_session_can_be_pinned_to_another_flow(store: Store) -> None:
+    """The head names the new flow, which is stored; the old one goes when no session has it any more."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a")))
+    first = store.head("session-1")
+    body = b'{"another": 1}'
+    digest = hashlib.sha256(body).hexdigest()
+    done(store, dataclasses.replace(step("session-1", 1, 1, event("b")), pin=Pin(digest, body)))
+    head = store.head("session-1")
+    assert first is not None
+    assert head is not None
+    assert head.flow_digest == digest
+    assert (store.flow(digest), len(list(store.journal("session-1")))) == (body, 2)
+    done(store, step("session-1", 1, 2, event("c")))
+    assert store.load("session-1").head.flow_digest == digest
+
+
+def test_a_flow_with_another_digest_is_not_pinned(store: Store) -> None:
+    """A pin whose digest is not that of its body is refused, and nothing of its step is stored."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a")))
+    before = store.head("session-1")
+    (error,) = store.commit(
+        [dataclasses.replace(step("session-1", 1, 1, event("b")), pin=Pin("00" * 32, b"{}"))]
+    )
+    assert isinstance(error, StorageError)
+    assert store.head("session-1") == before
+    assert list(store.journal("session-1")) == [event("a")]
 
 
 # --- reading sessions ------------------------------------------------------------------------------------

@@ -1,0 +1,66 @@
+"""`sessions migrate`: a paused session goes on with another text of its flow."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bot.cli.exits import Exit
+from bot.cli.finding import actor_for, find_flow, find_session, need_database, refuse_ended
+from bot.cli.following import local_gate
+from bot.cli.output import clean, print_json
+from bot.cli.place import Place, opened
+from bot.cli.reach import hand_over, runs_here, told
+from bot.settings import Settings
+from engine.actors import Actor
+from engine.codec import decode
+from engine.flow import Flow, flow_from_body
+from engine.migration import Plan, lines, plan
+from engine.snapshot import load_state
+from engine.storage.port import Store
+
+
+def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool, as_json: bool) -> int:
+    """Say what the new text means for the session, and unless it is a dry run let it go on with it.
+
+    Raises `SaysoError`. The exit code of a dry run says whether it is possible.
+    """
+    settings = place.settings()
+    actor = actor_for(settings, None)
+    need_database(settings, f"no session {text!r}")
+    with opened(settings) as store:
+        head = find_session(store, text)
+        refuse_ended(head)
+        old = flow_from_body(store.flow(head.flow_digest))
+        new = find_flow(settings, name or (old.file if Path(old.file).is_file() else old.name))
+        made = plan(old, new, load_state(store.load(head.session_id)))
+        if dry_run:
+            _tell(made, "It can go on with the new text." if not made.problems else "", as_json=as_json)
+            return Exit.OK if not made.problems else Exit.REFUSED
+        if runs_here(store, head):
+            made = asyncio.run(_migrate(settings, store, head.session_id, new, actor))
+            done = f"{head.session_id} goes on with the new text."
+        else:
+            handed = hand_over(store, head, "migrate", actor, flow=decode(new.body()))
+            done = told(handed, f"{head.session_id} goes on with the new text.")
+    _tell(made, done, as_json=as_json)
+    return Exit.OK
+
+
+async def _migrate(settings: Settings, store: Store, session_id: str, new: Flow, actor: Actor) -> Plan:
+    from bot.assembly import make_engine
+
+    engine = make_engine(settings, store, local_gate(settings), label="cli", slack=False)
+    await engine.open()
+    try:
+        return await engine.migrate(session_id, new, actor=actor)
+    finally:
+        await engine.close()
+
+
+def _tell(made: Plan, done: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**made.to_json(), "message": done})
+        return
+    for line in (*lines(made), *([done] if done else [])):
+        print(clean(line))

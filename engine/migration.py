@@ -1,0 +1,177 @@
+"""Whether a paused session can go on with another text of its flow, and what that changes in its state. Pure.
+
+Completed nodes keep their outcomes, also those that the new text does not have. What is under way must stand in the
+new text, in the same list and with the same type. In a list, the session goes on behind what has had its outcome: a
+node that the new text has before that place is not run any more. Lists with edges must have the same nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from engine.actors import Actor
+from engine.codec import Json, copy
+from engine.errors import InvalidInputs, SessionEnded, SessionError, SessionRunning
+from engine.events import FlowMigrated
+from engine.flow import Flow, coerce_inputs
+from engine.flow.model import NodeList
+from engine.state import Frame, State
+
+
+class MigrationRefused(SessionError):
+    """The session cannot go on with the new text; says each reason."""
+
+    code = "migration_refused"
+
+
+@dataclass
+class Plan:
+    """What a migration would do. `problems` stand against it, each in a sentence.
+
+    `waits` are the paths that wait, with what the new text has there. `gone` are nodes with an outcome that the new
+    text does not have, `passed_over` new nodes that stand before the place where the session is.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    waits: dict[str, str] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+    inputs: dict[str, Json] | None = None
+    frames: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """The plan for a machine."""
+        return {
+            "possible": not self.problems,
+            "problems": self.problems,
+            "waits": self.waits,
+            "gone": self.gone,
+            "passedOver": self.passed_over,
+        }
+
+
+def plan(old: Flow, new: Flow, state: State) -> Plan:
+    """What it would mean for this session to go on with `new` in place of `old`."""
+    made = Plan()
+    _plan_inputs(made, old, new, state)
+    for scope in sorted(state.frames):
+        frame = state.frames[scope]
+        there = new.lists.get(frame.list_id)
+        if there is None:
+            made.problems.append(f"{scope or 'the flow'}: the new text has no such list of nodes")
+            continue
+        _plan_frame(made, scope, frame, state, (old.lists[frame.list_id], there))
+    return made
+
+
+def plan_or_refuse(old: Flow, new: Flow, state: State) -> Plan:
+    """The plan of a migration that can be carried out. Raises `SessionEnded`, `SessionRunning`, `MigrationRefused`."""
+    if state.ended or state.phase == "finalizing":
+        raise SessionEnded(f"Session {state.session_id} is {state.status}; it has nothing left to run.")
+    if state.phase not in ("waiting", "held"):
+        raise SessionRunning(f"Session {state.session_id} is running; pause it first (sayso sessions pause).")
+    made = plan(old, new, state)
+    if made.problems:
+        raise MigrationRefused(
+            f"Session {state.session_id} cannot go on with this text: {'; '.join(made.problems)}."
+        )
+    return made
+
+
+def event(made: Plan, state: State, new: Flow, actor: Actor, now: str) -> FlowMigrated:
+    """What is journaled of a migration."""
+    return FlowMigrated(
+        seq=state.seq + 1,
+        timestamp=now,
+        flow_digest=new.digest,
+        actor=actor.record(),
+        input=made.inputs,
+        frames=made.frames,
+        nodes=made.nodes,
+    )
+
+
+def _plan_inputs(made: Plan, old: Flow, new: Flow, state: State) -> None:
+    asked = [state.prompts[key] for key in state.open_prompts if state.prompts[key].kind == "input"]
+    for prompt in asked:
+        name = prompt.spec["input"]["name"]
+        here = new.inputs.get(name)
+        if here is None or here.type != old.inputs[name].type:
+            made.problems.append(
+                f"{prompt.path}: the new text has no such input of type {old.inputs[name].type}"
+            )
+        made.waits[prompt.path] = "input"
+    if state.inputs is None:
+        return
+    kept = {name: value for name, value in state.inputs.items() if name in new.inputs}
+    try:
+        values, missing = coerce_inputs(new, kept)
+    except InvalidInputs as error:
+        made.problems.append(f"inputs: {error}")
+        return
+    made.problems += [
+        f"inputs: the new text needs `{name}`, which this session was not given" for name in missing
+    ]
+    made.inputs = copy(values)
+
+
+def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple[NodeList, NodeList]) -> None:
+    before, after = lists
+    places = {node.id: node.index for node in after.nodes}
+    done: list[int] = []
+    active: list[int] = []
+    for node_id, path in sorted(frame.nodes.items()):
+        run = state.nodes[path]
+        if path in state.active:
+            said = _under_way(path, run.type, node_id, after)
+            made.problems += said
+            if not said:
+                active.append(places[node_id])
+                made.nodes[path] = places[node_id]
+            if path not in state.containers:
+                made.waits[path] = run.type if not said else "missing"
+        elif node_id in places:
+            done.append(places[node_id])
+            made.nodes[path] = places[node_id]
+        else:
+            made.gone.append(path)
+    if before.is_graph or after.is_graph:
+        if before.is_graph != after.is_graph or [n.id for n in before.nodes] != [n.id for n in after.nodes]:
+            where = scope or "the flow"
+            made.problems.append(f"{where}: a list with edges must have the same nodes in the new text")
+        return
+    position = min(active) if active else max(done, default=-1) + 1
+    late = [after.nodes[place].id for place in done if active and place > position]
+    if late:
+        made.problems.append(f"{scope or 'the flow'}: {', '.join(late)} is done and would come again")
+    made.frames[scope] = position
+    made.passed_over += [
+        f"{scope}/{node.id}" if scope else node.id
+        for node in after.nodes[:position]
+        if node.id not in frame.nodes
+    ]
+
+
+def _under_way(path: str, kind: str, node_id: str, after: NodeList) -> list[str]:
+    node = after.by_id.get(node_id)
+    if node is None:
+        return [f"{path}: is under way, and the new text does not have it"]
+    if node.type != kind:
+        return [f"{path}: is under way as {kind}, and the new text has {node.type} there"]
+    return []
+
+
+def lines(made: Plan) -> Iterator[str]:
+    """The plan in words."""
+    for path, kind in made.waits.items():
+        yield f"waits at {path}: " + (
+            "not in the new text" if kind == "missing" else f"{kind}, in the new text too"
+        )
+    for path in made.gone:
+        yield f"{path} is done and not in the new text; its outcome is kept"
+    for path in made.passed_over:
+        yield f"{path} is new and stands before the place where the session is; it will not run"
+    for problem in made.problems:
+        yield f"cannot: {problem}"

@@ -1,0 +1,207 @@
+"""A paused session keeps its own text of the flow, until a person lets it go on with another one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from engine.errors import NotAllowed, SessionEnded, SessionRunning, StorageFull
+from engine.migration import MigrationRefused, plan
+from tests.support.engine import (
+    ANA,
+    BEN,
+    Backing,
+    EngineRig,
+    FaultyStore,
+    flow_of,
+    nobody_but,
+    running,
+)
+
+OLD = """
+inputs: {who: {type: string, default: bob}}
+nodes:
+  - {id: first, type: shell, with: {run: [now, first]}}
+  - id: each
+    type: foreach
+    with: {items: [x, y], as: it}
+    body:
+      - {id: work, type: shell, with: {run: [now, "{{ it }}"]}}
+      - {id: sure, type: ask, with: {message: "{{ it }}?"}}
+  - {id: end, type: set, with: {said: old}}
+"""
+
+NEW = """
+inputs: {who: {type: string, default: bob}, more: {type: string, default: new}}
+nodes:
+  - {id: early, type: shell, with: {run: [now, early]}}
+  - id: each
+    type: foreach
+    with: {items: [x, y], as: it}
+    body:
+      - {id: work, type: shell, with: {run: [now, "{{ it }}"]}}
+      - {id: added, type: shell, with: {run: [now, "added {{ it }}"]}}
+      - {id: sure, type: ask, with: {message: "{{ it }}?"}}
+      - {id: after, type: shell, with: {run: [now, "after {{ it }}"]}}
+  - {id: end, type: set, with: {said: "{{ inputs.more }}"}}
+"""
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def backing(request: pytest.FixtureRequest, tmp_path: Path) -> Backing:
+    """A database of each kind."""
+    return Backing(request.param, tmp_path)
+
+
+@pytest.fixture
+async def rig(backing: Backing, tmp_path: Path) -> AsyncIterator[EngineRig]:
+    """An engine over it."""
+    async with running(backing.open(), tmp_path) as made:
+        yield made
+
+
+async def waiting(rig: EngineRig, text: str = OLD) -> str:
+    """A session of the old text that waits in the first pass."""
+    session_id = await rig.start(text)
+    assert (await rig.engine.parked(session_id)).phase == "waiting"
+    return session_id
+
+
+async def test_a_session_goes_on_with_the_new_text_and_keeps_what_is_done(rig: EngineRig) -> None:
+    """The answered question completes in the new list, its new successor runs, and nothing that ran runs again; a new
+    node before the place where the session stood is passed over."""
+    session_id = await waiting(rig)
+    made = await rig.engine.migrate(session_id, flow_of(NEW), actor=ANA)
+    assert (made.problems, made.gone) == ([], ["first"])
+    assert made.waits == {"each[0]/sure": "ask"}
+    assert made.passed_over == ["early", "each[0]/added"]
+    await rig.reply(session_id, "yes")
+    state = await rig.reply(session_id, "yes")
+    assert state.status == "complete"
+    assert rig.shop.ran == [
+        "first",
+        "each[0]/work",
+        "each[0]/after",
+        "each[1]/work",
+        "each[1]/added",
+        "each[1]/after",
+    ]
+    assert state.nodes["end"].output == {"said": "new"}
+    assert state.nodes["first"].output["stdout"] == "first"
+
+
+async def test_the_switch_is_journaled_and_found_again_by_another_process(
+    backing: Backing, tmp_path: Path
+) -> None:
+    """The head has the new digest; a fresh engine reads the new text and an equal state."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await waiting(rig)
+        await rig.engine.migrate(session_id, flow_of(NEW), actor=BEN)
+        before = await rig.engine.state(session_id)
+    async with running(backing.open(), tmp_path) as rig:
+        assert (await rig.engine.head(session_id)).flow_digest == flow_of(NEW).digest
+        assert await rig.engine.flow_of(session_id) == flow_of(NEW)
+        event = (await rig.engine.journal(session_id))[-1]
+        assert (event.type, event.to_wire()["actor"]["id"]) == ("flow:migrated", BEN.id)
+        assert await rig.engine.state(session_id) == before
+        assert (await rig.reply(session_id, "yes")).phase == "waiting"
+        assert rig.shop.ran == ["each[0]/after", "each[1]/work", "each[1]/added"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{id: sure, type: ask", "{id: sure2, type: ask", "each[0]/sure: is under way"),
+        (
+            '{id: sure, type: ask, with: {message: "{{ it }}?"}}',
+            "{id: sure, type: noop}",
+            "each[0]/sure: is under way as ask",
+        ),
+        ("id: each", "id: every", "each[0]: the new text has no such list"),
+        ("inputs: {who", "inputs: {must: {type: string}, who", "needs `must`"),
+        ("default: bob", "default: eve, choices: [eve]", "inputs:"),
+    ],
+)
+async def test_a_text_without_what_is_under_way_is_refused(
+    rig: EngineRig, old: str, new: str, said: str
+) -> None:
+    """Each reason is named, nothing is written, and the session goes on with its own text."""
+    session_id = await waiting(rig)
+    head = await rig.engine.head(session_id)
+    changed = flow_of(OLD.replace(old, new))
+    with pytest.raises(MigrationRefused) as refusal:
+        await rig.engine.migrate(session_id, changed, actor=ANA)
+    assert said in str(refusal.value)
+    after = await rig.engine.head(session_id)
+    assert (after.seq, after.flow_digest, after.owner) == (head.seq, head.flow_digest, None)
+    await rig.reply(session_id, "yes")
+    assert (await rig.reply(session_id, "yes")).nodes["end"].output == {"said": "old"}
+
+
+async def test_what_is_done_cannot_come_again(rig: EngineRig) -> None:
+    """A text that puts a completed node behind the one that waits is refused."""
+    session_id = await waiting(rig, "nodes: [{id: a, type: noop}, {id: b, type: ask, with: {message: m}}]")
+    turned = flow_of("nodes: [{id: b, type: ask, with: {message: m}}, {id: a, type: noop}]")
+    with pytest.raises(MigrationRefused, match="a is done and would come again"):
+        await rig.engine.migrate(session_id, turned, actor=ANA)
+
+
+async def test_only_a_paused_session_can_be_migrated(rig: EngineRig) -> None:
+    """A running one is asked to be paused first; an ended one has nothing left; a held one stays held."""
+    text = "nodes: [{id: a, type: shell, with: {run: [wait]}, on_crash: again}, {id: b, type: noop}]"
+    session_id = await rig.start(text)
+    await rig.shop.running("a")
+    with pytest.raises(SessionRunning):
+        await rig.engine.migrate(session_id, flow_of(text + "\n"), actor=ANA)
+    await rig.engine.pause(session_id, actor=ANA)
+    await rig.engine.migrate(session_id, flow_of(text.replace("b, type: noop", "c, type: noop")), actor=ANA)
+    assert (await rig.engine.head(session_id)).phase == "held"
+    await rig.engine.resume(session_id, "go", actor=ANA)
+    await rig.shop.finish("a")
+    state = await rig.engine.parked(session_id)
+    assert (state.status, sorted(state.nodes)) == ("complete", ["a", "c"])
+    with pytest.raises(SessionEnded):
+        await rig.engine.migrate(session_id, flow_of(text), actor=ANA)
+
+
+async def test_whoever_may_not_resume_may_not_migrate(backing: Backing, tmp_path: Path) -> None:
+    """The policy is asked, and nothing changes."""
+    async with running(backing.open(), tmp_path, policy=nobody_but(ANA)) as rig:
+        session_id = await waiting(rig)
+        with pytest.raises(NotAllowed):
+            await rig.engine.migrate(session_id, flow_of(NEW), actor=BEN)
+        assert (await rig.engine.head(session_id)).flow_digest == flow_of(OLD).digest
+
+
+async def test_a_switch_that_could_not_be_stored_did_not_happen(backing: Backing, tmp_path: Path) -> None:
+    """When the commit fails the session goes on with its own text."""
+    store = FaultyStore(backing.open())
+    async with running(store, tmp_path) as rig:
+        session_id = await waiting(rig)
+        store.failures.append(StorageFull("no space"))
+        with pytest.raises(StorageFull):
+            await rig.engine.migrate(session_id, flow_of(NEW), actor=ANA)
+        await rig.reply(session_id, "yes")
+        state = await rig.reply(session_id, "yes")
+        assert state.nodes["end"].output == {"said": "old"}
+
+
+async def test_the_same_text_changes_nothing(rig: EngineRig) -> None:
+    """Nothing is journaled where there is nothing to change."""
+    session_id = await waiting(rig)
+    seq = (await rig.engine.head(session_id)).seq
+    assert (await rig.engine.migrate(session_id, flow_of(OLD), actor=ANA)).problems == []
+    assert (await rig.engine.head(session_id)).seq == seq
+
+
+async def test_a_question_for_an_input_needs_that_input_in_the_new_text(rig: EngineRig) -> None:
+    """Before the flow has begun the session waits for an input: the new text must have it, with its type."""
+    asks = "inputs: {who: {type: string}}\nnodes: [{id: a, type: noop}]"
+    session_id = await waiting(rig, asks)
+    state = await rig.engine.state(session_id)
+    other = flow_of(asks.replace("string", "integer"))
+    assert plan(flow_of(asks), other, state).problems
+    await rig.engine.migrate(session_id, flow_of(asks.replace("a, type", "b, type")), actor=ANA)
+    assert sorted((await rig.reply(session_id, "bob")).nodes) == ["b"]
