@@ -21,7 +21,7 @@ from engine.flow.document import GOTO, RetryDoc
 from engine.flow.names import Level, Scope, Shape, shapes
 from engine.flow.outline import Part, as_list, as_mapping, ids, item_name, items, parts, places
 from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS
-from engine.nodes.specs import PARTS, NodeSpec, node_types
+from engine.nodes.specs import PARTS, NodeSpec, node_types, unusable_type
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,9 @@ def _fields(
         return
     spec = node_types().get(kind)
     if spec is None:
-        yield Fault(("type",), f"unknown node type `{kind[:80]}`", suggest(kind, node_types()))
+        broken = unusable_type(kind)
+        advice = suggest(kind, node_types()) if broken is None else "repair or reinstall that package"
+        yield Fault(("type",), broken or f"unknown node type `{kind[:80]}`", advice)
         return
     yield from _of_type(node, spec, site)
     yield from _with(node, spec, scope)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from engine.codec import Json, encode
 from engine.errors import NotJson
+from engine.nodes.entries import own_type
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,27 @@ def as_text(value: Json, where: str) -> str:
 
 
 def runners() -> Mapping[str, Runner]:
-    """The runners of the built-in node types that have effects, by type."""
+    """The runners of the node types that have effects, by type; those of installed packages when they are needed."""
     from engine.nodes.http import http
     from engine.nodes.python import python
     from engine.nodes.shell import shell
 
-    return {"shell": shell, "http": http, "python": python}
+    return _Runners({"shell": shell, "http": http, "python": python})
+
+
+class _Runners(Mapping[str, Runner]):
+    def __init__(self, runners: Mapping[str, Runner]) -> None:
+        self._runners = dict(runners)
+
+    def __getitem__(self, name: str) -> Runner:
+        if name not in self._runners:
+            from engine.nodes.own import own_runner
+
+            self._runners[name] = own_runner(own_type(name))
+        return self._runners[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runners)
+
+    def __len__(self) -> int:
+        return len(self._runners)

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
-from engine.codec import Json
+from engine.codec import Json, encode
 from engine.errors import SaysoError
 from engine.expression_text import has_expression, is_marker_key
 from engine.faults import Fault, faults_of, field_names, kind_of
+from engine.nodes import entries
 from engine.nodes.configs import (
     ApprovalConfig,
     AskConfig,
@@ -46,6 +46,7 @@ from engine.nodes.container_configs import (
     PythonConfig,
     SwitchConfig,
 )
+from engine.nodes.entries import BadNodeType
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 
@@ -327,12 +328,81 @@ _SPECS = (
     NodeSpec("noop", NoopConfig, {}, mode="pure"),
 )
 
-_REGISTRY: Mapping[str, NodeSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
+
+class OwnSpec(NodeSpec):
+    """A node type of an installed package. Its values are checked as JSON, so that dates and the like may be fields."""
+
+    def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
+        """See `NodeSpec.settle`."""
+        settled: dict[str, Json] = self.validate(evaluated).model_dump(mode="json", by_alias=True)
+        return settled
+
+    def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
+        try:
+            return self.config.model_validate_json(encode(dict(with_))), []
+        except ValidationError as error:
+            return None, faults_of(error, self.config)
+
+
+def _own_spec(name: str) -> NodeSpec:
+    """Raises `KeyError` and `BadNodeType`."""
+    kind = entries.own_type(name)
+    on_crash = _again if kind.on_crash == "again" else _ask
+    return OwnSpec(
+        name,
+        kind.config,
+        {} if kind.outputs is None else kind.outputs,
+        mode="run",
+        on_crash=on_crash,
+        timeout=kind.timeout,
+        secret_fields=kind.secret_fields,
+        unknown_output=kind.unknown_output,
+        any_output=kind.outputs is None,
+    )
+
+
+class _Registry(Mapping[str, NodeSpec]):
+    """sayso's own types, and those of installed packages, which are looked for only when they are needed."""
+
+    def __init__(self, specs: Mapping[str, NodeSpec]) -> None:
+        self._specs = specs
+
+    def __getitem__(self, name: str) -> NodeSpec:
+        spec = self._specs.get(name)
+        if spec is not None:
+            return spec
+        try:
+            return _own_spec(name)
+        except BadNodeType as error:
+            raise KeyError(name) from error
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._specs
+        for name in entries.names():
+            if name not in self._specs and unusable_type(name) is None:
+                yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_REGISTRY: Mapping[str, NodeSpec] = _Registry({spec.name: spec for spec in _SPECS})
 
 
 def node_types() -> Mapping[str, NodeSpec]:
-    """All node types by name, in the order of the flow reference."""
+    """All node types by name, in the order of the flow reference, then those of installed packages."""
     return _REGISTRY
+
+
+def unusable_type(name: str) -> str | None:
+    """Why the type of that name of an installed package cannot be used; None when it can, or when there is none."""
+    try:
+        entries.own_type(name)
+    except KeyError:
+        return None
+    except BadNodeType as error:
+        return str(error)
+    return None
 
 
 # --- secrets at the edge ---------------------------------------------------------------------------------
