@@ -51,6 +51,8 @@ class SlackApp:
         self._taken = taken
         self._closing = False
         self.skipped: dict[str, int] = {}
+        # Bolt finds the token in the environment too and warns that our client already has it.
+        logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
         self.app = AsyncApp(client=client, ignoring_self_events_enabled=True, process_before_response=False)
         self.app.middleware(self._receive)
         self.handlers = [
