@@ -27,6 +27,7 @@ def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_p
         ("ops", "@sayso disk-cleanup"),
         ("incidents", "@sayso incident-first-response"),
         ("releases", "@sayso release-checklist"),
+        ("ops", "@sayso rolling-restart"),
         ("ops", "@sayso help"),
     ]
 
