@@ -167,7 +167,7 @@ def _lines(state: State, flow: FlowLike, names: Mapping[str, str]) -> Sequence[s
     ]
     paths = [node.id for node in flow.nodes]
     known = set(paths)
-    paths += [path for path in state.nodes if "/" not in path and path not in known]
+    paths += [path for path in state.nodes if _at_top(path) and path not in known]
     # What is under way in no container that is shown: `finally`, for example.
     shown = {*paths, *state.containers}
     paths += [path for path in state.active if path.rpartition("/")[0].partition("[")[0] not in shown | {""}]
@@ -178,6 +178,11 @@ def _lines(state: State, flow: FlowLike, names: Mapping[str, str]) -> Sequence[s
     if len(paths) <= _WHOLE:
         return [*asked_inputs, *(line for path in paths for line in lines(path))]
     return [*asked_inputs, *_grouped(state, paths, lines)]
+
+
+def _at_top(path: str) -> bool:
+    """Whether a node stands in no container: in the flow's own list, or among those that it ends with."""
+    return "/" not in path.removeprefix("finally/")
 
 
 def _grouped(state: State, paths: list[str], lines_of: Callable[[str], list[str]]) -> list[str]:
