@@ -156,6 +156,8 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
     match entry.status:
         case "failed":
             return f"{took}{tries}  {error_text(entry.error)}"
+        case "interrupted" if entry.reason == "left":
+            return "left at a checkpoint; goes on from there"
         case "interrupted":
             return f"interrupted ({entry.reason}); what it did is not known"
         case "retrying":

@@ -205,3 +205,30 @@ async def test_a_question_for_an_input_needs_that_input_in_the_new_text(rig: Eng
     assert plan(flow_of(asks), other, state).problems
     await rig.engine.migrate(session_id, flow_of(asks.replace("a, type", "b, type")), actor=ANA)
     assert sorted((await rig.reply(session_id, "bob")).nodes) == ["b"]
+
+
+async def test_a_fork_from_before_the_switch_has_the_text_of_that_time(rig: EngineRig) -> None:
+    """Forked from the event before the migration the session runs the old text, from after it the new one."""
+    session_id = await waiting(rig)
+    await rig.engine.migrate(session_id, flow_of(NEW), actor=ANA)
+    seq = (await rig.engine.head(session_id)).seq
+    ends = []
+    for at in (seq - 1, seq):
+        fork = await rig.engine.fork(session_id, at, actor=ANA, answers={"sure": "yes"})
+        await rig.engine.parked(fork)
+        ends.append((await rig.reply(fork, "yes")).nodes["end"].output["said"])
+    assert ends == ["old", "new"]
+
+
+async def test_a_migrated_session_travels_with_its_new_text(tmp_path: Path) -> None:
+    """Exported and brought into another store with the same key, it goes on with the new text."""
+    backing = Backing("memory", tmp_path)
+    key = b"k" * 32
+    async with running(backing.open(key), tmp_path) as rig:
+        session_id = await waiting(rig)
+        await rig.engine.migrate(session_id, flow_of(NEW), actor=ANA)
+        file = await rig.engine.export(session_id)
+    async with running(Backing("memory", tmp_path / "there").open(key), tmp_path) as rig:
+        await rig.engine.resume_from_snapshot(file)
+        await rig.reply(session_id, "yes")
+        assert (await rig.reply(session_id, "yes")).nodes["end"].output == {"said": "new"}
