@@ -1,0 +1,49 @@
+"""The shell around failures and endings: what is told to leave, and what is launched while a session ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.nodes.port import Failed
+from engine.storage.memory import MemoryStore
+from tests.support.engine import ANA, running
+
+LAST = "\nfinally: [{id: tidy, type: shell, with: {run: [wait]}}]"
+FLOW = "nodes: [{id: a, type: shell, with: {run: [wait]}}]" + LAST
+
+
+async def test_an_abort_cuts_what_runs_and_then_runs_finally(tmp_path: Path) -> None:
+    """The node of the flow leaves; the one at the end is launched and not told to leave."""
+    async with running(MemoryStore(), tmp_path) as rig:
+        session = await rig.start(FLOW)
+        await rig.shop.running("a")
+        await rig.engine.abort(session, actor=ANA)
+        work = await rig.shop.running("finally/tidy")
+        assert not work.context.aborted.is_set()
+        await rig.shop.finish("finally/tidy")
+        assert (await rig.engine.parked(session)).status == "aborted"
+
+
+async def test_a_second_abort_cuts_finally(tmp_path: Path) -> None:
+    """What runs at the end leaves too, and the session ends."""
+    async with running(MemoryStore(), tmp_path) as rig:
+        session = await rig.start(FLOW)
+        await rig.shop.running("a")
+        await rig.engine.abort(session, actor=ANA)
+        await rig.shop.running("finally/tidy")
+        await rig.engine.abort(session, actor=ANA)
+        assert (await rig.engine.parked(session)).status == "aborted"
+
+
+async def test_a_failed_branch_cuts_the_others_of_its_graph(tmp_path: Path) -> None:
+    """The flow has failed: the branch beside it is told to leave, and what runs at the end follows."""
+    flow = (
+        "nodes: [{id: a, type: shell, with: {run: [wait]}}, {id: b, type: shell, with: {run: [wait]}}, "
+        "{id: c, type: noop}]\nedges: [{from: a, to: c}, {from: b, to: c}]" + LAST
+    )
+    async with running(MemoryStore(), tmp_path) as rig:
+        session = await rig.start(flow)
+        await rig.shop.running("b")
+        await rig.shop.finish("a", Failed("exit_code", "no", {}))
+        await rig.shop.finish("finally/tidy")
+        assert (await rig.engine.parked(session)).status == "failed"
