@@ -13,7 +13,7 @@ from tests.proof.lives import Life, compare, drops, every, holds, pairs
 from tests.proof.process import Processes
 
 LONG = bool(os.environ.get("PROVE"))
-SHORT = ("retry_of_what_asks", "foreach_asks", "parallel", "three_deep", "sub_flow", "switch", "loop_while")
+SHORT = ("retry_of_what_asks", "foreach_asks", "parallel", "three_deep", "sub_flow")
 FEW_COMMITS = 5
 """In the long version a flow that takes up to so many commits is killed at every two points."""
 
