@@ -15,7 +15,7 @@ CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow")
 WITHOUT_EFFECT = ("ask", "approval", "wait", *CONTAINERS)
 """Types whose nodes do nothing themselves: ended in the middle, nothing about them is unknown."""
 
-_SEGMENT = re.compile(r"(?P<id>[^\[\]~]+)(?:~(?P<visit>\d+))?(?:\[(?P<key>[^\[\]]*)\])?")
+_SEGMENT = re.compile(r"(?P<id>[^\[\]~!]+)(?:~(?P<visit>\d+))?(?:\[(?P<key>[^\[\]]*)\]|!(?P<failed>\d*))?")
 _NAMES_OF_ITEM = ("name", "id", "title", "host", "key")
 _ITEM_MOST = 40
 _PLACE_MOST = 160
@@ -34,6 +34,8 @@ class NodeLike(Protocol):
     def lists(self) -> Mapping[str, str]: ...
     @property
     def calls(self) -> str | None: ...
+    @property
+    def on_failure(self) -> str | None: ...
     @property
     def retry(self) -> Any: ...
 
@@ -64,6 +66,8 @@ class Segment(NamedTuple):
     visit: int
     key: str | None
     node: NodeLike | None
+    failed: bool = False
+    """Whether the next part is what follows its failure (`on_failure`)."""
 
 
 def segments(flow: FlowLike, path: str) -> list[Segment]:
@@ -75,22 +79,26 @@ def segments(flow: FlowLike, path: str) -> list[Segment]:
         match = _SEGMENT.fullmatch(part)
         node_id, visit, key = (match["id"], match["visit"], match["key"]) if match else (part, None, None)
         node = next((node for node in nodes if node.id == node_id), None)
-        here = f"{before}{part.partition('[')[0]}"
-        found.append(Segment(here, node_id, int(visit or 1), key, node))
-        nodes = _inside(flow, node_id, node, key)
+        failed = match is not None and match["failed"] is not None
+        here = f"{before}{part.partition('!')[0].partition('[')[0]}"
+        found.append(Segment(here, node_id, int(visit or 1), key, node, failed))
+        nodes = _inside(flow, found[-1])
         before = f"{before}{part}/"
     return found
 
 
-def _inside(flow: FlowLike, node_id: str, node: NodeLike | None, key: str | None) -> Sequence[NodeLike]:
-    """The nodes that stand in a pass of a node."""
+def _inside(flow: FlowLike, part: Segment) -> Sequence[NodeLike]:
+    """The nodes that stand in a pass of a node, or follow its failure."""
+    node = part.node
     if node is None:
         # `finally/tell`: the list is no node's.
-        list_id: str | None = node_id
+        list_id: str | None = part.node_id
+    elif part.failed:
+        list_id = node.on_failure
     elif node.calls is not None:
         list_id = f"@{node.calls}/"
     else:
-        list_id = node.lists.get("body") or node.lists.get(unquote(key or ""))
+        list_id = node.lists.get("body") or node.lists.get(unquote(part.key or ""))
     found = flow.lists.get(list_id) if list_id is not None else None
     return found.nodes if found is not None else ()
 
@@ -123,6 +131,8 @@ def around(state: State, flow: FlowLike, path: str) -> list[str]:
     for part in segments(flow, path)[:-1]:
         name = part.node.name if part.node is not None else ""
         parts.append(safe(one_line(name or part.node_id, _ITEM_MOST)))
+        if part.failed:
+            parts.append("after its failure")
         if part.key is not None:
             keyed = part.node is not None and part.node.type in ("parallel", "switch")
             parts.append(pass_label(state, part.path, part.key, keyed=keyed))

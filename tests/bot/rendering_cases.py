@@ -30,6 +30,7 @@ class Node:
     type: str = "shell"
     lists: dict[str, str] = field(default_factory=dict)
     calls: str | None = None
+    on_failure: str | None = None
     retry: Retry | None = None
 
 

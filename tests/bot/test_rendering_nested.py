@@ -146,6 +146,7 @@ def test_a_hundred_passes_make_no_longer_card_than_a_few() -> None:
          "pick › default › q"),
         ("{id: again, type: loop, with: {until: '{{ index > 3 }}', max_iterations: 9}, body: [ASK]}", "again › 1 › q"),
         ("{id: each, type: foreach, with: {items: [{host: db1}]}, body: [ASK]}", "each › db1 › q"),
+        ("{id: no, type: fail, with: {message: x}, on_failure: [ASK]}", "no › after its failure › q"),
         ("{id: each, type: foreach, with: {items: ['<!here>']}, body: [ASK]}", "each › &lt;!here&gt; › q"),
     ],
 )  # fmt: skip
