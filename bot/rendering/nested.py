@@ -22,6 +22,7 @@ ICONS = {
     "interrupted": "⚠️",
     "started": "▶️",
     "retrying": "🔁",
+    "failing": "❌",
 }
 _INDENT = "\u2003"
 """A space that Slack does not swallow at the beginning of a line."""
