@@ -85,6 +85,9 @@ SMALL_SNAPSHOT = 64 * 1024
 WARM_SESSIONS = 64
 """How many paused sessions are remembered, so that answers one after the other need no loading."""
 
+LEAVE_SECONDS = 15.0
+"""How long a node that was told to leave may take: a program has 10 s between SIGTERM and SIGKILL."""
+
 DRAIN_SECONDS = 10.0
 """How long running nodes may go on after a shutdown was asked for."""
 
@@ -208,8 +211,18 @@ class Engine:
             await asyncio.wait(tasks, timeout=seconds)
         self._patient = False
         await self._between_steps(lambda live: live.stop_all())
-        while tasks := self._tasks():
-            await asyncio.wait(tasks)
+        await self._leave_behind(LEAVE_SECONDS)
+
+    async def _leave_behind(self, seconds: float) -> None:
+        """Wait for what was told to leave. What does not (a function of a user that looks at nothing) is left behind:
+        its start is durable, so the next claim finds it interrupted."""
+        tasks = self._tasks()
+        if not tasks:
+            return
+        _, stubborn = await asyncio.wait(tasks, timeout=seconds)
+        for task in stubborn:
+            log.error("%s did not leave within %g s and is left behind", task.get_name(), seconds)
+            task.cancel()
 
     async def _between_steps(self, do: Callable[[Live], None] = lambda live: None) -> None:
         """Do something with every session once the step that it is in is over: until then it may launch nodes."""
@@ -842,6 +855,9 @@ class Engine:
         try:
             command = await self._workplace.perform(self._job(live, path, run, name))
             await self._record(live, command)
+        except asyncio.CancelledError:
+            # Left behind at a shutdown: its start is durable, so the next claim finds it interrupted.
+            raise
         except BaseException as error:
             log.critical("%s: the outcome of %s could not be recorded: %s", live.session_id, path, error)
             self._broken = error

@@ -156,3 +156,33 @@ async def test_a_journal_is_never_cleared(tmp_path: Path) -> None:
         await hub.clear_event_log()
     world.go.set()
     await engine.close()
+
+
+async def test_a_node_that_does_not_leave_is_left_behind_and_found_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shutdown ends although a node looks at nothing; the next engine finds its start without an outcome."""
+    monkeypatch.setattr("engine.engine.LEAVE_SECONDS", 0.01)
+    begun = asyncio.Event()
+
+    async def deaf(config: Any, ctx: NodeContext) -> Outcome:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    store = MemoryStore()
+    first = Engine(store, policy=everybody, runners={"shell": deaf}, home=tmp_path)
+    await first.open()
+    session_id = await first.start(load_flow(FLOW, "hub.yml"), {}, actor=ME)
+    await begun.wait()
+    await first.close()
+    store.close()
+    world = World()
+    world.go.set()
+    again = Engine(store.another(), policy=everybody, runners={"shell": world.shell}, home=tmp_path)
+    await again.open()
+    await again.apply(session_id, None)
+    state = await again.parked(session_id)
+    assert (state.phase, world.runs) == ("waiting", 1)
+    assert "node:interrupted" in [event.type for event in await again.journal(session_id)]
+    await again.close()
