@@ -252,9 +252,8 @@ def _must_ask(flow: Flow, state: State, path: str) -> bool:
 
 
 def _only_waits(flow: Flow, state: State) -> bool:
-    """Whether every unfinished node waits for a person or a timer, and there is at least one such wait."""
-    if due(flow, state):
-        return False
+    """Whether every unfinished node waits for a person or a timer, there is at least one such wait, and nothing else
+    may start. What may start is asked last: it costs most, and usually something runs."""
     waits = bool(state.open_prompts)
     for path in state.active:
         run = state.nodes[path]
@@ -262,7 +261,7 @@ def _only_waits(flow: Flow, state: State) -> bool:
             waits = True
         elif open_prompt_at(state, path) is None and path not in state.containers:
             return False
-    return waits
+    return waits and not due(flow, state)
 
 
 # --- the session -------------------------------------------------------------------------------------------
@@ -306,10 +305,11 @@ def _claimed(turn: Turn, command: Claimed) -> None:
 def _begin(turn: Turn, command: Begin) -> None:
     begun = 0
     while begun < _MOST_STARTS_A_TURN:
-        if not due(turn.flow, turn.state):
+        work, before = due(turn.flow, turn.state), turn.state
+        if not work:
             # What runs at the end begins in the turn in which the flow is over.
             settle(turn)
-        work = due(turn.flow, turn.state)
+            work = due(turn.flow, turn.state) if turn.state is not before else []
         if not work:
             return
         for item in work:
