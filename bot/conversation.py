@@ -155,9 +155,15 @@ class Conversation:
     async def _routed(
         self, row: InboxRow, data: dict[str, Json], said: Message, actor: Actor, heads: Sequence[Head]
     ) -> bool:
-        asked = await self._prompts(row.thread_key)
+        # What was set aside takes nothing and waits for nothing; its thread was told.
+        sound = {head.session_id for head in heads if head.quarantined is None}
+        asked = [prompt for prompt in await self._prompts(row.thread_key) if prompt.session_id in sound]
         thread = Thread(
-            sessions=tuple(SessionView(head.session_id, head.status, head.phase) for head in heads),
+            sessions=tuple(
+                SessionView(head.session_id, head.status, head.phase)
+                for head in heads
+                if head.session_id in sound
+            ),
             prompts=tuple(asked),
             may_answer=self._may_answer(actor, asked),
             hinted=frozenset(self._hinted),
@@ -237,7 +243,7 @@ class Conversation:
     ) -> bool:
         """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
         session_id = said.sessions[0]
-        state = await self._engine.state(session_id)
+        state = await self._engine.verified_state(session_id)
         verdict = authorize(actor, "cancel", self._gate.target(state.actor, True))
         if not verdict.allowed:
             return await self._whisper(row, data, verdict.reason or "You may not cancel this.", "refused")
@@ -372,7 +378,7 @@ class Conversation:
 
     async def _status_of(self, heads: Sequence[Head]) -> str:
         found = [
-            (await self._engine.state(head.session_id), await self._engine.flow_of(head.session_id))
+            (await self._engine.verified_state(head.session_id), await self._engine.flow_of(head.session_id))
             for head in heads
             if head.quarantined is None
         ]
@@ -382,7 +388,7 @@ class Conversation:
         """Where these prompts stand in their sessions, as mrkdwn."""
         places = {}
         for prompt in meant:
-            state = await self._engine.state(prompt.session_id)
+            state = await self._engine.verified_state(prompt.session_id)
             flow = await self._engine.flow_of(prompt.session_id)
             places[prompt.prompt_id] = " › ".join(around(state, flow, prompt.path))
         return places
@@ -390,7 +396,7 @@ class Conversation:
     async def _running(self, channel: str) -> str:
         heads: list[Head] = await self._engine.writer.call("heads", statuses=("running", "paused"), limit=30)
         here = [head for head in heads if head.thread_key and head.thread_key.split(":")[1] == channel]
-        return words.running_text([await self._engine.state(head.session_id) for head in here])
+        return words.running_text([await self._engine.verified_state(head.session_id) for head in here])
 
     # --- telling -------------------------------------------------------------------------------------------
 

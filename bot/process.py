@@ -135,7 +135,7 @@ class Bot:
         self.outbound = Outbound(
             self.engine.writer,
             bot,
-            self.engine.state,
+            self.engine.verified_state,
             self.engine.flow_of,
             identity.bot_user_id,
             taken=self.service.notify,

@@ -374,6 +374,16 @@ class Engine:
             log.warning("the snapshot of %s is not used: %s", loaded.head.session_id, error)
             return derive_state(await self.journal(loaded.head.session_id))
 
+    async def verified_state(self, session_id: str) -> State:
+        """The state as it is stored; a session whose records do not verify is set aside, and its thread is told.
+        Raises `SessionQuarantined` then, and `UnknownSession`."""
+        try:
+            return await self.state(session_id)
+        except (Corrupt, MalformedJournal):
+            # The claim looks again, under the lease, and sets it aside.
+            await self.apply(session_id, None)
+            return await self.state(session_id)
+
     async def head(self, session_id: str) -> Head:
         """Where a session stands. Raises `UnknownSession`."""
         head: Head | None = await self.writer.call("head", session_id)

@@ -19,7 +19,15 @@ from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault
 from engine import clock as moments
 from engine.codec import Json, encode
 from engine.engine import utc_now
-from engine.errors import Corrupt, MalformedJournal, SchemaTooNew, StorageBroken, StorageError, UnknownSession
+from engine.errors import (
+    Corrupt,
+    MalformedJournal,
+    SchemaTooNew,
+    SessionQuarantined,
+    StorageBroken,
+    StorageError,
+    UnknownSession,
+)
 from engine.flow import Flow
 from engine.state import State
 from engine.storage.port import OutboxRow
@@ -29,7 +37,7 @@ log = logging.getLogger("sayso.outbound")
 
 _PAGE = 100
 _MOST_ROWS = 6_400
-_LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew)
+_LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew, SessionQuarantined)
 
 
 @dataclass(frozen=True, slots=True)

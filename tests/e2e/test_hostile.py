@@ -267,3 +267,24 @@ async def test_a_revoked_token_ends_the_process(workspace: Workspace, tmp_path: 
         await bot.start()
         await thread.says("All is done")
     assert counted(log) == ["before", "after:kept"]
+
+
+async def test_a_damaged_session_whose_question_was_never_confirmed_is_set_aside_too(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Damage is noticed also where only the outbox looks at the session: its answer to the post had been lost."""
+    async with running_bot(workspace, tmp_path, two_steps(tmp_path / "log")) as bot:
+        workspace.faults.slow("chat.postMessage", 0.3)
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await workspace.wait_for(lambda: len(thread.messages()) >= 2)
+        await bot.kill()
+        workspace.faults.clear()
+        with database(bot) as connection:
+            flip_journal(connection)
+            connection.execute("DELETE FROM snapshots")
+        await bot.start()
+        await thread.says("set aside")
+        await thread.reply("ana", "status")
+        await thread.reply("ana", "on")
+        await workspace.settled()
+    assert thread.find("All is done") is None
