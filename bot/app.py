@@ -102,11 +102,19 @@ class SlackApp:
                 self.skipped[reason] = self.skipped.get(reason, 0) + 1
         return BoltResponse(status=200, body="")
 
+    async def _known(self, thread_key: str) -> bool:
+        """Whether the thread has a session, or is about to: its first message was taken and not handled yet."""
+        if await self._writer.call("heads", thread_key=thread_key, limit=1):
+            return True
+        root = await self._writer.call("inbox_row", f"message:{thread_key}")
+        # Handled in between, it has its session by now.
+        return root is not None and (
+            root.outcome is None or bool(await self._writer.call("heads", thread_key=thread_key, limit=1))
+        )
+
     async def _take(self, decision: inbound.Take) -> None:
         item = decision.item
-        if decision.only_known_threads:
-            known = await self._writer.call("heads", thread_key=item.thread_key, limit=1)
-            if not known:
-                return
+        if decision.only_known_threads and not await self._known(item.thread_key or ""):
+            return
         if (await self._writer.call("ingest", [item], self._now()))[0] is not None:
             self._taken()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import time
@@ -183,6 +184,9 @@ class Bot:
     async def _listen(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         """Connect, read what was missed, and again after every gap."""
         await self.catchup.begin()
+        # What was loaded so far stays: full collections of it would only hold up acknowledgements.
+        gc.collect()
+        gc.freeze()
         await self.slack.connect()
         self.slack.reconnected()
         if on_ready is not None:

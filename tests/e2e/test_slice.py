@@ -332,3 +332,15 @@ nodes:
         await thread.press("ana", asked, "It is done")
         await thread.says("Gone on")
     assert counted(log) == ["ran"]
+
+
+async def test_a_reply_that_comes_before_its_start_was_handled_is_kept(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """While the start of a thread waits for a lookup, replies in it are taken, and handled after it."""
+    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+        workspace.faults.fail("users.info", times=3)
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.reply("ana", "status")
+        await thread.says("First question", timeout=40)
+        await thread.says("is paused", timeout=40)
