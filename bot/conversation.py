@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from bot import inbound, words
 from bot.flows import Library
 from bot.intents import ephemeral_row, note_row, respond_row, root_row
+from bot.listening import Listening
 from bot.people import LookupFailed, People
 from bot.rendering.flow import around
 from bot.rendering.text import escape
@@ -105,8 +106,7 @@ class Conversation:
         return match_trigger(said.text, self._triggers()) is not None
 
     def _triggers(self) -> list[tuple[str, str]]:
-        flows = self._library.refresh().values()
-        return [(trigger.mention, flow.name) for flow in flows for trigger in flow.triggers]
+        return Listening(self._library.refresh()).mentions()
 
     async def _start_by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         word = control_word(said.text)

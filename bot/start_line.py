@@ -65,14 +65,36 @@ def match_trigger(text: str, triggers: Iterable[tuple[str, str]]) -> StartLine |
     return max(found, key=lambda item: item[0])[1] if found else None
 
 
+def captured(pattern: str, text: str) -> dict[str, str] | None:
+    """What the places of a pattern are in a text that has its words somewhere; None where it has not. A place at the end
+    takes the rest of its line."""
+    found = _inside(pattern).search(text)
+    return None if found is None else {name: value.strip() for name, value in found.groupdict().items()}
+
+
 @cache
 def _trigger(pattern: str) -> re.Pattern[str]:
     parts = _PLACE.split(pattern)
     # Split gives words and names in turn.
-    words = [r"\s+".join(re.escape(word) for word in part.split(" ")) for part in parts[::2]]
     places = [f'"?(?P<{name.strip()}>[^"]+?)"?' for name in parts[1::2]]
-    joined = "".join(word + place for word, place in zip(words, [*places, ""], strict=True))
+    joined = "".join(_words(word) + place for word, place in zip(parts[::2], [*places, ""], strict=True))
     return re.compile(joined, re.IGNORECASE)
+
+
+@cache
+def _inside(pattern: str) -> re.Pattern[str]:
+    parts = _PLACE.split(pattern)
+    places = [rf"(?P<{name.strip()}>[^\n]+?)" for name in parts[1::2]]
+    words = ["[^\\n]*?".join(map(_words, part.split("*"))) for part in parts[::2]]
+    joined = "".join(word + place for word, place in zip(words, [*places, ""], strict=True))
+    # Words count as whole ones, and what is captured at the end goes on to the end of the line.
+    begin = r"(?<!\w)" if pattern[:1].isalnum() else ""
+    end = r"(?=\s*(?:\n|$))" if not parts[-1].strip() else r"(?!\w)" if pattern[-1:].isalnum() else ""
+    return re.compile(begin + joined + end, re.IGNORECASE)
+
+
+def _words(part: str) -> str:
+    return r"\s+".join(re.escape(word) for word in part.split(" "))
 
 
 def _nearest(name: str, names: list[str]) -> str:

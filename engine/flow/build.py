@@ -9,8 +9,8 @@ from engine.codec import Json
 from engine.expressions import Compiled, compile_condition, compile_config, compile_value
 from engine.faults import Path
 from engine.flow.document import EdgeDoc, FlowDoc, InputDoc, LimitsDoc, NodeDoc, RetryDoc
-from engine.flow.model import FINALLY, ROOT, Edge, Flow, Gate, Input, Limits, Node, NodeList, Retry, Trigger
-from engine.flow.triggers import trigger_inputs
+from engine.flow.model import FINALLY, ROOT, Edge, Flow, Gate, Input, Limits, Node, NodeList, Retry
+from engine.flow.triggers import trigger_of
 from engine.flow.yaml import Located
 from engine.nodes.specs import OnCrash, node_types
 
@@ -28,7 +28,9 @@ def build(document: FlowDoc, located: Located) -> Flow:
         lists=builder.lists,
         description=document.description,
         inputs={name: _input(name, entry) for name, entry in document.inputs.items()},
-        triggers=tuple(Trigger(entry.mention, trigger_inputs(entry.mention)) for entry in document.triggers),
+        triggers=tuple(trigger_of(entry) for entry in document.triggers),
+        allowed_to_start=None if document.allowed_to_start is None else tuple(document.allowed_to_start),
+        channels=None if document.channels is None else tuple(document.channels),
         limits=_limits(document.limits),
         lock=None if document.lock is None else compile_value(document.lock),
         on_conflict=document.on_conflict,

@@ -19,7 +19,7 @@ from engine.flow.inputs import check_value
 from engine.flow.model import Input
 from engine.flow.names import Scope
 from engine.flow.outline import as_list, as_mapping
-from engine.flow.triggers import check_mention
+from engine.flow.triggers import Given, check_trigger
 from engine.nodes.configs import FLOW_NAME, MAX_NAME, NAME
 
 
@@ -29,11 +29,11 @@ def check_flow(data: Mapping[str, Any], line_of: Callable[[Path], int]) -> Itera
     inputs = as_mapping(data.get("inputs"))
     for name, entry in inputs.items():
         yield from _input(name, entry)
+    given = Given(frozenset(inputs), _documents(inputs))
     for index, trigger in enumerate(as_list(data.get("triggers"))):
-        mention = as_mapping(trigger).get("mention")
-        if isinstance(mention, str) and mention:
-            for fault in check_mention(mention, inputs):
-                yield fault.under(("triggers", index, "mention"))
+        if isinstance(trigger, dict):
+            for fault in check_trigger(trigger, given):
+                yield fault.under(("triggers", index))
     yield from _lock(data, frozenset(inputs))
     yield from check_nodes(data, frozenset(inputs), line_of)
 
@@ -67,6 +67,17 @@ def _input(name: str, entry: Any) -> Iterator[Fault]:
         # Its shape is wrong, which is reported already.
         return
     yield from _input_values(path, name, document)
+
+
+def _documents(inputs: Mapping[str, Any]) -> dict[str, InputDoc]:
+    """The inputs whose entries have the right shape."""
+    found = {}
+    for name, entry in inputs.items():
+        try:
+            found[name] = InputDoc.model_validate(entry)
+        except ValueError:
+            continue
+    return found
 
 
 def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.codec import Json
-from engine.faults import Fault
-from engine.nodes.configs import Config, Duration, Span, Text
+from engine.faults import Fault, kind_of
+from engine.nodes.configs import Config, Duration, Person, Span, Text
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0
@@ -45,11 +45,113 @@ class InputDoc(Config):
     items: ItemsDoc | None = Field(None, description="For an array: `{type: ...}` of its items.")
 
 
-class TriggerDoc(Config):
-    """What starts the flow without its name."""
+_CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,}|#[^\s#@<>]{1,80}")
+_BOT_ID = re.compile(r"[AB][A-Z0-9]{2,}")
 
-    mention: Text = Field(
-        description="Words after a mention of the bot, with inputs in braces: `rollback {service}`."
+
+def _channel(value: Any) -> str:
+    if not isinstance(value, str) or not _CHANNEL.fullmatch(value):
+        raise ValueError(f"{kind_of(value)} names no channel: write its id (C012345) or its name (#ops)")
+    return value
+
+
+def _bot_id(value: Any) -> str:
+    if not isinstance(value, str) or not _BOT_ID.fullmatch(value):
+        raise ValueError(
+            f"{kind_of(value)} names no app: write its id (A012345) or its bot's (B012345); names can be anybody's"
+        )
+    return value
+
+
+Channel: TypeAlias = Annotated[
+    str, BeforeValidator(_channel), WithJsonSchema({"type": "string", "title": "channel"})
+]
+
+
+def _bots(value: Any) -> bool | list[str]:
+    if isinstance(value, list):
+        return [_bot_id(item) for item in value]
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true, false or a list of ids, not {kind_of(value)}")
+    return value
+
+
+Bots: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_bots),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}],
+            "title": "true, or list of text",
+        }
+    ),
+]
+
+
+class TriggerDoc(Config):
+    """What starts the flow without its name. Each has exactly one of `mention`, `message`, `reaction`, `shortcut` and
+    `schedule`; the rest says more about it."""
+
+    mention: Text | None = Field(
+        None, description="Words after a mention of the bot, with inputs in braces: `rollback {service}`."
+    )
+    message: Text | None = Field(
+        None,
+        description="Words in a message of a channel that the bot is in, no mention needed, with inputs in braces: "
+        "`{service} is down`. They may stand anywhere in the message; `*` stands for any words.",
+    )
+    reaction: Text | None = Field(
+        None,
+        description="An emoji by name, without colons: whoever reacts to a message with it starts the flow.",
+    )
+    shortcut: Text | None = Field(
+        None,
+        description="What the flow is called in the list that the message shortcut *Run a flow* shows.",
+    )
+    schedule: Text | None = Field(
+        None,
+        description="A cron expression of five fields: `0 9 * * mon-fri`. The run lives in the thread of a message "
+        "that the bot posts in `channel`.",
+    )
+    channels: Annotated[list[Channel], Field(min_length=1)] | None = Field(
+        None,
+        description="Where `message` and `reaction` count: ids (`C012345`) or names (`#ops`). Left out: in every channel "
+        "that the bot is in.",
+    )
+    from_bots: Bots = Field(
+        False,
+        description="Whether messages of apps count for `message`: `true`, or the ids of those that do (`B012345`, "
+        "`A012345`). Left out: people only.",
+    )
+    dedupe: Duration | None = Field(
+        None,
+        description="For `message`: within this time of one that started a run, others like it start none; the run's "
+        "thread says how many there were.",
+    )
+    dedupe_by: Annotated[list[Text], Field(min_length=1)] | None = Field(
+        None,
+        description="The inputs that make two messages alike. Left out: all that the pattern captures.",
+    )
+    message_as: Text | None = Field(
+        None,
+        description="The input that gets the text of the message, for `message`, `reaction` and `shortcut`.",
+    )
+    link_as: Text | None = Field(
+        None, description="The input that gets the link to that message, for the same three."
+    )
+    channel: Channel | None = Field(
+        None, description="For `schedule`: the channel that its message is posted in. Required there."
+    )
+    timezone: Text = Field(
+        "UTC", description="For `schedule`: the time zone of the expression, such as `Europe/Berlin`."
+    )
+    missed: Span = Field(
+        3600.0,
+        description="For `schedule`: a run that was missed while the bot was down is made up for once, if it was due at "
+        "most so long ago. `0s`: never.",
+    )
+    inputs: dict[str, Any] = Field(
+        default_factory=dict, description="Values of inputs, as they stand here: nothing is evaluated."
     )
 
 
@@ -194,6 +296,15 @@ class FlowDoc(Config):
     description: str | None = Field(None, description="What it is for, in lists and help.")
     inputs: dict[str, InputDoc] = Field(default_factory=dict, description="What a start takes, by name.")
     triggers: list[TriggerDoc] = Field(default_factory=list, description="What starts it beside its name.")
+    allowed_to_start: Annotated[list[Person], Field(min_length=1)] | None = Field(
+        None,
+        description="Who may start it: user ids, e-mail addresses, user groups (`@sre`), `channel`, and `local:<user>` for "
+        "`sayso start-flow`. Left out: the members of the channel.",
+    )
+    channels: Annotated[list[Channel], Field(min_length=1)] | None = Field(
+        None,
+        description="Where it may be started: ids (`C012345`) or names (`#ops`). Left out: wherever the bot is.",
+    )
     limits: LimitsDoc = Field(
         default_factory=lambda: LimitsDoc.model_validate({}), description="What no run exceeds."
     )

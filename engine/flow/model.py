@@ -55,12 +55,30 @@ class Input:
     items: InputType | None = None
 
 
+TriggerKind: TypeAlias = Literal["mention", "message", "reaction", "shortcut", "schedule"]
+
+
 @dataclass(frozen=True)
 class Trigger:
-    """Words after a mention that start the flow; `inputs` are those that it fills, in order."""
+    """What starts the flow without its name. `pattern` is what stands in the file under the kind: words, an emoji, a
+    name in a list, a cron expression; `inputs` are those that words fill, in order, `values` those of the file.
 
-    mention: str
+    `dedupe` and `missed` are in seconds.
+    """
+
+    kind: TriggerKind
+    pattern: str
     inputs: tuple[str, ...] = ()
+    values: Mapping[str, Json] = field(default_factory=dict)
+    channels: tuple[str, ...] | None = None
+    from_bots: bool | tuple[str, ...] = False
+    dedupe: float | None = None
+    dedupe_by: tuple[str, ...] | None = None
+    message_as: str | None = None
+    link_as: str | None = None
+    channel: str | None = None
+    timezone: str = "UTC"
+    missed: float = 3600.0
 
 
 @dataclass(frozen=True)
@@ -274,6 +292,8 @@ class Flow:
     description: str | None = None
     inputs: Mapping[str, Input] = field(default_factory=dict)
     triggers: tuple[Trigger, ...] = ()
+    allowed_to_start: tuple[str, ...] | None = None
+    channels: tuple[str, ...] | None = None
     limits: Limits = Limits()
     lock: Compiled | None = None
     on_conflict: Literal["queue", "refuse"] = "queue"

@@ -1,36 +1,234 @@
-"""Patterns of triggers: words, and inputs in braces (`rollback {service} in {region}`)."""
+"""What starts a flow beside its name: patterns (`rollback {service} in {region}`), reactions, schedules. Checks them,
+and makes of each the value that the flow carries."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
+from engine.codec import Json
+from engine.expression_text import has_expression
 from engine.faults import Fault, suggest
+from engine.flow.document import InputDoc, TriggerDoc
+from engine.flow.inputs import check_value
+from engine.flow.model import Input, Trigger, TriggerKind
+
+KINDS: tuple[TriggerKind, ...] = ("mention", "message", "reaction", "shortcut", "schedule")
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "channels": ("message", "reaction"),
+    "from_bots": ("message",),
+    "dedupe": ("message",),
+    "dedupe_by": ("message",),
+    "message_as": ("message", "reaction", "shortcut"),
+    "link_as": ("message", "reaction", "shortcut"),
+    "channel": ("schedule",),
+    "timezone": ("schedule",),
+    "missed": ("schedule",),
+}
+"""Which kinds a field belongs to; `inputs` belongs to all."""
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
+_EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}", re.ASCII)
+_WORDS = ("mention", "message")
 
 
-def trigger_inputs(mention: str) -> tuple[str, ...]:
+class Given(NamedTuple):
+    """What a flow's file says of its inputs: which there are, and those that can be told apart from a wrong entry."""
+
+    names: Collection[str]
+    documents: Mapping[str, InputDoc]
+
+
+def trigger_of(document: TriggerDoc) -> Trigger:
+    """The trigger of a document that has passed every check."""
+    kind = next(kind for kind in KINDS if getattr(document, kind) is not None)
+    pattern = str(getattr(document, kind))
+    bots = document.from_bots
+    return Trigger(
+        kind=kind,
+        pattern=pattern,
+        inputs=trigger_inputs(pattern) if kind in _WORDS else (),
+        values=document.inputs,
+        channels=None if document.channels is None else tuple(document.channels),
+        from_bots=tuple(bots) if isinstance(bots, list) else bots,
+        dedupe=document.dedupe,
+        dedupe_by=None if document.dedupe_by is None else tuple(document.dedupe_by),
+        message_as=document.message_as,
+        link_as=document.link_as,
+        channel=document.channel,
+        timezone=document.timezone,
+        missed=document.missed,
+    )
+
+
+def trigger_inputs(pattern: str) -> tuple[str, ...]:
     """The inputs that a pattern fills, in order."""
-    return tuple(place.strip() for place in _PLACE.findall(mention))
+    return tuple(place.strip() for place in _PLACE.findall(pattern))
 
 
-def check_mention(mention: str, inputs: Collection[str]) -> Iterator[Fault]:
-    """What is wrong with a pattern, given the inputs that the flow has."""
-    words = _PLACE.sub("\0", mention)
+def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
+    """What is wrong with one trigger beyond the shape of its fields."""
+    kinds = [kind for kind in KINDS if raw.get(kind) is not None]
+    if len(kinds) != 1:
+        message = "a trigger has one of " + ", ".join(f"`{kind}`" for kind in KINDS)
+        yield Fault((kinds[1],) if kinds else (), message, on_key=bool(kinds))
+        return
+    kind = kinds[0]
+    for field, owners in _FIELDS.items():
+        if field in raw and kind not in owners:
+            yield Fault((field,), f"`{field}` is not for `{kind}`", f"it is for {_or(owners)}", on_key=True)
+    pattern = raw[kind]
+    filled: set[str] = set()
+    if isinstance(pattern, str) and pattern:
+        for fault in _PATTERNS[kind](pattern, given.names):
+            yield fault.under((kind,))
+        if kind in _WORDS:
+            filled = set(trigger_inputs(pattern))
+    yield from _places(raw, kind, filled, given)
+    if kind == "schedule":
+        yield from _schedule(raw, given)
+
+
+def _or(names: Collection[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
+
+
+# --- patterns --------------------------------------------------------------------------------------------
+
+
+def check_words(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
+    """What is wrong with a pattern of words, given the inputs that the flow has."""
+    words = _PLACE.sub("\0", pattern)
     if "{" in words or "}" in words:
         yield Fault((), "a brace without its partner", "an input stands in the pattern as {name}")
         return
-    if not words.replace("\0", "").strip():
+    if not words.replace("\0", "").replace("*", "").strip():
         yield Fault((), "a trigger needs at least one word beside its inputs")
-    if re.search("\0\\s*\0", words):
-        yield Fault(
-            (), "two inputs follow each other", "put a word between them, so that it is clear which is which"
-        )
-    named = trigger_inputs(mention)
+    if re.search("\0\\s*[\0*]|\\*\\s*\0", words):
+        hint = "put a word between them, so that it is clear which is which"
+        yield Fault((), "two inputs follow each other", hint)
+    named = trigger_inputs(pattern)
     for place in dict.fromkeys(named):
         if place not in inputs:
             hint = suggest(place, inputs, "name one of the flow's inputs")
             yield Fault((), f"the flow has no input `{place}`", hint, offset=0, snippet="{" + place + "}")
         elif named.count(place) > 1:
             yield Fault((), f"the input `{place}` stands here twice")
+
+
+def _emoji(name: str, inputs: Collection[str]) -> Iterator[Fault]:
+    if not _EMOJI.fullmatch(name):
+        yield Fault((), f"{name[:80]!r} is no name of an emoji", "write it without colons: `rotating_light`")
+
+
+def _anything(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
+    if len(pattern) > 75:
+        yield Fault((), "the name in the list of the shortcut has at most 75 characters")
+
+
+def _cron(expression: str, inputs: Collection[str]) -> Iterator[Fault]:
+    from cronsim import CronSim, CronSimError
+
+    hint = "minute hour day-of-month month day-of-week, such as `0 9 * * mon-fri`"
+    if len(expression.split()) != 5:
+        yield Fault((), f"a schedule has five fields, and this one {len(expression.split())}", hint)
+        return
+    try:
+        next(CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC)))
+    except CronSimError as error:
+        yield Fault((), f"this is no schedule: {error}", hint)
+    except StopIteration:
+        yield Fault((), "this schedule never comes", hint)
+
+
+_PATTERNS = {
+    "mention": check_words,
+    "message": check_words,
+    "reaction": _emoji,
+    "shortcut": _anything,
+    "schedule": _cron,
+}
+
+
+# --- inputs ----------------------------------------------------------------------------------------------
+
+
+def _places(raw: Mapping[str, Any], kind: str, filled: set[str], given: Given) -> Iterator[Fault]:
+    """Every input that a trigger fills is one of the flow's, of a type that fits, and filled once."""
+    for field in ("message_as", "link_as"):
+        text_input = raw.get(field)
+        if isinstance(text_input, str):
+            yield from _text_input(field, text_input, filled, given)
+            filled.add(text_input)
+    by = raw.get("dedupe_by")
+    for index, alike in enumerate(by if isinstance(by, list) else []):
+        if isinstance(alike, str) and alike not in filled:
+            hint = suggest(alike, filled, "name an input that the trigger fills")
+            yield Fault(("dedupe_by", index), f"the trigger fills no input `{alike[:80]}`", hint)
+    if by is not None and raw.get("dedupe") is None:
+        yield Fault(("dedupe_by",), "`dedupe_by` needs `dedupe`, a time", on_key=True)
+    values = raw.get("inputs")
+    for name, value in values.items() if isinstance(values, dict) else ():
+        yield from _value(name, value, filled, given)
+
+
+def _text_input(field: str, name: str, filled: set[str], given: Given) -> Iterator[Fault]:
+    if name not in given.names:
+        hint = suggest(name, given.names, "name one of the flow's inputs")
+        yield Fault((field,), f"the flow has no input `{name[:80]}`", hint)
+    elif name in filled:
+        yield Fault((field,), f"the input `{name}` is filled already")
+    elif name in given.documents and given.documents[name].type != "string":
+        yield Fault((field,), f"`{field}` gives text, and the input `{name}` takes something else")
+
+
+def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[Fault]:
+    path = ("inputs", name)
+    if name not in given.names:
+        hint = suggest(name, given.names, "name one of the flow's inputs")
+        yield Fault(path, f"the flow has no input `{name[:80]}`", hint, on_key=True)
+        return
+    if name in filled:
+        yield Fault(path, f"the input `{name}` is filled already", on_key=True)
+    if has_expression(value):
+        yield Fault(path, "a value of a trigger is not evaluated", "compute it in a node of type `set`")
+        return
+    document = given.documents.get(name)
+    if document is not None:
+        problem = _misfit(name, document, value)
+        if problem is not None:
+            yield Fault(path, problem)
+
+
+def _misfit(name: str, document: InputDoc, value: Json) -> str | None:
+    items = document.items.type if document.items is not None else None
+    choices = None if document.choices is None else tuple(document.choices)
+    return check_value(Input(name, document.type, items=items, choices=choices), value)
+
+
+def _schedule(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
+    """A schedule has a channel and a known time zone, and nobody who could be asked for what is missing."""
+    if raw.get("channel") is None:
+        yield Fault((), "a schedule needs `channel`, where its runs are", 'write `channel: "#ops"`')
+    zone = raw.get("timezone")
+    if isinstance(zone, str) and not _is_zone(zone):
+        yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
+    values = raw.get("inputs") if isinstance(raw.get("inputs"), dict) else {}
+    for name, document in given.documents.items():
+        required = (
+            document.required if document.required is not None else "default" not in document.model_fields_set
+        )
+        if required and name not in (values or {}):
+            hint = f"write it under `inputs` of the trigger, or give `{name}` a default"
+            yield Fault(("schedule",), f"nobody gives the input `{name}`", hint)
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (KeyError, OSError, ValueError):
+        return False
+    return True

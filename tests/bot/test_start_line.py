@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.start_line import BadLine, StartLine, match_trigger, parse
+from bot.start_line import BadLine, StartLine, captured, match_trigger, parse
 
 FLOWS = ("disk-cleanup", "release")
 
@@ -64,3 +64,22 @@ MATCHES = [
 def test_a_trigger_takes_the_whole_text(text: str, expected: StartLine | None) -> None:
     """A pattern matches the whole message, fills its inputs, and the most specific pattern wins."""
     assert match_trigger(text, TRIGGERS) == expected
+
+
+HEARD = [
+    ("{service} is down", "checkout is down", {"service": "checkout"}),
+    ("{service} is down", "🔥 checkout is down (p99 3 s)", {"service": "🔥 checkout"}),
+    ("DOWN: {service}", "alert\nDown:  card service \nsince 3", {"service": "card service"}),
+    ("alert * for {host}", "Alert disk full for web-1", {"host": "web-1"}),
+    ("disk full", "the disk  full again", {}),
+    ("disk full", "disk fuller", None),
+    ("DOWN: {service}", "DOWN:", None),
+]
+
+
+@pytest.mark.parametrize(("pattern", "text", "expected"), HEARD)
+def test_words_are_heard_anywhere_in_a_message(
+    pattern: str, text: str, expected: dict[str, str] | None
+) -> None:
+    """A pattern is found inside a message, as whole words; a place at the end takes the rest of its line."""
+    assert captured(pattern, text) == expected

@@ -36,7 +36,7 @@ def test_a_flow_has_what_its_file_says() -> None:
     assert (flow.name, flow.deadline, flow.file) == ("rollback", 7 * 86400, "rollback.yml")
     assert (flow.inputs["service"].required, flow.inputs["regions"].required) == (True, False)
     assert (flow.inputs["regions"].default, flow.inputs["regions"].items) == (["eu", "us"], "string")
-    assert (flow.triggers[0].mention, flow.triggers[0].inputs) == ("rollback {service}", ("service",))
+    assert (flow.triggers[0].pattern, flow.triggers[0].inputs) == ("rollback {service}", ("service",))
     gate, apply, tell = flow.nodes
     assert (gate.id, gate.type, gate.name, gate.index, gate.timeout, gate.line) == (
         "gate",
