@@ -108,8 +108,8 @@ def check_words(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
     if not words.replace("\0", "").replace("*", "").strip():
         yield Fault((), "a trigger needs at least one word beside its inputs")
     if re.search("\0\\s*[\0*]|\\*\\s*\0", words):
-        hint = "put a word between them, so that it is clear which is which"
-        yield Fault((), "two inputs follow each other", hint)
+        between = "put a word between them, so that it is clear which is which"
+        yield Fault((), "two inputs follow each other", between)
     named = trigger_inputs(pattern)
     for place in dict.fromkeys(named):
         if place not in inputs:
