@@ -3,6 +3,11 @@
 A prompt's `spec` (the `prompt` of `prompt:requested`) has: `kind` (`ask`, `approval`, `interrupted`, `failed`, `input`),
 `message`, `options` (`[{value, label, style}]`), `acceptsText`, `who` or `approvers` and `excludeRequester`,
 `timeoutSeconds`, `onTimeout`, `default`, `nonce`, `nodeId`, `nodeName`, and `input` for a missing flow input.
+
+Those that not every prompt has: `form` (`{fields}`), `acceptsFiles`, `maxFiles`, `maxSize`, `undoSeconds`; of an
+approval `required`, `veto`, `requireReason`, `editable`, `values`, `covers`; of the clocks `remindSeconds`, `escalate`,
+`hours`. What people changed since it was asked: `values`, `covers`, `editors` (their ids), `excluded` (ids of those who
+handed it over), `handed` (`{by, to, at}`), `generation`. An absent field has the default of `prompt_state.model`.
 """
 
 from __future__ import annotations

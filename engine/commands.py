@@ -9,9 +9,22 @@ from engine.actors import Actor
 from engine.codec import Json
 from engine.state import PromptRun, State
 
-Action: TypeAlias = Literal["start", "answer", "decide", "resolve", "cancel", "steer", "pause", "resume"]
+Action: TypeAlias = Literal[
+    "start",
+    "answer",
+    "decide",
+    "resolve",
+    "edit",
+    "hand_over",
+    "undo",
+    "cancel",
+    "steer",
+    "pause",
+    "resume",
+]
 """What a person wants to do, as the policy knows it: `answer` an ask, `decide` an approval, `resolve` an
-interrupted node, `cancel` a session, `steer` it with a message."""
+interrupted or failed node, `edit` what an approval proposes, `hand_over` a prompt, `undo` an answer, `cancel` a
+session, `steer` it with a message."""
 
 
 class Policy(Protocol):
@@ -85,14 +98,48 @@ class NodeCut:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to a prompt: an option's `value`, or `text`. With `nonce` it must be the prompt's own."""
+    """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
+    type}`). `reason` goes with a decision. With `nonce` it must be the prompt's own."""
 
     prompt_id: str
     actor: Actor
     key: str
     value: Json = None
     text: str | None = None
+    values: dict[str, Json] | None = None
+    reason: str | None = None
+    files: list[dict[str, Json]] | None = None
     nonce: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Change what an approval proposes: `values` has the fields that are to be other than they are now."""
+
+    prompt_id: str
+    actor: Actor
+    key: str
+    values: dict[str, Json]
+    nonce: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`."""
+
+    prompt_id: str
+    actor: Actor
+    key: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Take an answer back while what follows it has not started (`undo: 10s`); the prompt is open again."""
+
+    prompt_id: str
+    actor: Actor
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +201,9 @@ Command: TypeAlias = (
     | NodeBroke
     | NodeCut
     | Answer
+    | Edit
+    | HandOver
+    | Undo
     | Message
     | Shown
     | Due

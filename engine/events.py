@@ -368,8 +368,57 @@ class PromptShown(BaseEvent):
     shown: dict[str, Json]
 
 
+class PromptVoted(BaseEvent):
+    """A person voted and that decides nothing yet. It takes the place of that person's vote before."""
+
+    type: Literal["prompt:voted"] = "prompt:voted"
+    prompt_id: str
+    actor: dict[str, Json]
+    vote: Literal["approve", "reject"]
+    reason: str | None = None
+    key: str
+
+
+class PromptEdited(BaseEvent):
+    """A person changed what is to be approved. Votes before it are void, and buttons of the copy before (`nonce`) too.
+
+    `values` are all values of the form from now on, `before` those that were changed as they had been, `covers` what
+    would run now.
+    """
+
+    type: Literal["prompt:edited"] = "prompt:edited"
+    prompt_id: str
+    actor: dict[str, Json]
+    values: dict[str, Json]
+    before: dict[str, Json]
+    covers: dict[str, Json] | None = None
+    nonce: str
+    key: str
+
+
+class PromptHanded(BaseEvent):
+    """A person let somebody else answer in their place."""
+
+    type: Literal["prompt:handed"] = "prompt:handed"
+    prompt_id: str
+    actor: dict[str, Json]
+    to: str
+    key: str
+
+
+class PromptUndone(BaseEvent):
+    """An answer was taken back before anything followed from it; the prompt is open again, under a new `nonce`."""
+
+    type: Literal["prompt:undone"] = "prompt:undone"
+    prompt_id: str
+    actor: dict[str, Json]
+    nonce: str
+    key: str
+
+
 class PromptAnswered(BaseEvent):
-    """The one answer of a prompt: final from here on. `key` is the inbox key that carried it."""
+    """The one answer of a prompt: final from here on, or once the timer of its `undo` has fired. `key` is the inbox
+    key that carried it."""
 
     type: Literal["prompt:answered"] = "prompt:answered"
     prompt_id: str
@@ -400,7 +449,7 @@ class TimerSet(BaseEvent):
     type: Literal["timer:set"] = "timer:set"
     timer_id: str
     due_at: str
-    purpose: Literal["wait", "deadline", "retry", "timeout"]
+    purpose: Literal["wait", "deadline", "retry", "timeout", "undo"]
     prompt_id: str | None = None
 
 
@@ -440,6 +489,10 @@ Event: TypeAlias = (
     | ContainerCompleted
     | PromptRequested
     | PromptShown
+    | PromptVoted
+    | PromptEdited
+    | PromptHanded
+    | PromptUndone
     | PromptAnswered
     | PromptExpired
     | PromptCancelled

@@ -16,6 +16,10 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 
 _ANY_OPEN = (
     "prompt:shown",
+    "prompt:voted",
+    "prompt:edited",
+    "prompt:handed",
+    "prompt:undone",
     "prompt:answered",
     "prompt:expired",
     "timer:set",

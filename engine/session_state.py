@@ -173,6 +173,10 @@ def _read_container(data: dict[str, Json]) -> ContainerRun:
     return ContainerRun(**{**data, "results": Map({result["index"]: result for result in data["results"]})})
 
 
+def _read_prompt(data: dict[str, Json]) -> PromptRun:
+    return PromptRun(**{**data, "votes": tuple(data.get("votes") or ())})
+
+
 def _node_json(run: NodeRun) -> dict[str, Json]:
     fields = run._asdict()
     del fields["output"]
@@ -188,7 +192,7 @@ def from_json(data: Json) -> State:
             )
         outputs = data["outputs"]
         nodes = Map({path: NodeRun(**run, output=outputs.get(path)) for path, run in data["nodes"].items()})
-        prompts = Map({key: PromptRun(**prompt) for key, prompt in data["prompts"].items()})
+        prompts = Map({key: _read_prompt(prompt) for key, prompt in data["prompts"].items()})
         return State(
             session_id=data["sessionId"],
             parent_session_id=data["parentSessionId"],

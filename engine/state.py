@@ -60,12 +60,15 @@ class NodeRun(NamedTuple):
     reason: str | None = None
     saved: Json = None
     """What the node saved when it left at a checkpoint; its next attempts get it."""
+    prompt_id: str | None = None
+    """The question that was asked last about it."""
     handled: int | None = None
     """How often its `on_failure` ran, where it did."""
 
 
 class PromptRun(NamedTuple):
-    """A prompt of this session. `spec` is what `prompt:requested` said; `shown` where people see it."""
+    """A prompt of this session. `spec` is what `prompt:requested` said, with what people changed since; `shown` where
+    people see it."""
 
     prompt_id: str
     path: str
@@ -79,6 +82,10 @@ class PromptRun(NamedTuple):
     actor: dict[str, Json] | None = None
     at: str | None = None
     deadline: str | None = None
+    votes: tuple[dict[str, Json], ...] = ()
+    """`{actor, vote, reason, at}` of everybody who voted, the latest vote last."""
+    undo_until: str | None = None
+    """Until when the answer may be taken back; None where it is final."""
 
     @property
     def open(self) -> bool:
@@ -720,6 +727,9 @@ def container_output(container: ContainerRun) -> dict[str, Json]:
             return {"outputs": results[0]["outputs"] if results else {}}
 
 
+# --- prompts and timers ----------------------------------------------------------------------------------
+
+
 def _prompt_requested(state: State, event: ev.PromptRequested) -> State:
     if event.prompt_id in state.prompts:
         raise MalformedJournal(f"prompt {event.prompt_id} was requested before")
@@ -734,7 +744,12 @@ def _prompt_requested(state: State, event: ev.PromptRequested) -> State:
         spec=event.prompt,
         requested_at=event.timestamp,
     )
+    run = state.nodes.get(prompt.path)
+    nodes = (
+        state.nodes if run is None else state.nodes.set(prompt.path, run._replace(prompt_id=event.prompt_id))
+    )
     return state._replace(
+        nodes=nodes,
         prompts=state.prompts.set(event.prompt_id, prompt),
         open_prompts=state.open_prompts.set(event.prompt_id, None),
         prompts_asked=state.prompts_asked + 1,
@@ -753,6 +768,78 @@ def _prompt_shown(state: State, event: ev.PromptShown) -> State:
     return state._replace(prompts=state.prompts.set(event.prompt_id, prompt))
 
 
+def _change_prompt(state: State, prompt: PromptRun, key: str) -> State:
+    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt), seen=state.seen.set(key, None))
+
+
+def _prompt_voted(state: State, event: ev.PromptVoted) -> State:
+    prompt = _open_prompt(state, event.prompt_id)
+    if prompt.kind != "approval":
+        raise MalformedJournal(f"prompt {event.prompt_id} is no approval, so nobody votes on it")
+    vote = {"actor": event.actor, "vote": event.vote, "reason": event.reason, "at": event.timestamp}
+    votes = (*votes_without(prompt, event.actor.get("id")), vote)
+    return _change_prompt(state, prompt._replace(votes=votes), event.key)
+
+
+def votes_without(prompt: PromptRun, actor_id: Json) -> tuple[dict[str, Json], ...]:
+    """The votes of everybody else."""
+    return tuple(vote for vote in prompt.votes if vote["actor"].get("id") != actor_id)
+
+
+def _renewed(prompt: PromptRun, nonce: str, **changes: Json) -> dict[str, Json]:
+    """The spec of a prompt that is shown again: buttons of the copy before do not match any more."""
+    return {**prompt.spec, **changes, "nonce": nonce, "generation": (prompt.spec.get("generation") or 1) + 1}
+
+
+def _prompt_edited(state: State, event: ev.PromptEdited) -> State:
+    prompt = _open_prompt(state, event.prompt_id)
+    editors = [*(prompt.spec.get("editors") or []), event.actor.get("id")]
+    changes = {"values": event.values, "covers": event.covers, "editors": list(dict.fromkeys(editors))}
+    spec = _renewed(prompt, event.nonce, **changes)
+    return _change_prompt(state, prompt._replace(spec=spec, votes=()), event.key)
+
+
+def _prompt_handed(state: State, event: ev.PromptHanded) -> State:
+    prompt = _open_prompt(state, event.prompt_id)
+    giver, spec = event.actor.get("id"), prompt.spec
+    listed = "approvers" if prompt.kind == "approval" else "who"
+    excluded = [entry for entry in [*(spec.get("excluded") or []), giver] if entry != event.to]
+    handed = {"by": event.actor, "to": event.to, "at": event.timestamp}
+    changes: dict[str, Json] = {
+        listed: [*asked_people(state, prompt), event.to],
+        "excluded": list(dict.fromkeys(excluded)),
+        "handed": [*(spec.get("handed") or []), handed],
+    }
+    moved = prompt._replace(spec={**spec, **changes}, votes=votes_without(prompt, giver))
+    return _change_prompt(state, moved, event.key)
+
+
+def asked_people(state: State, prompt: PromptRun) -> list[str]:
+    """Who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those beside the owner."""
+    if prompt.kind == "approval":
+        return list(prompt.spec.get("approvers") or [])
+    if prompt.spec.get("who") is not None or prompt.kind in ("interrupted", "failed"):
+        return list(prompt.spec.get("who") or [])
+    return ["channel"] if state.actor.get("id") is None else ["requester"]
+
+
+def _prompt_undone(state: State, event: ev.PromptUndone) -> State:
+    prompt = state.prompts.get(event.prompt_id)
+    if prompt is None or prompt.status != "answered" or prompt.undo_until is None:
+        raise MalformedJournal(f"prompt {event.prompt_id} has no answer that can be taken back")
+    again = prompt._replace(
+        status="requested" if prompt.shown is None else "shown",
+        spec=_renewed(prompt, event.nonce),
+        answer=None,
+        actor=None,
+        at=None,
+        undo_until=None,
+    )
+    state = _close_prompt(state, again)
+    opened = state._replace(open_prompts=state.open_prompts.set(prompt.prompt_id, None))
+    return _change_prompt(opened, again, event.key)
+
+
 def _close_prompt(state: State, prompt: PromptRun) -> State:
     timers = state.timers
     for timer_id, timer in state.timers.items():
@@ -760,7 +847,7 @@ def _close_prompt(state: State, prompt: PromptRun) -> State:
             timers = timers.delete(timer_id)
     return state._replace(
         prompts=state.prompts.set(prompt.prompt_id, prompt),
-        open_prompts=state.open_prompts.delete(prompt.prompt_id),
+        open_prompts=without(state.open_prompts, prompt.prompt_id),
         timers=timers,
     )
 
@@ -792,10 +879,21 @@ def _prompt_cancelled(state: State, event: ev.PromptCancelled) -> State:
 def _timer_set(state: State, event: ev.TimerSet) -> State:
     timer = TimerRun(event.timer_id, event.path, event.due_at, event.purpose, event.prompt_id)
     state = state._replace(timers=state.timers.set(event.timer_id, timer))
-    if event.purpose != "deadline" or event.prompt_id is None:
+    if event.prompt_id is None:
+        return state
+    if event.purpose == "undo":
+        return _set_undo(state, event.prompt_id, event.due_at)
+    if event.purpose != "deadline":
         return state
     prompt = _open_prompt(state, event.prompt_id)._replace(deadline=event.due_at)
     return state._replace(prompts=state.prompts.set(event.prompt_id, prompt))
+
+
+def _set_undo(state: State, prompt_id: str, until: str | None) -> State:
+    prompt = state.prompts.get(prompt_id)
+    if prompt is None or prompt.status != "answered":
+        raise MalformedJournal(f"prompt {prompt_id} was not answered, so nothing can be taken back")
+    return state._replace(prompts=state.prompts.set(prompt_id, prompt._replace(undo_until=until)))
 
 
 def _timer_fired(state: State, event: ev.TimerFired) -> State:
@@ -803,6 +901,8 @@ def _timer_fired(state: State, event: ev.TimerFired) -> State:
     if timer is None:
         raise MalformedJournal(f"timer {event.timer_id} is not set")
     state = state._replace(timers=state.timers.delete(event.timer_id))
+    if timer.purpose == "undo" and timer.prompt_id is not None:
+        return _set_undo(state, timer.prompt_id, None)
     if timer.purpose == "timeout" and timer.path is not None:
         container = _container(state, timer.path)
         message = f"node {container.node_id}: it ran out of time"
@@ -843,6 +943,10 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "container:completed": _container_completed,
     "prompt:requested": _prompt_requested,
     "prompt:shown": _prompt_shown,
+    "prompt:voted": _prompt_voted,
+    "prompt:edited": _prompt_edited,
+    "prompt:handed": _prompt_handed,
+    "prompt:undone": _prompt_undone,
     "prompt:answered": _prompt_answered,
     "prompt:expired": _prompt_expired,
     "prompt:cancelled": _prompt_cancelled,

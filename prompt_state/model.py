@@ -46,6 +46,18 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class Vote:
+    """One person's vote on an approval that several people decide: `approve` or `reject`."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+    actor_id: str
+    vote: Literal["approve", "reject"]
+    at: str
+    actor_name: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PromptState:
     """A prompt in a thread. Times are UTC ISO-8601; `message_ts` and `thread_ts` are Slack's."""
 
@@ -84,6 +96,38 @@ class PromptState:
     answered_at: str | None = None
     """When it was closed: answered, expired or cancelled."""
     answer_summary: str | None = None
+    form: dict[str, Any] | None = None
+    """The fields that are asked for, `{"fields": [...]}`; see `engine.forms`."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """What the form's fields are at the moment, for an approval: as proposed, or as people changed them."""
+    accepts_files: bool = False
+    max_files: int | None = None
+    max_size: int | None = None
+    """Bytes that one file may have."""
+    undo_seconds: float | None = None
+    undo_until: str | None = None
+    """Until when the answer may be taken back; None where it is final."""
+    required: int = 1
+    """How many different people have to approve."""
+    veto: Literal["any", "majority"] = "any"
+    require_reason: bool = False
+    """Whether a rejection says why."""
+    editable: tuple[str, ...] = ()
+    """The fields of the form that an approver may change."""
+    covers: dict[str, Any] | None = None
+    """What runs once this is approved: `{nodeId, path, type, text, digest, validSeconds}`."""
+    votes: tuple[Vote, ...] = ()
+    editors: tuple[str, ...] = ()
+    """Who changed what is to be approved, by id: they count as requesters."""
+    excluded: tuple[str, ...] = ()
+    """Who handed the prompt over, by id: they answer it no more."""
+    handed: tuple[dict[str, Any], ...] = ()
+    """Each time that it was handed over: `{by, to, at}`."""
+    timeout_seconds: float | None = None
+    on_timeout: str = "fail"
+    remind_seconds: float | None = None
+    escalate: tuple[dict[str, Any], ...] = ()
+    hours: dict[str, Any] | None = None
 
     @property
     def open(self) -> bool:
@@ -91,8 +135,11 @@ class PromptState:
         return self.status in OPEN_STATUSES
 
     def to_bytes(self) -> bytes:
-        """The stored form: JSON in camelCase with its version."""
-        return encode({"version": VERSION, **_adapter().dump_python(self, by_alias=True)})
+        """The stored form: JSON in camelCase with its version. What only some prompts have stands in theirs only."""
+        document = _adapter().dump_python(self, by_alias=True)
+        return encode(
+            {"version": VERSION, **{key: document[key] for key in document if not _unsaid(document, key)}}
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PromptState:
@@ -137,6 +184,10 @@ class PromptRunLike(Protocol):
     def at(self) -> str | None: ...
     @property
     def deadline(self) -> str | None: ...
+    @property
+    def votes(self) -> tuple[dict[str, Json], ...]: ...
+    @property
+    def undo_until(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +258,8 @@ def prompt_state(owner: Owner, prompt: PromptRunLike, seq: int) -> PromptState:
         "answeredByName": actor.get("name"),
         "answeredAt": prompt.at,
         "answerSummary": summary(prompt.kind, prompt.answer),
+        "undoUntil": prompt.undo_until,
+        "votes": [_vote(vote) for vote in prompt.votes],
         **_from_spec(prompt.spec),
         **_place(owner.thread or {}, prompt.shown or {}),
     }
@@ -223,8 +276,15 @@ def summary(kind: str, answer: Mapping[str, Json] | None) -> str | None:
     return words if len(words) <= _SUMMARY else words[: _SUMMARY - 1] + "…"
 
 
+def _vote(vote: Mapping[str, Json]) -> dict[str, Json]:
+    actor = vote["actor"]
+    told = {name: vote.get(name) for name in ("vote", "reason", "at")}
+    return {"actorId": actor.get("id"), "actorName": actor.get("name"), **told}
+
+
 def _from_spec(spec: Mapping[str, Json]) -> dict[str, Json]:
-    """The part that `prompt:requested` fixed. What must be there and is not is found by `_checked`."""
+    """The part that `prompt:requested` fixed, and people changed since. What must be there and is not is found by
+    `_checked`."""
     options = [
         {"value": option.get("value"), "label": str(option.get("label")), "style": option.get("style")}
         for option in spec.get("options") or ()
@@ -241,7 +301,44 @@ def _from_spec(spec: Mapping[str, Json]) -> dict[str, Json]:
         "nodeId": spec.get("nodeId") or "",
         "nodeName": spec.get("nodeName"),
         "generation": spec.get("generation") or 1,
+        **{name: spec[name] for name in _AS_TOLD if spec.get(name) is not None},
     }
+
+
+_AS_TOLD = (
+    "form",
+    "values",
+    "acceptsFiles",
+    "maxFiles",
+    "maxSize",
+    "undoSeconds",
+    "required",
+    "veto",
+    "requireReason",
+    "editable",
+    "covers",
+    "editors",
+    "excluded",
+    "handed",
+    "timeoutSeconds",
+    "onTimeout",
+    "remindSeconds",
+    "escalate",
+    "hours",
+)
+"""Fields of a spec that a row has as they are; those that are left out have the defaults of `PromptState`."""
+
+_OF_SOME = frozenset({*_AS_TOLD, "undoUntil", "votes"})
+
+
+def _unsaid(document: Mapping[str, Json], key: str) -> bool:
+    return key in _OF_SOME and document[key] == _defaults().get(key)
+
+
+@cache
+def _defaults() -> dict[str, Json]:
+    nothing = PromptState("", "", "", "ask", "requested", "", "")
+    return dict(_adapter().dump_python(nothing, by_alias=True))
 
 
 def _place(thread: Mapping[str, Json], shown: Mapping[str, Json]) -> dict[str, Json]:

@@ -27,8 +27,10 @@ Action: TypeAlias = Literal[
     "answer",
     "decide",
     "resolve",
-    "steer",
+    "edit",
+    "hand_over",
     "undo",
+    "steer",
     "stop",
     "pause",
     "resume",
@@ -37,7 +39,8 @@ Action: TypeAlias = Literal[
     "help",
     "list",
 ]
-"""`answer` an ask or an input, `decide` an approval, `resolve` an interrupted or failed node; the rest as people say it."""
+"""`answer` an ask or an input, `decide` an approval, `resolve` an interrupted or failed node, `edit` what an approval
+proposes, `hand_over` a prompt, `undo` an answer; the rest as people say it."""
 
 ACTION_OF: Mapping[str, Action] = {
     "ask": "answer",
@@ -68,25 +71,44 @@ class Asked(Protocol):
     def who(self) -> tuple[str, ...] | None: ...
     @property
     def exclude_requester(self) -> bool: ...
+    @property
+    def editors(self) -> tuple[str, ...]: ...
+    @property
+    def excluded(self) -> tuple[str, ...]: ...
+    @property
+    def answered_by(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AskedSpec:
-    """The same, of the `prompt` that `prompt:requested` carries."""
+    """The same, of a prompt's spec as the engine keeps it."""
 
     kind: str
     approvers: tuple[str, ...] | None = None
     who: tuple[str, ...] | None = None
     exclude_requester: bool = False
+    editors: tuple[str, ...] = ()
+    """Who changed what is to be approved, by id."""
+    excluded: tuple[str, ...] = ()
+    """Who handed the prompt over, by id."""
+    answered_by: str | None = None
 
     @classmethod
-    def of(cls, spec: Mapping[str, Json]) -> AskedSpec:
-        """The prompt of a spec; a list that is not one of texts names nobody."""
+    def of(cls, spec: Mapping[str, Json], answered_by: str | None = None) -> AskedSpec:
+        """The prompt of a spec; a list that is not one of texts names nobody.
+
+        Where it cannot be read who must not answer, nobody may.
+        """
+        apart = [_ids(spec.get(name)) for name in ("editors", "excluded")]
+        readable = None not in apart
         return cls(
             kind=str(spec.get("kind")),
-            approvers=_entries(spec.get("approvers")),
-            who=_entries(spec.get("who")),
+            approvers=_entries(spec.get("approvers")) if readable else (),
+            who=_entries(spec.get("who")) if readable else (),
             exclude_requester=spec.get("excludeRequester") not in (None, False),
+            editors=apart[0] or (),
+            excluded=apart[1] or (),
+            answered_by=answered_by,
         )
 
 
@@ -143,6 +165,8 @@ class SpecLike(Protocol):
 
     @property
     def spec(self) -> dict[str, Json]: ...
+    @property
+    def actor(self) -> dict[str, Json] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +181,9 @@ class Gate:
 
     def __call__(self, actor: Actor, action: Action, state: StateLike, prompt: SpecLike | None) -> str | None:
         """None where it is allowed, else the sentence that tells this person why not."""
-        asked = AskedSpec.of(prompt.spec) if prompt is not None else None
+        asked = None
+        if prompt is not None:
+            asked = AskedSpec.of(prompt.spec, (prompt.actor or {}).get("id"))
         has_channel = bool((state.thread or {}).get("channel"))
         return authorize(actor, action, self.target(state.actor, has_channel, asked)).reason
 
@@ -241,6 +267,8 @@ def _answer(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or ACTION_OF.get(prompt.kind) != "answer":
         return "This is not answered with a reply: please use its buttons."
+    if actor.id in prompt.excluded:
+        return _HANDED_OVER
     entries = prompt.who
     if entries is None:
         entries = ("channel",) if target.requester_id is None else ("requester",)
@@ -255,18 +283,69 @@ def _decide(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or prompt.kind != "approval":
         return "This is no approval."
+    if prompt.exclude_requester and actor.id in prompt.editors and not _is_requester(actor, target):
+        return _somebody_else("You changed this", actor, prompt, target)
+    return _approver(actor, prompt, target)
+
+
+def _approver(actor: Actor, prompt: Asked, target: Target) -> str | None:
+    """Whether this person has a say in an approval at all."""
     entries = prompt.approvers or ()
+    if actor.id in prompt.excluded:
+        return _HANDED_OVER
     if prompt.exclude_requester and _is_requester(actor, target):
-        others = _people([entry for entry in entries if entry not in ("requester", actor.id)], target, "or")
-        return "You started this, so somebody else has to approve it" + (f": {others}." if others else ".")
+        return _somebody_else("You started this", actor, prompt, target)
     if _listed(actor, entries, target):
         return None
     return _only(entries, "approve this", target)
 
 
+_HANDED_OVER = "You handed this over, so somebody else answers it now."
+
+
+def _somebody_else(why: str, actor: Actor, prompt: Asked, target: Target) -> str:
+    entries = [entry for entry in prompt.approvers or () if entry not in ("requester", actor.id)]
+    others = _people(entries, target, "or")
+    return f"{why}, so somebody else has to approve it" + (f": {others}." if others else ".")
+
+
+def _edit(actor: Actor, action: Action, target: Target) -> str | None:
+    """Whoever may decide, and who changed it before: that person cannot approve it any more, but mend it."""
+    prompt = target.prompt
+    if prompt is None or prompt.kind != "approval":
+        return "This is no approval, so there is nothing to change."
+    return _approver(actor, prompt, target)
+
+
 def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
-    if target.prompt is None or ACTION_OF.get(target.prompt.kind) != "resolve":
+    prompt = target.prompt
+    if prompt is None or ACTION_OF.get(prompt.kind) != "resolve":
         return "This is no question about an interrupted or failed step."
+    if actor.id in prompt.excluded:
+        return _HANDED_OVER
+    if _listed(actor, prompt.who or (), target):
+        return None
+    return _owner(actor, "resolve", target)
+
+
+def _hand_over(actor: Actor, action: Action, target: Target) -> str | None:
+    """Whoever may answer it themselves; an ask also the requester and the admins."""
+    kind = None if target.prompt is None else ACTION_OF.get(target.prompt.kind)
+    if kind == "decide":
+        return _decide(actor, kind, target)
+    if kind == "resolve":
+        return _resolve(actor, kind, target)
+    if kind != "answer":
+        return "This is no question that could be handed over."
+    reason = _answer(actor, kind, target)
+    return None if reason is None or _owner(actor, action, target) is None else reason
+
+
+def _undo(actor: Actor, action: Action, target: Target) -> str | None:
+    """Who answered, the requester and the admins."""
+    prompt = target.prompt
+    if prompt is not None and prompt.answered_by is not None and actor.id == prompt.answered_by:
+        return None
     return _owner(actor, action, target)
 
 
@@ -302,8 +381,10 @@ _RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
     "answer": _answer,
     "decide": _decide,
     "resolve": _resolve,
+    "edit": _edit,
+    "hand_over": _hand_over,
+    "undo": _undo,
     "steer": _owner,
-    "undo": _owner,
     "stop": _owner,
     "pause": _owner,
     "resume": _owner,
@@ -358,6 +439,15 @@ def _entries(value: Json) -> tuple[str, ...] | None:
     if not isinstance(value, list | tuple):
         return ()
     return tuple(entry for entry in value if isinstance(entry, str))
+
+
+def _ids(value: Json) -> tuple[str, ...] | None:
+    """People's ids; none where nothing is said, None where what is said cannot be read."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple) or not all(isinstance(entry, str) for entry in value):
+        return None
+    return tuple(value)
 
 
 # --- words -------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from engine.flow.document import (
 )
 from engine.flow.names import ROOTS, VARIABLES
 from engine.flow.yaml import MAX_BYTES, MAX_DEPTH
-from engine.nodes.configs import Choice
+from engine.nodes.prompt_configs import Choice
 from engine.nodes.specs import NodeSpec, node_types
 
 _EXAMPLE = """\

@@ -27,8 +27,6 @@ from engine.expression_text import has_expression, is_marker_key
 from engine.faults import Fault, faults_of, field_names, kind_of
 from engine.nodes import entries
 from engine.nodes.configs import (
-    ApprovalConfig,
-    AskConfig,
     Config,
     FailConfig,
     HttpConfig,
@@ -47,6 +45,7 @@ from engine.nodes.container_configs import (
     SwitchConfig,
 )
 from engine.nodes.entries import BadNodeType
+from engine.nodes.prompt_configs import ApprovalConfig, AskConfig
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 

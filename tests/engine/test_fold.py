@@ -225,7 +225,7 @@ def test_bytes_that_are_no_snapshot_are_malformed(data: bytes) -> None:
 
 UNTOUCHED: dict[str, set[str]] = {
     "session:message": {"nodes", "active", "frames", "prompts", "open_prompts", "timers"},
-    "prompt:requested": {"nodes", "active", "frames", "timers", "messages", "seen"},
+    "prompt:requested": {"active", "frames", "timers", "messages", "seen"},
     "node:started": {"containers", "prompts", "open_prompts", "timers", "messages", "seen"},
     "node:completed": {"prompts", "open_prompts", "timers", "messages", "seen"},
     "node:interrupted": {"active", "frames", "prompts", "open_prompts", "timers", "messages", "seen"},

@@ -526,7 +526,7 @@ def test_the_gate_reads_a_session_and_a_prompt_of_the_engine() -> None:
     gate = Gate(home_team=TEAM, names=NAMES)
     state = SimpleNamespace(actor={"id": "UANA", "name": "Ana"}, thread={"team": TEAM, "channel": "C1"})
     spec = {"kind": "approval", "approvers": ["UBEN", "@sre"], "excludeRequester": True, "who": None}
-    prompt = SimpleNamespace(spec=spec)
+    prompt = SimpleNamespace(spec=spec, actor=None)
     assert gate(BEN, "decide", state, prompt) is None
     assert gate(CLEO, "decide", state, prompt) is None
     assert gate(ANA, "decide", state, prompt) == (
@@ -540,10 +540,10 @@ def test_the_gate_knows_a_local_run_by_its_missing_thread() -> None:
     """A session without a thread is a local one: its own terminal acts in it, and somebody may be played."""
     gate = Gate(home_team=None)
     state = SimpleNamespace(actor={"id": "local:ana"}, thread=None)
-    question = SimpleNamespace(spec={"kind": "ask", "who": None})
+    question = SimpleNamespace(spec={"kind": "ask", "who": None}, actor=None)
     assert gate(TERMINAL, "start", state, None) is None
     assert gate(TERMINAL, "answer", state, question) is None
-    decision = SimpleNamespace(spec={"kind": "approval", "approvers": ["@sre"]})
+    decision = SimpleNamespace(spec={"kind": "approval", "approvers": ["@sre"]}, actor=None)
     assert gate(Actor.pretend("@sre"), "decide", state, decision) is None
 
 

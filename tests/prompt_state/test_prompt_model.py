@@ -63,6 +63,8 @@ class Run:
     actor: dict[str, Any] | None = None
     at: str | None = None
     deadline: str | None = None
+    votes: tuple[dict[str, Any], ...] = ()
+    undo_until: str | None = None
 
 
 SHOWN = Run(
@@ -93,7 +95,7 @@ GOLDEN_V1 = (
     b'"nodeId":"gate","nodeName":"The gate","generation":1,"threadKey":"T1:C1:1000.000000","channel":"C1",'
     b'"threadTs":"1000.000000","messageTs":"1001.000000","deadline":"2026-11-21T23:10:00.000Z","snapshotSeq":7,'
     b'"answeredBy":"UBEN","answeredByName":"Ben","answeredAt":"2026-11-21T22:40:00.000Z",'
-    b'"answerSummary":"approved"}'
+    b'"answerSummary":"approved","timeoutSeconds":1800.0,"onTimeout":"reject"}'
 )
 
 

@@ -1,0 +1,124 @@
+"""What may stand under `with:` of the types that ask people: `ask` and `approval`; `engine.nodes.configs` has the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from engine.codec import Json
+from engine.expression_text import has_expression
+from engine.faults import Fault, kind_of
+from engine.nodes.configs import Config, Duration, Label, Person, Text
+
+
+def _choice(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"value": value, "label": value}
+    if not isinstance(value, dict | Choice):
+        raise ValueError(f"expected text, or a mapping with `value`, not {kind_of(value)}")
+    return value
+
+
+class Choice(Config):
+    """One button of an `ask`."""
+
+    value: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="What `value` of the output is when this is chosen."
+    )
+    label: Label | None = Field(None, description="What the button says; the value when it is left out.")
+    style: Literal["primary", "danger"] | None = Field(None, description="How the button looks.")
+
+    def button(self) -> dict[str, Json]:
+        """Value, label and style as the prompt carries them."""
+        return {"value": self.value, "label": self.label or self.value, "style": self.style}
+
+
+class AskConfig(Config):
+    """Asks in the thread and waits for a reply, or for one of the choices."""
+
+    message: Text = Field(description="The question.")
+    choices: Annotated[
+        list[Annotated[Choice, BeforeValidator(_choice)]] | None, Field(min_length=1, max_length=25)
+    ] = Field(
+        None,
+        description="Buttons in place of free text: texts, or mappings of `value`, `label` (at most 75 characters) "
+        "and `style` (`primary` or `danger`). At most 25.",
+    )
+    who: Annotated[list[Person], Field(min_length=1)] | None = Field(
+        None,
+        description="Who may answer. Left out: the requester, or anyone in the channel where there is none.",
+    )
+    timeout: Duration | None = Field(
+        None,
+        description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
+    )
+    on_timeout: Literal["fail", "default"] = Field(
+        "fail", description="What happens at the timeout: the node fails, or `default` is the answer."
+    )
+    default: str | None = Field(None, description="The answer at the timeout, with `on_timeout: default`.")
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """The default belongs to `on_timeout: default` and is one of the choices; choices differ."""
+        on_timeout = raw.get("on_timeout", "fail")
+        if on_timeout == "default" and raw.get("default") is None:
+            yield Fault(("on_timeout",), "`on_timeout: default` needs `default`, the answer to take")
+        if on_timeout == "fail" and raw.get("default") is not None:
+            yield Fault(("default",), "`default` is taken only with `on_timeout: default`", on_key=True)
+        choices = raw.get("choices")
+        if isinstance(choices, list):
+            yield from _choice_conflicts(choices, raw.get("default"))
+
+
+def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
+    # Mappings and not sets: they keep the order for the message.
+    values: dict[str, None] = {}
+    labels: dict[str, None] = {}
+    for index, choice in enumerate(choices):
+        entry = choice if isinstance(choice, dict) else {"value": choice}
+        value = entry.get("value")
+        label = entry.get("label", value)
+        if not isinstance(value, str) or not isinstance(label, str) or has_expression(value):
+            return
+        if value in values or label in labels:
+            yield Fault(("choices", index), f"the choice {label!r} stands here twice")
+        values[value] = labels[label] = None
+    if isinstance(default, str) and not has_expression(default) and default not in values:
+        yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
+
+
+class ApprovalConfig(Config):
+    """Asks for a decision with two buttons. Text never approves."""
+
+    message: Text = Field(description="What is to be approved.")
+    approvers: Annotated[list[Person], Field(min_length=1)] = Field(
+        description="Who may decide: user ids, e-mail addresses, user groups (`@sre`), `channel`, `requester`, "
+        "`local:<user>` for the terminal."
+    )
+    exclude_requester: bool = Field(False, description="Whoever asked for the run may not decide.")
+    approve_label: Label = Field("Approve", description="What the first button says.")
+    reject_label: Label = Field("Reject", description="What the second button says.")
+    style: Literal["primary", "danger"] = Field(
+        "primary",
+        description="How the first button looks: `primary` (green, the second is red), or `danger` (red, the second "
+        "is plain) for what destroys something.",
+    )
+    timeout: Duration | None = Field(
+        None,
+        description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
+    )
+    on_timeout: Literal["fail", "approve", "reject"] = Field(
+        "fail", description="What happens at the timeout: the node fails, or this is the decision."
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Somebody must be left who may decide, and the buttons must differ."""
+        if raw.get("exclude_requester") is True and raw.get("approvers") == ["requester"]:
+            yield Fault(("approvers",), "with `exclude_requester` nobody is left who may decide")
+        labels = raw.get("approve_label", "Approve"), raw.get("reject_label", "Reject")
+        if labels[0] == labels[1] and not has_expression(labels[0]):
+            field = "approve_label" if "approve_label" in raw else "reject_label"
+            yield Fault((field,), "both buttons say the same")
