@@ -191,8 +191,26 @@ class Resume:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class LockGranted:
+    """Nobody is ahead of the session in the queue for its lock."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockQueued:
+    """The session's lock is held by `holder` (or that one is ahead of it), which lives in the thread `thread_key`."""
+
+    name: str
+    holder: str
+    thread_key: str | None = None
+
+
 Command: TypeAlias = (
     Start
+    | LockGranted
+    | LockQueued
     | Hold
     | Resume
     | Claimed

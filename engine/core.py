@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from engine import answers, clock, containers, people
+from engine import answers, clock, containers, locks, people
 from engine import events as ev
 from engine.codec import Json
 from engine.commands import (
@@ -21,6 +21,8 @@ from engine.commands import (
     Due,
     Facts,
     Hold,
+    LockGranted,
+    LockQueued,
     Message,
     NodeBroke,
     NodeCut,
@@ -89,7 +91,8 @@ def _goes_on(state: State, running: list[str]) -> bool:
     if state.phase == "finalizing":
         # What still runs of the flow ends first.
         return FINALLY in state.frames and not state.finally_skipped and all(map(in_finally, running))
-    return state.phase == "running" and state.inputs is not None and state.frames[ROOT].error is None
+    may = state.phase == "running" and state.inputs is not None and not locks.pending(state)
+    return may and state.frames[ROOT].error is None
 
 
 def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
@@ -148,6 +151,9 @@ def _finish_or_pause(turn: Turn) -> None:
     root = state.frames.get(ROOT)
     if root is not None and root.error is not None:
         _end_flow(turn, "failed", _failed_at(state, root), root.error)
+    elif locks.pending(state):
+        # Whether it goes on or waits follows from who else wants the lock: the next command says so.
+        return
     elif state.active or due(turn.flow, state):
         if _only_waits(turn.flow, state):
             _pause(turn)
@@ -167,7 +173,7 @@ def _end_flow(
 ) -> None:
     """The flow is over; what its file has under `finally` comes before that is said."""
     list_id = turn.flow.finally_list
-    if list_id is not None and turn.state.phase == "running":
+    if list_id is not None and turn.state.phase == "running" and not locks.pending(turn.state):
         turn.emit(ev.FlowFinalizing, path=path, outcome=outcome, list_id=list_id, error=error)
     elif outcome == "failed":
         turn.emit(ev.FlowFailed, path=path, error=error or {})
@@ -186,7 +192,8 @@ def _finalize(turn: Turn) -> None:
         return
     _withdraw_prompts(turn)
     list_id = turn.flow.finally_list
-    skipped = turn.state.finally_skipped or turn.state.inputs is None
+    # What runs at the end runs under the lock: without it there is nothing to clean up that this session did.
+    skipped = turn.state.finally_skipped or turn.state.inputs is None or locks.pending(turn.state)
     if list_id is not None and not skipped:
         if turn.state.outcome == "aborted" and FINALLY not in turn.state.frames:
             turn.emit(ev.FlowFinalizing, outcome="aborted", list_id=list_id)
@@ -480,6 +487,8 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Message: people.message,
     Shown: people.shown,
     Due: people.timer_due,
+    LockGranted: locks.granted,
+    LockQueued: locks.queued,
     Abort: people.abort,
     Hold: people.hold,
     Resume: people.resume,

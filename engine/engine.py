@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from engine import clock, forks, migration
+from engine import clock, forks, locks, migration
 from engine.actors import Actor
 from engine.codec import Json, encode
 from engine.commands import (
@@ -31,6 +31,7 @@ from engine.commands import (
     Command,
     Facts,
     Hold,
+    LockQueued,
     Message,
     Policy,
     Resume,
@@ -42,6 +43,7 @@ from engine.errors import (
     EmptyMessage,
     Fenced,
     FlowError,
+    LockHeld,
     MalformedJournal,
     NotAllowed,
     Owned,
@@ -58,7 +60,7 @@ from engine.evaluation import node_at
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.inspection import inspection
-from engine.intents import deliveries, timer_rows
+from engine.intents import deliveries, lock_rows, timer_rows
 from engine.migration import Plan
 from engine.nodes.port import Runner
 from engine.portable import (
@@ -176,7 +178,7 @@ class Engine:
         self._entropy = entropy
         self._policy = policy
         self._workplace = Workplace(runners, home, secret or no_secrets)
-        self._extensions: list[Extension] = [timer_rows, deliveries, *extensions]
+        self._extensions: list[Extension] = [timer_rows, lock_rows, deliveries, *extensions]
         self._label = label
         self._live: dict[str, Live] = {}
         self._warm: OrderedDict[str, Warm] = OrderedDict()
@@ -531,6 +533,8 @@ class Engine:
             flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
         )
         await self._create(live, events, state, new)
+        if locks.pending(state):
+            await self.apply(new_id, None)
         return new_id
 
     async def migrate(
@@ -685,14 +689,22 @@ class Engine:
     async def _step(
         self, live: Live, command: Command | None, consumed: Sequence[Consumed], new: NewSession | None = None
     ) -> State:
-        try:
-            events, after, refusal = self._decide(live, command)
-        except BaseException:
-            self._doubt(live)
-            raise
-        if refusal is not None and not events and new is not None:
-            raise refusal
-        await self._commit(live, events, after, () if refusal else consumed, new)
+        while True:
+            try:
+                events, after, refusal = self._decide(live, command)
+                if locks.pending(after):
+                    events, after = await self._with_lock(live, events, after)
+            except BaseException:
+                self._doubt(live)
+                raise
+            if refusal is not None and not events and new is not None:
+                raise refusal
+            try:
+                await self._commit(live, events, after, () if refusal else consumed, new)
+                break
+            except LockHeld as error:
+                # Another session came first since we looked: nothing was stored, so decide again.
+                log.debug("%s: %s", live.session_id, error)
         await self._begin_the_rest(live)
         if refusal is not None:
             raise refusal
@@ -730,6 +742,25 @@ class Engine:
             state = turn.state
         return events, state, refusal
 
+    async def _with_lock(self, live: Live, events: list[Event], after: State) -> tuple[list[Event], State]:
+        """The step of a session that waits for its lock, with what the store says about the queue. The commit checks
+        it: what is read here may have changed by then."""
+        assert live.flow is not None
+        assert after.lock is not None
+        if self._draining:
+            return events, after
+        commands: list[Command] = [locks.verdict(await self.writer.call("locks", after.lock.name), after)]
+        if isinstance(commands[0], LockQueued):
+            holder = await self.writer.call("head", commands[0].holder)
+            commands[0] = replace(commands[0], thread_key=holder and holder.thread_key)
+        elif not live.pausing:
+            commands.append(Begin())
+        facts = Facts(now=self.now(), epoch=live.epoch, entropy=self._entropy(), policy=self._policy)
+        for command in commands:
+            turn = take_turn(live.flow, after, command, facts)
+            events, after = [*events, *turn.events], turn.state
+        return events, after
+
     async def _commit(
         self,
         live: Live,
@@ -748,6 +779,8 @@ class Engine:
                 await self.writer.commit(commit if pin is None else replace(commit, pin=pin))
         except Fenced:
             await self._fenced(live)
+            raise
+        except LockHeld:
             raise
         except BaseException:
             self._doubt(live)

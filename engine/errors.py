@@ -169,6 +169,12 @@ class Fenced(StorageError):
     code = "fenced"
 
 
+class LockHeld(StorageError):
+    """Another session is ahead in the queue for that lock; nothing of the commit was stored."""
+
+    code = "lock_held"
+
+
 class Owned(StorageError):
     """A living process owns this session."""
 

@@ -133,6 +133,22 @@ class FlowMigrated(BaseEvent):
     nodes: dict[str, int]
 
 
+class LockRequested(BaseEvent):
+    """The session took its place in the queue for a lock, whose name comes from its inputs. Nothing starts before it
+    has it; with `refuse` it fails where another session is ahead."""
+
+    type: Literal["lock:requested"] = "lock:requested"
+    name: str
+    on_conflict: Literal["queue", "refuse"]
+
+
+class LockAcquired(BaseEvent):
+    """Nobody was ahead any more: the session holds the lock until it ends."""
+
+    type: Literal["lock:acquired"] = "lock:acquired"
+    name: str
+
+
 class SessionMessage(BaseEvent):
     """A message for the session that answered no prompt; `messages` in expressions."""
 
@@ -469,6 +485,8 @@ Event: TypeAlias = (
     | FlowCompleted
     | FlowFailed
     | FlowMigrated
+    | LockRequested
+    | LockAcquired
     | SessionMessage
     | SessionAborted
     | SessionEnd

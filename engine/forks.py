@@ -10,6 +10,7 @@ parent's journal row of that event.
 * A node that was running has no outcome that this session can know: it is recorded as interrupted, and `on_crash`
   decides as after a crash: it runs again, or a person is asked.
 * Waits keep their time. A hold is lifted: whoever forks wants it to go on.
+* A lock is not inherited: the fork asks for it anew, and nothing of it starts before it has it.
 * Whoever forks is the requester: `exclude_requester` is about them. A fork belongs to no thread.
 """
 
@@ -24,6 +25,7 @@ from engine.actors import Actor
 from engine.codec import Json
 from engine.errors import InvalidAnswer, SessionEnded, SessionError
 from engine.events import Event
+from engine.locks import pending
 from engine.nodes.specs import node_types
 from engine.state import PromptRun, State, derive_state, evolve
 from engine.turn import open_prompt_at
@@ -118,7 +120,7 @@ def _is_whole(state: State, last: Event) -> bool:
     if last.type in ("prompt:answered", "prompt:expired", "timer:fired", "session:start"):
         return False
     if state.inputs is None and not state.open_prompts:
-        return False
+        return pending(state)
     return all(_can_go_on(state, path) for path in state.active)
 
 
@@ -151,7 +153,8 @@ class _Copier:
         self._entropy = entropy
 
     def copy(self, event: Event, seq: int) -> Event | None:
-        """The event under that number, or None for what only says where an open question is shown."""
+        """The event under that number, or None for what does not hold for the fork: where an open question is
+        shown, and that its parent got the lock."""
         match event:
             case ev.SessionStarted():
                 return event.model_copy(
@@ -162,6 +165,8 @@ class _Copier:
                         "thread": None,
                     }
                 )
+            case ev.LockAcquired():
+                return None
             case ev.PromptShown() if event.prompt_id in self._past.open_prompts:
                 return None
             case ev.TimerSet(purpose="deadline") if event.prompt_id in self._past.open_prompts:

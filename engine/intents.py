@@ -8,7 +8,7 @@ from engine.codec import Json, encode
 from engine.events import ChildStarted, Event, NodeStarted
 from engine.nodes.specs import node_types
 from engine.state import State
-from engine.storage.port import DropTimer, PutOutbox, PutTimer, Row
+from engine.storage.port import DropLock, DropTimer, PutLock, PutOutbox, PutTimer, Row, TakeLock
 
 
 def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
@@ -23,6 +23,22 @@ def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence
         if known is None or known.due_at != timer.due_at:
             gone.append(PutTimer(timer_id, after.session_id, timer.due_at))
     return gone
+
+
+def lock_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """The place in the queue for a lock, the lock itself, and giving both back at the end."""
+    was, now = before.lock, after.lock
+    if (was is now and not after.ended) or now is None or before.ended:
+        return ()
+    acquired = now.acquired_at is not None and (was is None or was.acquired_at is None)
+    rows: list[Row] = []
+    if was is None and (acquired or not after.ended):
+        rows.append(PutLock(now.name, after.session_id))
+    if acquired:
+        rows.append(TakeLock(now.name, after.session_id))
+    if after.ended and (was is not None or acquired):
+        rows.append(DropLock(now.name, after.session_id))
+    return rows
 
 
 def lane(state: State) -> str:

@@ -54,6 +54,8 @@ def _stay(phase: Phase, events: tuple[str, ...]) -> dict[tuple[Phase, str], Phas
 
 TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     ("idle", "session:start"): "running",
+    ("running", "lock:requested"): "running",
+    ("running", "lock:acquired"): "running",
     ("running", "flow:started"): "running",
     **_stay("running", _WORK + _ANY_OPEN + ("prompt:requested",)),
     ("running", "flow:paused"): "waiting",
@@ -69,6 +71,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     ("running", "flow:paused(held)"): "held",
     ("waiting", "flow:paused(held)"): "held",
     **_stay("held", _ANY_OPEN + _OUTCOMES + ("node:interrupted", "node:retried")),
+    ("held", "lock:acquired"): "held",
     ("held", "flow:resumed"): "running",
     ("held", "session:abort"): "finalizing",
     **_stay(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import answers, clock
+from engine import answers, clock, locks
 from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text, copy
@@ -28,7 +28,7 @@ def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) 
     if missing:
         name = missing[0]
         turn.ask(f"inputs/{name}", answers.input_prompt(turn.flow, name))
-    else:
+    elif locks.queue_up(turn, values):
         turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from engine import clock, requests
@@ -26,6 +26,8 @@ from engine.errors import (
     StorageError,
     UnknownSession,
 )
+from engine.events import Event
+from engine.state import State
 from engine.storage.port import Consumed, Head, InboxRow, TimerRow
 
 log = logging.getLogger("sayso.service")
@@ -65,16 +67,22 @@ class Service:
         self._after = 0
         self._swept = float("-inf")
         self._stopping = asyncio.Event()
+        self._released, self._told = True, False
         self._unwanted: set[str] = set()
         self._idle: dict[str, int] = {}
         self._nudge = asyncio.Event()
         self._pumping = asyncio.Lock()
         self.failure: BaseException | None = None
-        engine.subscribe(lambda state, events: self.notify())
+        engine.subscribe(self._heard)
         engine.on_broken = self._fail
+
+    def _heard(self, state: State, events: Sequence[Event]) -> None:
+        self._released = self._released or (state.ended and state.lock is not None)
+        self.notify()
 
     def notify(self) -> None:
         """Something may be ready: rows that are held are tried again too."""
+        self._told = True
         self._nudge.set()
         self._nudge = asyncio.Event()
         self._dispatcher.notify()
@@ -95,6 +103,7 @@ class Service:
         while not self._stopping.is_set():
             try:
                 await self._sweep()
+                await self._grant()
                 await self._fire()
                 await self._pump()
                 pause = await self._until_next()
@@ -114,6 +123,8 @@ class Service:
     async def _wait(self, pause: float) -> None:
         try:
             await self._dispatcher.wait(pause)
+            # Not told by this process: another one has committed, and may have given a lock back.
+            self._released, self._told = self._released or not self._told, False
         except StorageBroken:
             raise
         except StorageError as error:
@@ -130,7 +141,7 @@ class Service:
         now = asyncio.get_running_loop().time()
         if now - self._swept < SWEEP_SECONDS:
             return
-        self._swept = now
+        self._swept, self._released = now, True
         orphans = await self.engine.writer.call(
             "orphans", limit=_AT_ONCE + len(self._unwanted) + len(self._idle)
         )
@@ -149,6 +160,19 @@ class Service:
         self._idle.pop(session_id, None)
         if after.phase in ("running", "finalizing"):
             self._idle[session_id] = after.seq
+
+    async def _grant(self) -> None:
+        """Let those go on whose lock was given back. A wake-up that is lost is made up for by the next sweep."""
+        if not self._released:
+            return
+        self._released = False
+        limit = _AT_ONCE + len(self._unwanted)
+        for session_id in await self.engine.writer.call("grants", limit=limit):
+            await self._guarded(self._go_on(session_id), session_id)
+
+    async def _go_on(self, session_id: str) -> None:
+        if await self._mine(session_id) is not None:
+            await self.engine.apply(session_id, None)
 
     async def _fire(self) -> None:
         now = self.engine.now()

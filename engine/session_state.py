@@ -17,6 +17,7 @@ from engine.state import (
     ContainerRun,
     Frame,
     Graph,
+    LockRun,
     NodeRun,
     PromptRun,
     State,
@@ -85,6 +86,7 @@ def to_json(state: State) -> dict[str, Json]:
         "pauseReason": state.pause_reason,
         "error": state.error,
         "finallySkipped": state.finally_skipped,
+        **({} if state.lock is None else {"lock": state.lock._asdict()}),
     }
 
 
@@ -222,6 +224,7 @@ def from_json(data: Json) -> State:
             pause_reason=data["pauseReason"],
             error=data["error"],
             finally_skipped=data["finallySkipped"],
+            lock=LockRun(**data["lock"]) if "lock" in data else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error

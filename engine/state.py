@@ -160,6 +160,15 @@ class ContainerRun(NamedTuple):
     """Set when a pass failed and the container has to fail with it: it only waits for what still runs."""
 
 
+class LockRun(NamedTuple):
+    """The lock that the session holds until it ends, or waits for while `acquired_at` is None."""
+
+    name: str
+    on_conflict: str
+    requested_at: str
+    acquired_at: str | None = None
+
+
 class State(NamedTuple):
     """All that is known of a session. Never changed in place."""
 
@@ -193,6 +202,7 @@ class State(NamedTuple):
     paused_at: str | None = None
     pause_reason: str | None = None
     error: dict[str, Json] | None = None
+    lock: LockRun | None = None
     finally_skipped: bool = False
     """A person ended the session while it was ending: what is left of `finally` does not run."""
 
@@ -277,6 +287,18 @@ def _flow_migrated(state: State, event: ev.FlowMigrated) -> State:
         nodes = nodes.set(path, nodes[path]._replace(position=position))
     inputs = state.inputs if event.input is None else event.input
     return state._replace(flow_digest=event.flow_digest, inputs=inputs, frames=frames, nodes=nodes)
+
+
+def _lock_requested(state: State, event: ev.LockRequested) -> State:
+    if state.lock is not None:
+        raise MalformedJournal(f"the session asked for lock {state.lock.name} before")
+    return state._replace(lock=LockRun(event.name, event.on_conflict, event.timestamp))
+
+
+def _lock_acquired(state: State, event: ev.LockAcquired) -> State:
+    if state.lock is None or state.lock.name != event.name or state.lock.acquired_at is not None:
+        raise MalformedJournal(f"the session does not wait for lock {event.name}")
+    return state._replace(lock=state.lock._replace(acquired_at=event.timestamp))
 
 
 def _session_message(state: State, event: ev.SessionMessage) -> State:
@@ -923,6 +945,8 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "flow:completed": _flow_completed,
     "flow:failed": _flow_failed,
     "flow:migrated": _flow_migrated,
+    "lock:requested": _lock_requested,
+    "lock:acquired": _lock_acquired,
     "session:message": _session_message,
     "session:abort": _session_aborted,
     "session:end": _session_end,

@@ -60,6 +60,10 @@ class _Linker:
             if target is None:
                 yield Fault(where, f"there is no flow `{name}`", self._hint(name))
                 continue
+            if target.lock is not None:
+                # A lock that is read and not held would be worse than none.
+                message = f"the flow `{name}` has a `lock`, which is not taken where it is called"
+                yield Fault(where, message, "a session has one lock: that of the flow it was started with")
             for fault in check_call(inputs, target):
                 yield fault.under((*path, "with"))
             if path[0] == "finally" and _asks(target, self.found):

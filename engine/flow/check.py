@@ -47,9 +47,6 @@ def _lock(data: Mapping[str, Any], inputs: frozenset[str]) -> Iterator[Fault]:
     lock = data.get("lock")
     if lock is None and data.get("on_conflict") is not None:
         yield Fault(("on_conflict",), "`on_conflict` needs a `lock`", on_key=True)
-    if lock is not None:
-        # A lock that is read and not held would be worse than none.
-        yield Fault(("lock",), "this release does not hold locks yet", "leave it out", on_key=True)
     if isinstance(lock, str):
         yield from check_text(lock, ("lock",), Scope(inputs, {}), only=("inputs", "session"))
 

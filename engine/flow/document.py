@@ -310,11 +310,11 @@ class FlowDoc(Config):
     )
     lock: Text | None = Field(
         None,
-        description="A name that one session at a time may hold. Not in this release: a flow that has one is refused.",
+        description="A name, with `{{ }}`, that one session at a time may hold: taken before the first node, until the end.",
     )
     on_conflict: Literal["queue", "refuse"] = Field(
         "queue",
-        description="What a start does while another session holds the lock. Not in this release.",
+        description="What a start does while another session holds the lock: wait for its turn, or fail and say who has it.",
     )
     nodes: Nodes = Field(description="The steps, in order.")
     edges: list[EdgeDoc] | None = Field(

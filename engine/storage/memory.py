@@ -23,6 +23,7 @@ from engine.storage.port import (
     InboxItem,
     InboxRow,
     Loaded,
+    LockRow,
     OutboxRow,
     PromptRow,
     Row,
@@ -243,6 +244,20 @@ class MemoryStore:
         self._usable()
         with self.tables.read():
             return self._rows.timers(due, limit)
+
+    # -- locks
+
+    def locks(self, name: str | None = None) -> list[LockRow]:
+        """See `Store.locks`."""
+        self._usable()
+        with self.tables.read():
+            return self._rows.locks(name)
+
+    def grants(self, limit: int = 100) -> list[str]:
+        """See `Store.grants`."""
+        self._usable()
+        with self.tables.read():
+            return self._rows.grants(limit)
 
     # -- outbox, marks
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from engine.errors import Corrupt, Fenced, StorageError
+from engine.errors import Corrupt, Fenced, LockHeld, StorageError
 from engine.storage.macs import Sealer
 from engine.storage.memory_tables import Tables
 from engine.storage.port import (
     Consumed,
+    DropLock,
     DropTimer,
     InboxItem,
     InboxRow,
+    LockRow,
     OutboxRow,
     PromptRow,
+    PutLock,
     PutOutbox,
     PutPrompt,
     PutTimer,
     Row,
+    TakeLock,
     TimerRow,
 )
 from engine.storage.records import (
     InboxRecord,
+    LockRecord,
     MarkRecord,
     OutboxRecord,
     OutboxState,
@@ -31,11 +36,13 @@ from engine.storage.records import (
     finished,
     genuine,
     is_later,
+    lock_record,
     outbox_record,
     prompt_record,
     received,
     replaced,
     sealed,
+    taken,
     timer_record,
 )
 
@@ -69,6 +76,52 @@ class MemoryRows:
                 tables.drop(tables.timers, (row.session_id, row.timer_id))
             case PutOutbox():
                 self._put_outbox(row, now)
+            case PutLock():
+                self._put_lock(row, now)
+            case TakeLock():
+                self._take_lock(row, now)
+            case DropLock():
+                place = self._place(row.name, row.session_id)
+                if place is not None:
+                    tables.drop(tables.locks, place.n)
+
+    # -- locks
+
+    def _queue(self, name: str) -> list[LockRecord]:
+        return sorted(record for record in self._tables.locks.values() if record.name == name)
+
+    def _place(self, name: str, session_id: str) -> LockRecord | None:
+        return next((record for record in self._queue(name) if record.session_id == session_id), None)
+
+    def _put_lock(self, put: PutLock, now: str) -> None:
+        tables = self._tables
+        if self._place(put.name, put.session_id) is None:
+            n = tables.next_id("locks")
+            tables.put(tables.locks, n, sealed(self._sealer, lock_record(n, put, now)))
+            tables.put(tables.last_ids, "locks", n)
+
+    def _take_lock(self, take: TakeLock, now: str) -> None:
+        record = self._place(take.name, take.session_id)
+        if record is None:
+            raise LockHeld(f"Session {take.session_id} has no place in the queue for lock {take.name}.")
+        self._checked(record, f"lock {record.n}")
+        first = self._queue(take.name)[0]
+        after = taken(record, first=first.n == record.n, ahead=first.session_id, now=now)
+        self._tables.put(self._tables.locks, record.n, sealed(self._sealer, after))
+
+    def locks(self, name: str | None) -> list[LockRow]:
+        """What `Store.locks` says."""
+        records = [record for record in self._tables.locks.values() if name in (None, record.name)]
+        records.sort(key=lambda record: (record.name, record.n))
+        return [record.row(verified=genuine(self._sealer, record)) for record in records]
+
+    def grants(self, limit: int) -> list[str]:
+        """What `Store.grants` says. A row that does not verify gets nothing."""
+        firsts: dict[str, LockRecord] = {}
+        for record in sorted(self._tables.locks.values()):
+            firsts.setdefault(record.name, record)
+        waiting = [record for record in firsts.values() if record.taken_at is None]
+        return [record.session_id for record in waiting[:limit] if genuine(self._sealer, record)]
 
     # -- inbox
 

@@ -204,6 +204,10 @@ class MemorySessions:
         if session_id not in tables.quarantine:
             record = sealed(self._sealer, QuarantineRecord(session_id, reason, now))
             tables.put(tables.quarantine, session_id, record)
+            places = [n for n, row in tables.locks.items() if row.session_id == session_id]
+            for n in places:
+                if tables.locks[n].taken_at is None:
+                    tables.drop(tables.locks, n)
 
     def reap(self, ended_before: str) -> int:
         """Delete ended sessions, except those whose head does not verify; how many."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from engine.storage.records import (
     InboxRecord,
     JournalRecord,
+    LockRecord,
     MarkRecord,
     OutboxRecord,
     PromptRecord,
@@ -43,6 +44,7 @@ class Tables:
         self.timers: dict[tuple[str, str], TimerRecord] = {}
         self.outbox: dict[int, OutboxRecord] = {}
         self.outbox_ids: dict[str, int] = {}
+        self.locks: dict[int, LockRecord] = {}
         self.marks: dict[str, MarkRecord] = {}
         self.last_ids: dict[str, int] = {}
         self.living: set[str] = set()
@@ -112,6 +114,7 @@ class Tables:
         for row_id, row in self.outbox.items():
             if row.session_id == session_id:
                 found += [(self.outbox, row_id), (self.outbox_ids, row.key)]
+        found += [(self.locks, n) for n, row in self.locks.items() if row.session_id == session_id]
         return [
             *found,
             (self.snapshots, session_id),

@@ -99,7 +99,31 @@ class PutOutbox:
     replace: bool = False
 
 
-Row: TypeAlias = PutPrompt | PutTimer | DropTimer | PutOutbox
+@dataclass(frozen=True, slots=True)
+class PutLock:
+    """Takes a place at the end of the queue for a lock; no error for a session that has one."""
+
+    name: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLock:
+    """Takes the lock. Whoever is not first in its queue gets `LockHeld`, and nothing of what belongs to it is stored."""
+
+    name: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropLock:
+    """Gives the lock, or a place in its queue, back; no error when it is not there."""
+
+    name: str
+    session_id: str
+
+
+Row: TypeAlias = PutPrompt | PutTimer | DropTimer | PutOutbox | PutLock | TakeLock | DropLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +222,17 @@ class TimerRow(NamedTuple):
     due_at: str
 
 
+class LockRow(NamedTuple):
+    """A place in the queue for a lock. The first one has it; `taken_at` is None until it took it."""
+
+    name: str
+    session_id: str
+    requested_at: str
+    taken_at: str | None
+    verified: bool = True
+    """Whether the row is as it was written. One that is not keeps its place: nobody gets a lock by damaging a row."""
+
+
 class OutboxRow(NamedTuple):
     """An intent as stored. `attempts` > 0 without a `result` means: it may have been sent; look before sending again."""
 
@@ -293,7 +328,8 @@ class Store(Protocol):
 
     def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
         """Set the session aside: nobody claims it or commits to it (`Fenced`) until a person decides. Its rows stay
-        as they were found; a second call keeps the first reason. With intents (the thread is told)."""
+        as they were found, and a lock that it took stays its own; a place in a queue it loses. A second call keeps the
+        first reason. With intents (the thread is told)."""
 
     def flow(self, digest: str) -> bytes:
         """The pinned flow's body, verified against its digest. `Corrupt`, `StorageError` when absent."""
@@ -314,6 +350,13 @@ class Store(Protocol):
 
     def timers(self, *, due: str | None = None, limit: int = 100) -> list[TimerRow]:
         """Timers, soonest first; with `due` only those at or before it. Rows that do not verify are left out."""
+
+    # -- locks
+    def locks(self, name: str | None = None) -> list[LockRow]:
+        """The queue for a lock, or all queues by name; each in its order, the first has the lock or is to get it."""
+
+    def grants(self, limit: int = 100) -> list[str]:
+        """Sessions that are first in their queue and have not taken the lock yet, longest waiting first."""
 
     # -- outbox, marks
     def outbox(self, *, now: str, limit: int = 100) -> list[OutboxRow]:

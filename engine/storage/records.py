@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Literal, NamedTuple, TypeVar
 
-from engine.errors import Corrupt, StorageError
+from engine.errors import Corrupt, LockHeld, StorageError
 from engine.events import SCHEMA_VERSION
 from engine.storage.macs import Sealer
 from engine.storage.port import (
@@ -18,9 +18,11 @@ from engine.storage.port import (
     Head,
     InboxItem,
     InboxRow,
+    LockRow,
     NewSession,
     OutboxRow,
     PromptRow,
+    PutLock,
     PutOutbox,
     PutPrompt,
     PutTimer,
@@ -156,6 +158,20 @@ class OutboxRecord(NamedTuple):
         return OutboxRow(*self[:-1])
 
 
+class LockRecord(NamedTuple):
+    """`LockRow` with its number, which is its place, and its MAC."""
+
+    n: int
+    name: str
+    session_id: str
+    requested_at: str
+    taken_at: str | None
+    mac: bytes = b""
+
+    def row(self, *, verified: bool = True) -> LockRow:
+        return LockRow(*self[1:-1], verified)
+
+
 class MarkRecord(NamedTuple):
     """How far a catch-up read has come."""
 
@@ -173,6 +189,7 @@ Sealed = TypeVar(
     PromptRecord,
     TimerRecord,
     OutboxRecord,
+    LockRecord,
     MarkRecord,
 )
 _DOMAINS: dict[type, bytes] = {
@@ -183,6 +200,7 @@ _DOMAINS: dict[type, bytes] = {
     PromptRecord: b"prompt",
     TimerRecord: b"timer",
     OutboxRecord: b"outbox",
+    LockRecord: b"lock",
     MarkRecord: b"mark",
 }
 
@@ -328,6 +346,18 @@ def prompt_record(put: PutPrompt) -> PromptRecord:
 def timer_record(put: PutTimer) -> TimerRecord:
     """A timer row."""
     return TimerRecord(put.timer_id, put.session_id, put.due_at)
+
+
+def lock_record(n: int, put: PutLock, now: str) -> LockRecord:
+    """A place at the end of a queue."""
+    return LockRecord(n, put.name, put.session_id, now, None)
+
+
+def taken(record: LockRecord, *, first: bool, ahead: str, now: str) -> LockRecord:
+    """The place of whoever takes the lock. Raises `LockHeld` for one who is not first; `ahead` is."""
+    if not first:
+        raise LockHeld(f"Lock {record.name} is held by session {ahead}; {record.session_id} cannot take it.")
+    return record._replace(taken_at=record.taken_at or now)
 
 
 def outbox_record(row_id: int, put: PutOutbox, now: str) -> OutboxRecord:

@@ -142,7 +142,23 @@ CREATE TABLE marks (
 ) STRICT, WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (V1,)
+V2 = """
+CREATE TABLE locks (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    requested_at TEXT NOT NULL,
+    taken_at TEXT,
+    mac BLOB NOT NULL,
+    UNIQUE (session_id, name)
+) STRICT;
+CREATE INDEX locks_queue ON locks (name, n);
+CREATE UNIQUE INDEX locks_taken ON locks (name) WHERE taken_at IS NOT NULL;
+CREATE INDEX locks_waiting ON locks (n) WHERE taken_at IS NULL;
+"""
+"""Queues for locks: a row is a place, the first of a name has the lock. The database itself refuses a second taker."""
+
+STEPS: tuple[str, ...] = (V1, V2)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
 
 

@@ -35,6 +35,7 @@ from engine.storage.port import (
     InboxItem,
     InboxRow,
     Loaded,
+    LockRow,
     OutboxRow,
     PromptRow,
     Row,
@@ -344,6 +345,18 @@ class SqliteStore:
         """See `Store.timers`."""
         with self._db.read():
             return self._rows.timers(due, limit)
+
+    # -- locks
+
+    def locks(self, name: str | None = None) -> list[LockRow]:
+        """See `Store.locks`."""
+        with self._db.read():
+            return self._rows.locks(name)
+
+    def grants(self, limit: int = 100) -> list[str]:
+        """See `Store.grants`."""
+        with self._db.read():
+            return self._rows.grants(limit)
 
     # -- outbox, marks
 

@@ -13,24 +13,29 @@ from typing import Any
 
 import orjson
 
-from engine.errors import Corrupt, Fenced, StorageError
+from engine.errors import Corrupt, Fenced, LockHeld, StorageError
 from engine.storage.connection import Connection, Value
 from engine.storage.macs import Sealer
 from engine.storage.port import (
     Consumed,
+    DropLock,
     DropTimer,
     InboxItem,
     InboxRow,
+    LockRow,
     OutboxRow,
     PromptRow,
+    PutLock,
     PutOutbox,
     PutPrompt,
     PutTimer,
     Row,
+    TakeLock,
     TimerRow,
 )
 from engine.storage.records import (
     InboxRecord,
+    LockRecord,
     MarkRecord,
     OutboxRecord,
     OutboxState,
@@ -41,11 +46,13 @@ from engine.storage.records import (
     finished,
     genuine,
     is_later,
+    lock_record,
     outbox_record,
     prompt_record,
     received,
     replaced,
     sealed,
+    taken,
     timer_record,
 )
 
@@ -108,6 +115,19 @@ _OUTBOX_PENDING = """SELECT id FROM outbox INDEXED BY outbox_pending
 _OUTBOX_CORRUPT = "UPDATE outbox SET state = 'failed' WHERE id = ?"
 _REAP_OUTBOX = "DELETE FROM outbox WHERE session_id IS NULL AND state != 'pending' AND created_at < ?"
 
+_NEXT_LOCK = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'locks'), 0),
+ coalesce((SELECT max(n) FROM locks), 0)) + 1"""
+_PUT_LOCK = "INSERT INTO locks (n, name, session_id, requested_at, taken_at, mac) VALUES (?, ?, ?, ?, ?, ?)"
+_LOCK = "SELECT n, name, session_id, requested_at, taken_at, mac FROM locks WHERE n = ?"
+_LOCK_OF = "SELECT n FROM locks WHERE session_id = ? AND name = ?"
+_LOCK_FIRST = "SELECT n, session_id FROM locks WHERE name = ? ORDER BY n LIMIT 1"
+_LOCKS = "SELECT n FROM locks ORDER BY name, n"
+_LOCKS_OF_NAME = "SELECT n FROM locks WHERE name = ? ORDER BY n"
+_LOCK_GRANTS = """SELECT n FROM locks INDEXED BY locks_waiting WHERE taken_at IS NULL AND NOT EXISTS
+ (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n) ORDER BY n LIMIT ?"""
+_TAKE_LOCK = "UPDATE locks SET taken_at = ?, mac = ? WHERE n = ?"
+_DROP_LOCK = "DELETE FROM locks WHERE session_id = ? AND name = ?"
+
 _MARK = "SELECT scope, ts, mac FROM marks WHERE scope = ?"
 _PUT_MARK = """INSERT INTO marks (scope, ts, mac) VALUES (?, ?, ?)
  ON CONFLICT (scope) DO UPDATE SET ts = excluded.ts, mac = excluded.mac"""
@@ -157,6 +177,14 @@ class RowTables:
                 self._db.run(_DROP_TIMER, (row.session_id, row.timer_id))
             case PutOutbox():
                 self._put_outbox(row, now)
+            case PutLock():
+                if not self._db.one(_LOCK_OF, (row.session_id, row.name)):
+                    record = lock_record(self._next(_NEXT_LOCK), row, now)
+                    self._db.run(_PUT_LOCK, sealed(self._sealer, record))
+            case TakeLock():
+                self._take_lock(row, now)
+            case DropLock():
+                self._db.run(_DROP_LOCK, (row.session_id, row.name))
 
     # -- inbox
 
@@ -262,6 +290,37 @@ class RowTables:
         ids = self._db.each(_TIMERS) if due is None else self._db.each(_TIMERS_DUE, (due,))
         records = self._verified(TimerRecord, _TIMER, "timer in row", ids)
         return list(islice((record.row() for record in records), limit))
+
+    # -- locks
+
+    def _take_lock(self, take: TakeLock, now: str) -> None:
+        own, first = (
+            self._db.one(_LOCK_OF, (take.session_id, take.name)),
+            self._db.one(_LOCK_FIRST, (take.name,)),
+        )
+        record = self._get(LockRecord, _LOCK, own[0], "lock") if own else None
+        if record is None or first is None:
+            raise LockHeld(f"Session {take.session_id} has no place in the queue for lock {take.name}.")
+        after = taken(record, first=first[0] == record.n, ahead=first[1], now=now)
+        self._db.run(_TAKE_LOCK, (after.taken_at, sealed(self._sealer, after).mac, after.n))
+
+    def locks(self, name: str | None) -> list[LockRow]:
+        """What `Store.locks` says."""
+        ids = self._db.all(_LOCKS) if name is None else self._db.all(_LOCKS_OF_NAME, (name,))
+        return [self._lock_row(n, name) for (n,) in ids]
+
+    def _lock_row(self, n: int, name: str | None) -> LockRow:
+        try:
+            row = self._db.one(_LOCK, (n,))
+        except UnicodeDecodeError:
+            return LockRow(name or "?", "?", "", None, verified=False)
+        record = LockRecord(*row) if row else LockRecord(n, name or "?", "?", "", None)
+        return record.row(verified=genuine(self._sealer, record))
+
+    def grants(self, limit: int) -> list[str]:
+        """What `Store.grants` says. A row that does not verify gets nothing."""
+        records = self._verified(LockRecord, _LOCK, "lock in row", self._db.all(_LOCK_GRANTS, (limit,)))
+        return [record.session_id for record in records]
 
     # -- outbox
 

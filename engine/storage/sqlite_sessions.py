@@ -74,6 +74,7 @@ _PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest)
 _FLOW = "SELECT body FROM flows WHERE digest = ?"
 _QUARANTINE = """INSERT INTO quarantine (session_id, reason, at, mac) VALUES (?, ?, ?, ?)
  ON CONFLICT (session_id) DO NOTHING"""
+_LEAVE_QUEUES = "DELETE FROM locks WHERE session_id = ? AND taken_at IS NULL"
 _QUARANTINED = "SELECT session_id, reason, at, mac FROM quarantine WHERE session_id = ?"
 _RUNNING = """SELECT n FROM sessions WHERE status = 'running'
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id) ORDER BY n"""
@@ -93,6 +94,7 @@ _DELETE = (
     "DELETE FROM prompts WHERE session_id = ?",
     "DELETE FROM timers WHERE session_id = ?",
     "DELETE FROM outbox WHERE session_id = ?",
+    "DELETE FROM locks WHERE session_id = ?",
     "DELETE FROM sessions WHERE session_id = ?",
 )
 _DELETE_FLOWS = "DELETE FROM flows WHERE digest NOT IN (SELECT flow_digest FROM sessions)"
@@ -328,6 +330,7 @@ class SessionTables:
             raise UnknownSession(f"There is no session {session_id}.")
         record = sealed(self._sealer, QuarantineRecord(session_id, reason, now))
         self._db.run(_QUARANTINE, record)
+        self._db.run(_LEAVE_QUEUES, (session_id,))
         self.forget(session_id)
 
     def reap(self, ended_before: str, after: int, limit: int) -> tuple[int, int | None]:

@@ -263,7 +263,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     assert version_of(raw) == 1
     assert "colour" not in [row[1] for row in raw.execute("PRAGMA table_info(sessions)")]
     migrate(raw, path, [], NEXT)
-    assert version_of(raw) == 2
+    assert version_of(raw) == len(NEXT)
     raw.close()
 
 

@@ -25,6 +25,7 @@ from engine.engine import Engine
 from engine.errors import SaysoError
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, load_flow
+from engine.locks import pending
 from engine.nodes.port import Completed, NodeContext, Outcome, Runner
 from engine.nodes.port import runners as real_runners
 from engine.service import Service
@@ -220,7 +221,7 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
     if state.phase in ("waiting", "held"):
         assert not launched(state)
     if state.phase == "waiting":
-        assert state.open_prompts or state.timers, "it waits for nothing"
+        assert state.open_prompts or state.timers or pending(state), "it waits for nothing"
     if state.phase == "ended":
         assert not state.open_prompts
         assert not state.timers
