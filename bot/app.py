@@ -1,6 +1,6 @@
 """The Slack app: Bolt in Socket Mode, with one rule above all: persist, then acknowledge.
 
-Bolt acknowledges an event before a listener works, so everything happens in global middleware: read the payload
+Bolt acknowledges an event before a listener works, so everything happens in its very first middleware: read the payload
 (pure), store what is taken under its key, commit, and only then answer 200, which is the acknowledgement. If storing
 fails there is no acknowledgement and Slack delivers again. Nothing is ever parked in a listener; there are none.
 """
@@ -53,8 +53,8 @@ class SlackApp:
         self.skipped: dict[str, int] = {}
         # Bolt finds the token in the environment too and warns that our client already has it.
         logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
-        self.app = AsyncApp(client=client, ignoring_self_events_enabled=True, process_before_response=False)
-        self.app.middleware(self._receive)
+        # Before Bolt's authorization: where that cannot ask Slack who we are, it acknowledges and drops the payload.
+        self.app = AsyncApp(client=client, before_authorize=self._receive)
         self.handlers = [
             AsyncSocketModeHandler(self.app, app_token, web_client=app_client, ping_interval=PING_SECONDS)
             for _ in range(connections)
@@ -85,7 +85,7 @@ class SlackApp:
 
     # Bolt finds arguments by their names, so these must stay as they are.
     async def _receive(self, req: AsyncBoltRequest, next_: Callable[[], Awaitable[Any]]) -> BoltResponse:
-        """Global middleware: persist, then acknowledge. An exception means no acknowledgement."""
+        """First of all middleware: persist, then acknowledge. An exception means no acknowledgement."""
         if self._closing:
             raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
         decision = inbound.read(req.body, self._home)

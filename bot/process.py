@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bot import inbound
-from bot.app import SlackApp
 from bot.assembly import make_engine
 from bot.catchup import INSTALLED, CatchUp
 from bot.conversation import Conversation
 from bot.flows import Library
 from bot.intents import note_row
+from bot.machine import THIS_MACHINE, Machine
 from bot.outbound import Outbound
 from bot.people import People
 from bot.scopes import Report, scope_report
@@ -27,10 +25,10 @@ from bot.settings import Settings, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
 from bot.words import quarantine_text
 from engine import clock
-from engine.engine import DRAIN_SECONDS, utc_now
+from engine.dispatch import LocalDispatcher
+from engine.engine import DRAIN_SECONDS
 from engine.errors import SaysoError
 from engine.service import Service
-from engine.storage.opening import open_store
 from engine.storage.port import Head, InboxRow, Row, Store
 from prompt_state.policy import Gate
 
@@ -94,26 +92,29 @@ async def _app_id(bot: Any, bot_id: str | None) -> str | None:
 class Bot:
     """All parts of the running bot."""
 
-    def __init__(self, settings: Settings, *, flows: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, settings: Settings, *, flows: Sequence[Path] = (), machine: Machine = THIS_MACHINE
+    ) -> None:
         self.settings = settings
+        self.machine = machine
         self.library = Library(*(flows or [settings.flows]))
         self.stopping = asyncio.Event()
 
     async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
         """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
         bot_token, app_token = slack_tokens(self.settings)
-        bot = bot_client(bot_token, self.settings.api_url)
-        app = app_client(app_token, self.settings.api_url)
+        bot = bot_client(bot_token, self.settings.api_url, self.machine.session)
+        app = app_client(app_token, self.settings.api_url, self.machine.session)
         identity = await identify(bot, app, self.settings.api_url)
         if identity.report.fatal:
             raise StartFailed(identity.report.text())
         if identity.report.missing:
             log.warning("%s", identity.report.text())
-        store = open_store(self.settings.database_url, self.settings.secret_key)
+        store = self.machine.open_store(self.settings.database_url, self.settings.secret_key)
         try:
             store.bind(identity.team_id, identity.app_id or "")
             if store.mark(INSTALLED) is None:
-                store.set_mark(INSTALLED, f"{time.time():.6f}")
+                store.set_mark(INSTALLED, f"{self.machine.seconds():.6f}")
             self._assemble(store, identity, bot, app, app_token)
             await self._serve(identity, on_ready)
         finally:
@@ -124,15 +125,21 @@ class Bot:
         self.stopping.set()
 
     def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
-        settings = self.settings
+        settings, machine = self.settings, self.machine
         gate = Gate(identity.team_id, settings.admins, settings.allow_guests, allow_local=True)
         home = inbound.Home(identity.team_id, identity.app_id, identity.bot_user_id)
-        self.engine = make_engine(settings, store, gate, label="bot", slack=True)
+        self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
         self.engine.on_quarantine = quarantine_rows
-        people = People(bot, identity.team_id)
+        people = People(bot, identity.team_id, machine.steady)
         talk = Conversation(self.engine, self.library, people, gate, home)
         handlers = {kind: self._after_catch_up(handler) for kind, handler in talk.handlers().items()}
-        self.service = Service(self.engine, handlers=handlers, wants=in_slack, order=said_at)
+        self.service = Service(
+            self.engine,
+            handlers=handlers,
+            wants=in_slack,
+            order=said_at,
+            dispatcher=LocalDispatcher(self._others_wrote, machine.poll_seconds),
+        )
         self.outbound = Outbound(
             self.engine.writer,
             bot,
@@ -140,20 +147,32 @@ class Bot:
             self.engine.flow_of,
             identity.bot_user_id,
             taken=self.service.notify,
+            now=machine.now,
+            tuning=machine.tuning,
         )
         self.engine.subscribe(lambda state, events: self.outbound.notify())
-        self.slack = SlackApp(
+        self.slack = machine.slack_app(
             bot,
             app,
             app_token=app_token,
             home=home,
             writer=self.engine.writer,
-            now=utc_now,
+            now=machine.now,
             answer=talk.ask,
             taken=self.service.notify,
             connections=settings.connections,
         )
-        self.catchup = CatchUp(bot, self.engine.writer, home, now=utc_now, taken=self.service.notify)
+        self.catchup = CatchUp(
+            bot,
+            self.engine.writer,
+            home,
+            now=machine.now,
+            taken=self.service.notify,
+            clock=machine.seconds,
+        )
+
+    async def _others_wrote(self) -> bool:
+        return bool(await self.engine.writer.call("changed"))
 
     def _after_catch_up(self, handler: Any) -> Any:
         """What was missed in a thread is older than what arrives now, so the thread is read first."""
@@ -184,9 +203,7 @@ class Bot:
     async def _listen(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         """Connect, read what was missed, and again after every gap."""
         await self.catchup.begin()
-        # What was loaded so far stays: full collections of it would only hold up acknowledgements.
-        gc.collect()
-        gc.freeze()
+        self.machine.started()
         await self.slack.connect()
         self.slack.reconnected()
         if on_ready is not None:
@@ -203,8 +220,8 @@ class Bot:
         """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one."""
         while True:
             days = self.settings.retention_days
-            ended = clock.after(utc_now(), -days * 86400)
-            inbox = clock.after(utc_now(), -(days + 7) * 86400)
+            ended = clock.after(self.machine.now(), -days * 86400)
+            inbox = clock.after(self.machine.now(), -(days + 7) * 86400)
             gone = await self.engine.writer.call("reap", ended_before=ended, inbox_before=inbox)
             if gone:
                 log.info("%d sessions that ended more than %g days ago were deleted", gone, days)

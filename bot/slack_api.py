@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackRequestError
+from slack_sdk.http_retry.async_handler import AsyncRetryHandler
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -76,14 +77,15 @@ class AuthLost(SlackFault):
 # --- clients -----------------------------------------------------------------------------------------------
 
 
-def bot_client(token: str, api_url: str) -> AsyncWebClient:
+def bot_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AsyncWebClient:
     """The client of the bot user, for reading: it waits where Slack asks it to, and repeats nothing else."""
-    return AsyncWebClient(token=token, base_url=api_url, retry_handlers=[AsyncRateLimitErrorRetryHandler(2)])
+    handlers: list[AsyncRetryHandler] = [AsyncRateLimitErrorRetryHandler(2)]
+    return AsyncWebClient(token=token, base_url=api_url, session=session, retry_handlers=handlers)
 
 
-def app_client(token: str, api_url: str) -> AsyncWebClient:
+def app_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AsyncWebClient:
     """The client of the app-level token, for opening sockets."""
-    return bot_client(token, api_url)
+    return bot_client(token, api_url, session)
 
 
 def quiet_client(client: AsyncWebClient) -> AsyncWebClient:
@@ -94,6 +96,7 @@ def quiet_client(client: AsyncWebClient) -> AsyncWebClient:
         timeout=client.timeout,
         ssl=client.ssl,
         proxy=client.proxy,
+        session=client.session,
         retry_handlers=[],
     )
 

@@ -171,9 +171,10 @@ class Engine:
         now: Callable[[], str] = utc_now,
         entropy: Callable[[], str] = random_text,
         snapshot_dir: Path | None = None,
+        writer: Writer | None = None,
     ) -> None:
         self.store = store
-        self.writer = Writer(store)
+        self.writer = writer or Writer(store)
         self.now = now
         self._entropy = entropy
         self._policy = policy

@@ -114,7 +114,13 @@ class Calls:
     async def respond(self, url: str, text: str) -> None:
         """Answer a slash command at its response URL, which must be one of Slack's. No token goes there."""
         self._check(url)
-        hook = AsyncWebhookClient(url, retry_handlers=[], proxy=self._client.proxy, ssl=self._client.ssl)
+        hook = AsyncWebhookClient(
+            url,
+            retry_handlers=[],
+            proxy=self._client.proxy,
+            ssl=self._client.ssl,
+            session=self._client.session,
+        )
         body = {"text": text, "response_type": "ephemeral", "replace_original": False}
         try:
             answer = await hook.send_dict(body)

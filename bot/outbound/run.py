@@ -60,6 +60,9 @@ class Tuning:
     jitter: Callable[[], float] = random.random
 
 
+SLACK_PACE = Tuning()
+
+
 class Outbound:
     """Sends the rows of a store's outbox to Slack. Construct it on the running event loop.
 
@@ -78,7 +81,7 @@ class Outbound:
         *,
         taken: Callable[[], None] = lambda: None,
         now: Callable[[], str] = utc_now,
-        tuning: Tuning = Tuning(),
+        tuning: Tuning = SLACK_PACE,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
