@@ -3,6 +3,7 @@
 Bolt acknowledges an event before a listener works, so everything happens in its very first middleware: read the payload
 (pure), store what is taken under its key, commit, and only then answer 200, which is the acknowledgement. If storing
 fails there is no acknowledgement and Slack delivers again. Nothing is ever parked in a listener; there are none.
+What opens a view stores nothing: it is opened beside the acknowledgement (`bot.views`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import inbound
-from engine.codec import encode
+from bot.views.service import Views, acknowledgement
+from bot.views.values import PAGE, VIEW, Accept, Next, Submission
+from engine.codec import Json, encode
+from engine.storage.port import InboxItem
 from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.slack")
@@ -40,8 +44,9 @@ class SlackApp:
         home: inbound.Home,
         writer: Writer,
         now: Callable[[], str],
-        answer: Callable[[inbound.Ask], Awaitable[str]],
+        answer: Callable[[inbound.Ask], Awaitable[dict[str, Json]]],
         taken: Callable[[], None],
+        views: Views,
         connections: int = 2,
     ) -> None:
         self._home = home
@@ -49,6 +54,7 @@ class SlackApp:
         self._now = now
         self._answer = answer
         self._taken = taken
+        self._views = views
         self._closing = False
         self.skipped: dict[str, int] = {}
         # Bolt finds the token in the environment too and warns that our client already has it.
@@ -69,6 +75,7 @@ class SlackApp:
     async def close(self) -> None:
         """Take nothing more: what is not acknowledged is delivered again elsewhere."""
         self._closing = True
+        await self._views.close()
         for handler in self.handlers:
             try:
                 async with asyncio.timeout(5):
@@ -93,14 +100,29 @@ class SlackApp:
             case inbound.Take():
                 await self._take(decision)
             case inbound.Ask():
-                text = await self._answer(decision)
-                body = encode({"response_type": "ephemeral", "text": text})
-                return BoltResponse(
-                    status=200, body=body.decode(), headers={"content-type": "application/json"}
-                )
+                return _answered({"response_type": "ephemeral", **await self._answer(decision)})
+            case inbound.Press(opening):
+                self._views.press(opening)
+            case inbound.Submit(submission):
+                return _answered(await self._submitted(submission))
             case inbound.Skip(reason):
                 self.skipped[reason] = self.skipped.get(reason, 0) + 1
-        return BoltResponse(status=200, body="")
+        return _answered(None)
+
+    async def _submitted(self, submission: Submission) -> dict[str, Any] | None:
+        """Check what was submitted, store what is taken, and say what becomes of the view."""
+        if submission.action is not None:
+            self._views.act(submission)
+            return None
+        verdict = await self._views.check(submission)
+        stored: dict[str, Json] = {"team": submission.team, "user": submission.user, "kind": submission.kind}
+        match verdict:
+            case Accept(data, thread_key):
+                body = encode({**stored, **data})
+                await self._ingest(InboxItem(submission.key, VIEW, body, thread_key=thread_key))
+            case Next(keep=keep) if keep is not None:
+                await self._ingest(InboxItem(verdict.key, PAGE, encode({**stored, "values": keep})))
+        return acknowledgement(verdict, submission)
 
     async def _known(self, thread_key: str) -> bool:
         """Whether the thread has a session, or is about to: its first message was taken and not handled yet."""
@@ -116,5 +138,19 @@ class SlackApp:
         item = decision.item
         if decision.only_known_threads and not await self._known(item.thread_key or ""):
             return
+        if decision.instead is not None and self._views.wanted(decision.instead):
+            self._views.press(decision.instead)
+            return
+        await self._ingest(item)
+
+    async def _ingest(self, item: InboxItem) -> None:
+        """Store an item; one whose key is known changes nothing."""
         if (await self._writer.call("ingest", [item], self._now()))[0] is not None:
             self._taken()
+
+
+def _answered(body: dict[str, Any] | None) -> BoltResponse:
+    """An acknowledgement; `body` is what it says."""
+    if body is None:
+        return BoltResponse(status=200, body="")
+    return BoltResponse(status=200, body=encode(body).decode(), headers={"content-type": "application/json"})

@@ -17,7 +17,7 @@ from bot.listening import Listening
 from bot.people import LookupFailed, People
 from bot.rendering.flow import around
 from bot.rendering.text import escape
-from bot.start_line import BadLine, match_trigger, parse
+from bot.start_line import BadLine, StartLine, match_trigger, parse
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, decode
@@ -125,13 +125,12 @@ class Conversation:
             log.warning("start %s is held: %s", row.key, error)
             return False
         thread_ts = data["threadTs"] or data["ts"]
-        return await self._start(row, data, actor, said.text, thread_ts)
+        line = match_trigger(said.text, self._triggers()) or parse(said.text, self._library.refresh())
+        return await self._start(row, data, actor, line, thread_ts)
 
     async def _start(
-        self, row: InboxRow, data: dict[str, Json], actor: Actor, text: str, thread_ts: str
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, line: StartLine | BadLine, thread_ts: str
     ) -> bool:
-        flows = self._library.refresh()
-        line = match_trigger(text, self._triggers()) or parse(text, flows)
         if isinstance(line, BadLine):
             return await self._tell(row, data, line.message, "refused", thread_ts=thread_ts)
         thread: dict[str, Json] = {
@@ -313,6 +312,8 @@ class Conversation:
         try:
             state = await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
         except InvalidAnswer as error:
+            if row.kind != inbound.MESSAGE:
+                return await self._whisper(row, data, str(error), "refused")
             return await self._tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:
             return await self._whisper(row, data, str(error), "refused")
@@ -320,6 +321,29 @@ class Conversation:
             # The row was consumed together with the answer.
             said = _whispered(row, data, words.RECORDED)
             await self._engine.writer.call("consume", [], self._engine.now(), [said])
+        return True
+
+    # --- views ---------------------------------------------------------------------------------------------
+
+    async def carry_out(self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]) -> bool:
+        """What was submitted about the prompt `data["promptId"]`, as whoever submitted it."""
+        prompt = await self._prompt(data["promptId"])
+        if prompt is None:
+            return await self._whisper(row, data, "This question is not known here any more.", "refused")
+        if not prompt.open:
+            return await self._whisper(row, data, words.closed_text(prompt), "refused")
+        try:
+            actor = await self._people.actor(data, entries=[*(prompt.approvers or ()), *(prompt.who or ())])
+        except LookupFailed as error:
+            return await self._not_looked_up(row, data, error)
+        return await self._do(row, data, prompt.session_id, make(actor))
+
+    async def begin(self, row: InboxRow, data: dict[str, Json], flow: str, inputs: dict[str, Json]) -> bool:
+        """Start a flow in the thread of a message that the bot posts."""
+        payload: dict[str, Json] = {**data, "flow": flow, "inputs": inputs}
+        then: dict[str, Json] = {"kind": inbound.ROOTED, "key": f"rooted:{row.key}", "payload": payload}
+        text = words.root_text(data["user"], flow)
+        await self._consume(row, "rooting", root_row(f"root:{row.key}", data["channel"], text, then))
         return True
 
     # --- slash commands ------------------------------------------------------------------------------------
@@ -330,10 +354,7 @@ class Conversation:
         line = parse(data["text"], self._library.refresh())
         if isinstance(line, BadLine):
             return await self._answer_slash(row, data, line.message)
-        then: dict[str, Json] = {"kind": inbound.ROOTED, "key": f"rooted:{row.key}", "payload": data}
-        text = words.root_text(data["user"], line.flow)
-        await self._consume(row, "rooting", root_row(f"root:{row.key}", data["channel"], text, then))
-        return True
+        return await self.begin(row, data, line.flow, dict(line.inputs))
 
     async def rooted(self, row: InboxRow) -> bool:
         """The message of a slash command stands: start its session in that thread."""
@@ -343,20 +364,21 @@ class Conversation:
         except LookupFailed as error:
             log.warning("start %s is held: %s", row.key, error)
             return False
-        return await self._start(row, data, actor, data["text"], data["posted"]["ts"])
+        line = StartLine(data["flow"], data["inputs"])
+        return await self._start(row, data, actor, line, data["posted"]["ts"])
 
     async def _answer_slash(self, row: InboxRow, data: dict[str, Json], text: str) -> bool:
         await self._consume(row, "refused", respond_row(f"respond:{row.key}", data["responseUrl"], text))
         return True
 
-    async def ask(self, decision: inbound.Ask) -> str:
-        """The answer to a slash command that changes nothing, as mrkdwn."""
+    async def ask(self, decision: inbound.Ask) -> dict[str, Json]:
+        """The answer to a slash command that changes nothing, as a message."""
         flows = self._library.refresh()
-        if decision.word in ("list", "flows"):
-            return words.flows_text(flows)
         if decision.word == "status":
-            return await self._running(decision.data["channel"])
-        return words.slash_help(flows, decision.word)
+            return {"text": await self._running(decision.data["channel"])}
+        if decision.word in ("list", "flows"):
+            return {"text": words.flows_text(flows)}
+        return {"text": words.slash_help(flows, decision.word)}
 
     # --- reading -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """What arrives from Slack, as what is done with it. Pure: payload → decision.
 
 `Take` is persisted under its key before the acknowledgement; `Ask` is answered in the acknowledgement itself and
-persists nothing; `Skip` is acknowledged and forgotten. A key is spent only by what is taken, so a message that
+persists nothing; `Press` opens a view and persists nothing; `Submit` is checked, and persisted if it is right; `Skip`
+is acknowledged and forgotten. A key is spent only by what is taken, so a message that
 comes twice in two shapes (`message` and `app_mention`) is taken once, whichever comes first.
 """
 
@@ -11,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from engine.codec import Json, encode
+from bot.views.values import CALLBACK, INSIDE, OPEN, Opening, Submission
+from engine.codec import Json, decode, encode
+from engine.errors import NotJson
 from engine.storage.port import InboxItem
 from prompt_state.model import thread_key
 from prompt_state.routing import SUBTYPES
@@ -30,10 +33,12 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Persist, then acknowledge. With `only_known_threads` the thread must have a session."""
+    """Persist, then acknowledge. With `only_known_threads` the thread must have a session. `instead` is a view that
+    may be opened in place of it."""
 
     item: InboxItem
     only_known_threads: bool = False
+    instead: Opening | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +51,27 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Press:
+    """Acknowledge, and open a view at once."""
+
+    opening: Opening
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A modal was submitted, or something in it was pressed: check it; what is taken is persisted."""
+
+    submission: Submission
+
+
+@dataclass(frozen=True, slots=True)
 class Skip:
     """Acknowledge and forget; `reason` is counted."""
 
     reason: str
 
 
-Decision: TypeAlias = Take | Ask | Skip
+Decision: TypeAlias = Take | Ask | Press | Submit | Skip
 
 
 def read(body: Mapping[str, Any], home: Home) -> Decision:
@@ -62,6 +81,8 @@ def read(body: Mapping[str, Any], home: Home) -> Decision:
             return _event(body, home)
         if body.get("type") == "block_actions":
             return _click(body, home)
+        if body.get("type") == "view_submission":
+            return _submission(body, home)
         if "command" in body:
             return _slash(body, home)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -126,18 +147,28 @@ def _storable(text: str) -> str:
     return text[:_LONGEST].encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
+def _team(body: Mapping[str, Any]) -> Any:
+    return (body.get("team") or {}).get("id") or (body.get("user") or {}).get("team_id")
+
+
 def _click(body: Mapping[str, Any], home: Home) -> Decision:
-    team = (body.get("team") or {}).get("id") or (body.get("user") or {}).get("team_id")
-    if _foreign(team, body.get("api_app_id"), home):
+    if _foreign(_team(body), body.get("api_app_id"), home):
         return Skip("another team or app")
-    container, action = body["container"], body["actions"][0]
-    shown = body.get("message") or {}
-    if not str(action.get("action_id", "")).startswith("sayso:") or "message_ts" not in container:
+    action = body["actions"][0]
+    action_id = str(action.get("action_id", ""))
+    if action_id.startswith(OPEN):
+        return Press(_opening(body, action, home))
+    if action_id.startswith(INSIDE):
+        return _submission(body, home, action)
+    if not action_id.startswith("sayso:") or "message_ts" not in body["container"]:
         return Skip("not one of our buttons")
-    user, message_ts = body["user"]["id"], container["message_ts"]
-    channel = container.get("channel_id") or body["channel"]["id"]
-    root = container.get("thread_ts") or shown.get("thread_ts") or message_ts
-    selected = action.get("selected_option") or {}
+    return _pressed(body, action, home)
+
+
+def _pressed(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> Take:
+    """A button or a control in a message, which is an answer as it stands."""
+    channel, root = _where(body)
+    user, message_ts = body["user"]["id"], body["container"]["message_ts"]
     data: dict[str, Json] = {
         "team": home.team_id,
         "channel": channel,
@@ -146,12 +177,89 @@ def _click(body: Mapping[str, Any], home: Home) -> Decision:
         "user": user,
         "userTeam": body["user"].get("team_id"),
         "actionId": action["action_id"],
-        "value": action.get("value") or selected.get("value"),
+        "value": action.get("value") or (action.get("selected_option") or {}).get("value"),
+        "picked": picked(action),
     }
     key = f"click:{home.team_id}:{message_ts}:{user}:{action['action_ts']}"
-    return Take(
-        InboxItem(key, CLICK, encode(data), thread_key=thread_key(home.team_id, channel, root)),
+    return Take(InboxItem(key, CLICK, encode(data), thread_key=thread_key(home.team_id, channel, root)))
+
+
+def _where(body: Mapping[str, Any]) -> tuple[str, str]:
+    """The channel of what was pressed, and the message that its thread begins with."""
+    container, shown = body["container"], body.get("message") or {}
+    channel = container.get("channel_id") or body["channel"]["id"]
+    return channel, container.get("thread_ts") or shown.get("thread_ts") or container["message_ts"]
+
+
+_PICKED = (
+    "selected_date",
+    "selected_time",
+    "selected_date_time",
+    "selected_user",
+    "selected_channel",
+    "selected_conversation",
+    "selected_users",
+    "selected_channels",
+    "selected_conversations",
+)
+
+
+def picked(action: Mapping[str, Any]) -> Json:
+    """What was chosen in a control: a date, an id, the value of an option, or a list of them; None for a button."""
+    if "selected_options" in action:
+        return [option["value"] for option in action["selected_options"] or ()]
+    if action.get("selected_option"):
+        return action["selected_option"]["value"]
+    return next((action[name] for name in _PICKED if action.get(name) is not None), None)
+
+
+# --- views -------------------------------------------------------------------------------------------------
+
+
+def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> Opening:
+    """A button that opens a view. In an overflow menu and in a select the option says which."""
+    chosen = picked(action)
+    kind = str(action["action_id"]).removeprefix(OPEN)
+    value = str(action.get("value") or chosen or "")
+    if kind == "more":
+        kind, _, value = value.partition("|")
+    view = body.get("view")
+    within: Any = "message" if view is None else view["type"]
+    channel, root = _where(body) if view is None else (None, None)
+    return Opening(
+        kind=kind,
+        team=home.team_id,
+        user=body["user"]["id"],
+        trigger_id=body["trigger_id"],
+        value=value,
+        channel=channel,
+        thread_ts=root,
+        within=within,
     )
+
+
+def _submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] | None = None) -> Decision:
+    if _foreign(_team(body), body.get("api_app_id"), home):
+        return Skip("another team or app")
+    view = body["view"]
+    callback = str(view.get("callback_id") or "")
+    if not callback.startswith(CALLBACK):
+        return Skip("not one of our views")
+    try:
+        meta = decode((view.get("private_metadata") or "{}").encode())
+    except NotJson:
+        return Skip("a view without its ids")
+    submission = Submission(
+        kind=callback.removeprefix(CALLBACK),
+        team=home.team_id,
+        user=body["user"]["id"],
+        view_id=view["id"],
+        meta=meta if isinstance(meta, dict) else {},
+        view=dict(view),
+        values=dict(view["state"]["values"]),
+        action=dict(action) if action is not None else None,
+    )
+    return Submit(submission)
 
 
 def _slash(body: Mapping[str, Any], home: Home) -> Decision:
@@ -169,4 +277,13 @@ def _slash(body: Mapping[str, Any], home: Home) -> Decision:
     }
     if word.lower() != "run" or not rest.strip():
         return Ask(word.lower() or "help", rest.strip(), data)
-    return Take(InboxItem(f"slash:{body['trigger_id']}", SLASH, encode(data)))
+    opening = Opening(
+        kind="start",
+        team=home.team_id,
+        user=body["user_id"],
+        trigger_id=body["trigger_id"],
+        channel=body["channel_id"],
+        within="command",
+        data=data,
+    )
+    return Take(InboxItem(f"slash:{body['trigger_id']}", SLASH, encode(data)), instead=opening)

@@ -19,10 +19,14 @@ from bot.flows import Library
 from bot.intents import note_row
 from bot.machine import THIS_MACHINE, Machine
 from bot.outbound import Outbound
+from bot.outbound.modals import Modals
 from bot.people import People
 from bot.scopes import Report, scope_report
 from bot.settings import Settings, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
+from bot.views.desk import Desk
+from bot.views.reject import Reject
+from bot.views.service import Views
 from bot.words import quarantine_text
 from engine import clock
 from engine.dispatch import LocalDispatcher
@@ -132,7 +136,9 @@ class Bot:
         self.engine.on_quarantine = quarantine_rows
         people = People(bot, identity.team_id, machine.steady)
         talk = Conversation(self.engine, self.library, people, gate, home)
-        handlers = {kind: self._after_catch_up(handler) for kind, handler in talk.handlers().items()}
+        self.views = self._views(bot, people, gate, talk)
+        handled = {**talk.handlers(), **self.views.handlers()}
+        handlers = {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
         self.service = Service(
             self.engine,
             handlers=handlers,
@@ -160,6 +166,7 @@ class Bot:
             now=machine.now,
             answer=talk.ask,
             taken=self.service.notify,
+            views=self.views,
             connections=settings.connections,
         )
         self.catchup = CatchUp(
@@ -173,6 +180,11 @@ class Bot:
 
     async def _others_wrote(self) -> bool:
         return bool(await self.engine.writer.call("changed"))
+
+    def _views(self, bot: Any, people: People, gate: Gate, talk: Conversation) -> Views:
+        desk = Desk(self.engine, people, gate)
+        kinds = [Reject(desk, talk)]
+        return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
 
     def _after_catch_up(self, handler: Any) -> Any:
         """What was missed in a thread is older than what arrives now, so the thread is read first."""

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _PLACE = re.compile(r"\{([^{}]*)\}")
@@ -16,10 +17,10 @@ _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": 
 
 @dataclass(frozen=True, slots=True)
 class StartLine:
-    """A flow to start, with the inputs as they were typed."""
+    """A flow to start, with the inputs as they were typed, or filled in."""
 
     flow: str
-    inputs: dict[str, str]
+    inputs: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def parse(text: str, flows: Iterable[str]) -> StartLine | BadLine:
     name = words[0] if words[0] in names else words[0].lower()
     if name not in names:
         return BadLine(f"There is no flow `{_shown(words[0])}`. {_nearest(name, names)}")
-    inputs: dict[str, str] = {}
+    inputs: dict[str, Any] = {}
     for word in words[1:]:
         found = _PAIR.fullmatch(word)
         if found is None:

@@ -1,0 +1,100 @@
+"""The base of the kinds of views that are about a prompt."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
+
+from bot.views.desk import Asked, Desk, named
+from bot.views.values import Accept, Opened, Opening, Refuse, Show, Submission, Verdict, View, Words
+from engine.actors import Actor
+from engine.codec import Json
+from engine.commands import Command
+from engine.storage.port import InboxRow
+from prompt_state.policy import ACTION_OF, Action
+
+
+class Talk(Protocol):
+    """What carries out a submission: the conversation."""
+
+    async def carry_out(
+        self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]
+    ) -> bool: ...
+
+    async def begin(
+        self, row: InboxRow, data: dict[str, Json], flow: str, inputs: dict[str, Json]
+    ) -> bool: ...
+
+
+class PromptKind(ABC):
+    """A view about a prompt: opened and submitted only while the prompt is open, by whom it is not out of question."""
+
+    name: str
+
+    def __init__(self, desk: Desk, talk: Talk) -> None:
+        self._desk = desk
+        self._talk = talk
+
+    def wants(self, opening: Opening) -> bool:
+        """It is opened by its button only."""
+        return True
+
+    def action(self, asked: Asked) -> Action:
+        """What the policy calls it."""
+        return ACTION_OF[asked.row.kind]
+
+    async def open(self, opening: Opening) -> Opened:
+        """The view, or why there is none."""
+        asked = await self._desk.asked(*_ids(opening))
+        if isinstance(asked, str):
+            return Words(asked)
+        reason = self._desk.out_of_question(asked, opening.user, self.action(asked))
+        return Words(reason) if reason is not None else Show(self.view(asked, opening.user))
+
+    async def refusal(self, opening: Opening) -> str | None:
+        """Why it is not for this person, with all that Slack knows of them."""
+        asked = await self._desk.asked(*_ids(opening))
+        return None if isinstance(asked, str) else await self._desk.facts(asked, opening, self.action(asked))
+
+    async def check(self, submission: Submission) -> Verdict:
+        """Whether the prompt is still the one that was shown, and what was filled in is right."""
+        asked = await self._desk.asked(*named(submission))
+        if isinstance(asked, str):
+            return Refuse(asked)
+        reason = self._desk.out_of_question(asked, submission.user, self.action(asked))
+        return Refuse(reason) if reason is not None else await self.read(asked, submission)
+
+    async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
+        """The command that it is, as whoever submitted it."""
+        return await self._talk.carry_out(row, data, lambda actor: self.command(actor, row.key, data))
+
+    @abstractmethod
+    def view(self, asked: Asked, user: str) -> View:
+        """The modal."""
+
+    @abstractmethod
+    async def read(self, asked: Asked, submission: Submission) -> Verdict:
+        """What was filled in."""
+
+    @abstractmethod
+    def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
+        """What is done with it."""
+
+
+def taken(asked: Asked, **data: Json) -> Accept:
+    """A submission about a prompt is taken, with this."""
+    row = asked.row
+    ids: dict[str, Json] = {
+        "promptId": row.prompt_id,
+        "nonce": row.nonce,
+        "channel": row.channel,
+        "threadTs": row.thread_ts,
+    }
+    return Accept({**ids, **data}, row.thread_key)
+
+
+def _ids(opening: Opening) -> tuple[str, str]:
+    """The prompt and the nonce that a button is about."""
+    prompt_id, nonce = [*opening.value.split("|"), "", ""][:2]
+    return prompt_id, nonce

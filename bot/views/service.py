@@ -1,0 +1,201 @@
+"""Opens views and checks what is submitted, by kind. What is taken is stored by whoever acknowledges."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol
+
+from bot.outbound.modals import Modals, Standing
+from bot.rendering import escape
+from bot.rendering.modals import words_view
+from bot.slack_api import AuthLost, SlackFault, Unknown
+from bot.views.values import (
+    PAGE,
+    VIEW,
+    Errors,
+    Next,
+    Opened,
+    Opening,
+    Refuse,
+    Submission,
+    Verdict,
+    Words,
+)
+from engine.codec import Json, decode
+from engine.storage.port import Consumed, InboxRow
+from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso.views")
+
+AGAIN = "That took too long to open. Please press again."
+UNCLEAR = "Slack did not say whether it opened. If nothing did, please press again."
+BROKEN = "This cannot be opened just now. Please press again in a moment."
+
+
+class Kind(Protocol):
+    """One kind of view. `name` is the end of its buttons' action (`sayso:open:<name>`) and of its `callback_id`."""
+
+    name: str
+
+    def wants(self, opening: Opening) -> bool:
+        """Whether a view is opened in place of what would otherwise be done (a slash command that says it all)."""
+        ...
+
+    async def open(self, opening: Opening) -> Opened:
+        """What is shown. A database read at most; no network."""
+        ...
+
+    async def refusal(self, opening: Opening) -> str | None:
+        """Why this person may not do it after all, asked once the view is open: here Slack may be asked."""
+        ...
+
+    async def check(self, submission: Submission) -> Verdict:
+        """Whether what was submitted is taken. A database read at most; no network. Where something was pressed in
+        the view (`submission.action`) only a `Next` has an effect."""
+        ...
+
+    async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
+        """Carry out what was taken; `data` is the row's. False holds it."""
+        ...
+
+
+class Views:
+    """The kinds of views, and the tasks that open them."""
+
+    def __init__(
+        self,
+        screen: Modals,
+        kinds: Iterable[Kind],
+        writer: Writer,
+        now: Callable[[], str],
+    ) -> None:
+        self._screen = screen
+        self._writer = writer
+        self._now = now
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- opening -------------------------------------------------------------------------------------------
+
+    def wanted(self, opening: Opening) -> bool:
+        """Whether a view is opened in place of what would otherwise be done."""
+        kind = self._kinds.get(opening.kind)
+        return kind is not None and kind.wants(opening)
+
+    def press(self, opening: Opening) -> None:
+        """Open what was asked for, beside the acknowledgement. Raises nothing: its author is told."""
+        self._spawn(self._open(opening))
+
+    def act(self, submission: Submission) -> None:
+        """Something was pressed inside a view: change the view, beside the acknowledgement."""
+        self._spawn(self._act(submission))
+
+    async def close(self) -> None:
+        """Wait for what is being opened."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=3)
+        for task in self._tasks:
+            task.cancel()
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work, name="view")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, opening: Opening) -> None:
+        kind = self._kinds.get(opening.kind)
+        if kind is None:
+            await self._say(opening, "This button is not known here any more.")
+            return
+        try:
+            found = await kind.open(opening)
+            if isinstance(found, Words):
+                await self._say(opening, found.text)
+                return
+            on_top = opening.within == "modal"
+            standing = await self._screen.open(opening.trigger_id, found.view, on_top=on_top)
+        except SlackFault as fault:
+            log.warning("a view (%s) was not opened: %s", opening.kind, fault)
+            await self._say(opening, UNCLEAR if isinstance(fault, Unknown) else AGAIN)
+            return
+        except Exception:
+            log.exception("a view (%s) could not be made", opening.kind)
+            await self._say(opening, BROKEN)
+            return
+        await self._look_closer(kind, opening, standing)
+
+    async def _look_closer(self, kind: Kind, opening: Opening, standing: Standing) -> None:
+        """Who somebody is takes a lookup, for which no trigger waits: a view that is not for them says so then."""
+        try:
+            reason = await kind.refusal(opening)
+            if reason is not None:
+                await self._screen.update(standing, words_view("Not for you", reason))
+        except Exception as error:
+            log.info("whether a view is for %s is found out when it is submitted: %s", opening.user, error)
+
+    async def _act(self, submission: Submission) -> None:
+        kind = self._kinds.get(submission.kind)
+        try:
+            verdict = await kind.check(submission) if kind is not None else None
+            if isinstance(verdict, Next):
+                standing = Standing(submission.view_id, str(submission.view.get("hash") or ""))
+                await self._screen.update(standing, verdict.view)
+        except SlackFault as fault:
+            log.warning("a view (%s) was not changed: %s", submission.kind, fault)
+        except Exception:
+            log.exception("a view (%s) could not be changed", submission.kind)
+
+    async def _say(self, opening: Opening, text: str) -> None:
+        """Tell the person who pressed; where there is no place for it, in a modal."""
+        try:
+            if opening.channel is not None:
+                await self._screen.whisper(opening.channel, opening.user, opening.thread_ts, escape(text))
+            else:
+                view = words_view("sayso", text)
+                await self._screen.open(opening.trigger_id, view, on_top=opening.within == "modal")
+        except AuthLost as fault:
+            log.error("%s", fault)
+        except SlackFault as fault:
+            log.warning("%s could not be told %r: %s", opening.user, text, fault)
+
+    # --- submissions ---------------------------------------------------------------------------------------
+
+    async def check(self, submission: Submission) -> Verdict:
+        """Whether a submission is taken."""
+        kind = self._kinds.get(submission.kind)
+        if kind is None:
+            return Refuse("This form is not known here any more. Please close it.")
+        if submission.meta.get("user") not in (None, submission.user):
+            return Refuse("This was opened by somebody else. Please press the button yourself.")
+        return await kind.check(submission)
+
+    def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
+        """By kind of inbox row."""
+        return {VIEW: self._submitted, PAGE: self._paged}
+
+    async def _submitted(self, row: InboxRow) -> bool:
+        data: dict[str, Json] = decode(row.payload)
+        return await self._kinds[data["kind"]].submit(row, data)
+
+    async def _paged(self, row: InboxRow) -> bool:
+        """A page of a form is there to be read again; nothing is done with it."""
+        await self._writer.call("consume", [Consumed(row.id, "kept")], self._now(), [])
+        return True
+
+
+def acknowledgement(verdict: Verdict, submission: Submission) -> dict[str, Any] | None:
+    """What the acknowledgement of a submission says; None closes the view."""
+    match verdict:
+        case Next(view):
+            return {"response_action": "update", "view": view}
+        case Errors(errors):
+            return {"response_action": "errors", "errors": errors}
+        case Refuse(reason):
+            block = submission.first_input()
+            if block is not None:
+                return {"response_action": "errors", "errors": {block: reason}}
+            return {"response_action": "update", "view": words_view("sayso", reason)}
+        case _:
+            return None
