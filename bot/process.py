@@ -25,6 +25,7 @@ from bot.scopes import Report, scope_report
 from bot.settings import Settings, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
 from bot.views.desk import Desk
+from bot.views.hand import Hand
 from bot.views.reject import Reject
 from bot.views.service import Views
 from bot.words import quarantine_text
@@ -183,7 +184,7 @@ class Bot:
 
     def _views(self, bot: Any, people: People, gate: Gate, talk: Conversation) -> Views:
         desk = Desk(self.engine, people, gate)
-        kinds = [Reject(desk, talk)]
+        kinds = [Reject(desk, talk), Hand(desk, talk)]
         return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
 
     def _after_catch_up(self, handler: Any) -> Any:

@@ -31,7 +31,10 @@ class Hand(PromptKind):
             "placeholder": {"type": "plain_text", "text": "Choose a person"},
         }
         hint = "This person is mentioned in the thread and answers in your place; you no longer can."
-        blocks = [about(asked.row.message), field_block(PERSON, "Who should answer instead?", element, hint=hint)]
+        blocks = [
+            about(asked.row.message),
+            field_block(PERSON, "Who should answer instead?", element, hint=hint),
+        ]
         return modal("Hand over", blocks, kind=self.name, meta=prompt_meta(asked, user), submit="Hand over")
 
     async def read(self, asked: Asked, submission: Submission) -> Verdict:
