@@ -12,9 +12,22 @@ handed it over), `handed` (`{by, to, at}`), `generation`. An absent field has th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from engine.codec import Json, clean_text
 from engine.errors import InvalidAnswer, InvalidInputs
 from engine.flow import Flow, Node, parse_input
+from engine.flow.inputs import check_value
+from engine.forms import input_field
+from engine.forms.asking import (
+    ask_parts,
+    asked_fields,
+    choice_answer,
+    default_answer,
+    files_answer,
+    form_answer,
+    form_parts,
+)
 from engine.state import NodeRun, PromptRun
 
 MAX_TEXT = 16 * 1024
@@ -47,33 +60,24 @@ def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
             "excludeRequester": config["exclude_requester"],
         }
     else:
-        options = config.get("choices") or []
-        spec |= {
-            "options": options,
-            "acceptsText": not options,
-            "who": config.get("who"),
-            "default": config.get("default"),
-        }
+        spec |= {**ask_parts(config), "who": config.get("who"), "default": config.get("default")}
     return spec
 
 
 def input_prompt(flow: Flow, name: str) -> dict[str, Json]:
     """The question for an input that was not given at the start."""
     given = flow.inputs[name]
-    options = [{"value": choice, "label": str(choice), "style": None} for choice in given.choices or ()]
-    if given.type == "boolean":
-        options = [
-            {"value": True, "label": "Yes", "style": None},
-            {"value": False, "label": "No", "style": None},
-        ]
+    field = input_field(name, given.type, given.description, given.choices)
+    parts: dict[str, Json] = {"options": [], "acceptsText": True}
+    if field is not None:
+        parts = form_parts({"fields": [field]})
     about = given.description or f"`{name}` ({given.type})"
     return {
         "kind": "input",
         "message": f"{flow.name} needs `{name}`: {about}",
         "nodeId": name,
         "nodeName": name,
-        "options": options,
-        "acceptsText": not options,
+        **parts,
         "who": None,
         "timeoutSeconds": None,
         "onTimeout": "fail",
@@ -131,15 +135,31 @@ def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
     }
 
 
-def check(flow: Flow, prompt: PromptRun, *, value: Json, text: str | None) -> dict[str, Json]:
-    """The answer as it is journaled: `{value, text, label}`. Raises `InvalidAnswer` with what would be right."""
+def check(
+    flow: Flow,
+    prompt: PromptRun,
+    *,
+    value: Json = None,
+    text: str | None = None,
+    values: Json = None,
+    files: Sequence[Mapping[str, Json]] | None = None,
+) -> dict[str, Json]:
+    """The answer as it is journaled: `{value, text, label?, values?, files?}`. Raises `InvalidAnswer` with what would
+    be right."""
     spec = prompt.spec
+    if asked_fields(spec) and prompt.kind in ("ask", "input"):
+        return _input_fits(flow, prompt, form_answer(spec, value, text, values))
     if spec["options"]:
-        for option in spec["options"]:
-            if value == option["value"] and type(value) is type(option["value"]):
-                return {"value": value, "text": str(option["label"]), "label": option["label"]}
-        labels = ", ".join(str(option["label"]) for option in spec["options"])
-        raise InvalidAnswer(f"This question takes one of: {labels}.")
+        return choice_answer(spec, value, text)
+    if files:
+        refuse_long(text or "")
+        return files_answer(spec, text, files)
+    if not spec.get("acceptsText"):
+        raise InvalidAnswer("This question takes files: drop them into the thread.")
+    return _text_answer(flow, prompt, text)
+
+
+def _text_answer(flow: Flow, prompt: PromptRun, text: str | None) -> dict[str, Json]:
     if text is None:
         raise InvalidAnswer("This question takes a text: reply in the thread.")
     cleaned, _ = clean_text(text)
@@ -149,9 +169,20 @@ def check(flow: Flow, prompt: PromptRun, *, value: Json, text: str | None) -> di
     if prompt.kind != "input":
         return {"value": cleaned, "text": cleaned}
     try:
-        return {"value": parse_input(flow.inputs[spec["input"]["name"]], cleaned.strip()), "text": cleaned}
+        value = parse_input(flow.inputs[prompt.spec["input"]["name"]], cleaned.strip())
     except InvalidInputs as error:
         raise InvalidAnswer(str(error)) from error
+    return {"value": value, "text": cleaned}
+
+
+def _input_fits(flow: Flow, prompt: PromptRun, answer: dict[str, Json]) -> dict[str, Json]:
+    """The field of an input says less than the input itself, which has the last word."""
+    if prompt.kind == "input":
+        entry = flow.inputs[prompt.spec["input"]["name"]]
+        problem = check_value(entry, answer["value"])
+        if problem is not None:
+            raise InvalidAnswer(f"input `{entry.name}`: {problem}")
+    return answer
 
 
 def refuse_long(text: str) -> None:
@@ -174,12 +205,12 @@ def output(prompt: PromptRun) -> dict[str, Json]:
             "values": {},
             "at": prompt.at,
         }
-    chosen = bool(prompt.spec["options"])
+    chosen = bool(prompt.spec["options"] or asked_fields(prompt.spec))
     return {
         "text": answer["text"],
         "value": answer["value"] if chosen else None,
-        "values": {},
-        "files": [],
+        "values": answer.get("values") or {},
+        "files": answer.get("files") or [],
         "by": _who(prompt),
         "at": prompt.at,
     }
@@ -194,16 +225,7 @@ def expired_output(prompt: PromptRun, outcome: str) -> dict[str, Json]:
     """The output of a node whose prompt expired with `on_timeout: approve | reject | default`."""
     if prompt.kind == "approval":
         return {"decision": outcome, "by": [], "reason": "timeout", "values": {}, "at": prompt.at}
-    default = prompt.spec.get("default")
-    labels = {option["value"]: str(option["label"]) for option in prompt.spec["options"]}
-    return {
-        "text": labels.get(default, "" if default is None else str(default)),
-        "value": default if labels else None,
-        "values": {},
-        "files": [],
-        "by": None,
-        "at": prompt.at,
-    }
+    return {**default_answer(prompt.spec), "files": [], "by": None, "at": prompt.at}
 
 
 def summary(prompt: PromptRun) -> str:

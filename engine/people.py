@@ -15,6 +15,8 @@ from engine.errors import (
     SessionRunning,
     SeveralPrompts,
 )
+from engine.forms import match_option
+from engine.forms.asking import takes_typed_choice
 from engine.nodes.specs import node_types
 from engine.session_state import current_path
 from engine.state import AGAIN, RETRY, PromptRun, State, in_finally
@@ -51,7 +53,14 @@ def answer(turn: Turn, command: Answer) -> None:
     if command.nonce is not None and command.nonce != prompt.spec["nonce"]:
         raise PromptClosed("This button belongs to an older copy of the question.")
     turn.permit(command.actor, _ACTIONS[prompt.kind], prompt)
-    answer = answers.check(turn.flow, prompt, value=command.value, text=command.text)
+    answer = answers.check(
+        turn.flow,
+        prompt,
+        value=command.value,
+        text=command.text,
+        values=command.values,
+        files=command.files,
+    )
     _take_answer(turn, prompt, command, answer)
 
 
@@ -129,7 +138,9 @@ def message(turn: Turn, command: Message) -> None:
         raise SessionEnded(
             f"Session {turn.state.session_id} is {turn.state.status}; it takes no more messages."
         )
-    takers = [prompt for prompt in _text_prompts(turn.state) if _may_answer(turn, command.actor, prompt)]
+    takers = [
+        prompt for prompt in _text_prompts(turn.state, text) if _may_answer(turn, command.actor, prompt)
+    ]
     if len(takers) > 1:
         names = ", ".join(f"{prompt.prompt_id} ({prompt.spec['message'][:40]})" for prompt in takers)
         raise SeveralPrompts(f"Several questions could take this message; name one of them: {names}")
@@ -141,9 +152,15 @@ def message(turn: Turn, command: Message) -> None:
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
 
 
-def _text_prompts(state: State) -> list[PromptRun]:
+def _text_prompts(state: State, text: str) -> list[PromptRun]:
+    """The open questions that take this text: any, or one of their choices."""
     prompts = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
-    return [prompt for prompt in prompts if prompt.spec["acceptsText"]]
+    return [prompt for prompt in prompts if prompt.spec["acceptsText"] or _is_choice(prompt, text)]
+
+
+def _is_choice(prompt: PromptRun, text: str) -> bool:
+    offers = takes_typed_choice(prompt.spec)
+    return offers and match_option(prompt.spec["options"], text, by_number=True) is not None
 
 
 def _may_answer(turn: Turn, actor: Actor, prompt: PromptRun) -> bool:

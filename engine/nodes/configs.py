@@ -72,11 +72,19 @@ def _positive(value: Any) -> float:
 
 
 def _size(value: Any) -> int:
+    return _size_up_to(value, 16 * 2**20, "16MiB")
+
+
+def _file_size(value: Any) -> int:
+    return _size_up_to(value, 2**30, "1GiB")
+
+
+def _size_up_to(value: Any, most: int, written: str) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(f"expected a size such as 64KiB, not {kind_of(value)}")
     size = value if isinstance(value, int) else parse_size(value)
-    if not 1 <= size <= 16 * 2**20:
-        raise ValueError(f"expected a size from 1B to 16MiB, not {value}")
+    if not 1 <= size <= most:
+        raise ValueError(f"expected a size from 1B to {written}, not {value}")
     return size
 
 
@@ -135,14 +143,13 @@ Span: TypeAlias = Annotated[
     float, BeforeValidator(_duration), _schema("string", pattern=DURATION_PATTERN, title="duration")
 ]
 """Seconds, which may be none at all: `0s`."""
-Size: TypeAlias = Annotated[
-    int,
-    BeforeValidator(_size),
-    WithJsonSchema(
-        {"anyOf": [{"type": "string", "pattern": SIZE_PATTERN}, {"type": "integer"}], "title": "size"}
-    ),
-]
+_SIZE_SCHEMA = WithJsonSchema(
+    {"anyOf": [{"type": "string", "pattern": SIZE_PATTERN}, {"type": "integer"}], "title": "size"}
+)
+Size: TypeAlias = Annotated[int, BeforeValidator(_size), _SIZE_SCHEMA]
 """Bytes, written `64KiB` or as a number."""
+FileSize: TypeAlias = Annotated[int, BeforeValidator(_file_size), _SIZE_SCHEMA]
+"""The same for what is kept in files."""
 Moment: TypeAlias = Annotated[str, BeforeValidator(_moment), _schema("string", title="moment")]
 Person: TypeAlias = Annotated[str, BeforeValidator(_person), _schema("string", title="person")]
 Scalar: TypeAlias = Annotated[

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.codec import Json
 from engine.expression_text import has_expression
 from engine.faults import Fault, kind_of
-from engine.nodes.configs import Config, Duration, Label, Person, Text
+from engine.forms import FORM_SCHEMA, form_faults
+from engine.forms.asking import lacks_default
+from engine.nodes.configs import Config, Duration, FileSize, Label, Person, Text
+
+Form: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(FORM_SCHEMA)]
+"""Fields to fill in; `engine.forms` checks and settles them."""
+
+MOST_FILES = 10
+"""What one message of Slack can hold."""
 
 
 def _choice(value: Any) -> Any:
@@ -35,8 +43,12 @@ class Choice(Config):
         return {"value": self.value, "label": self.label or self.value, "style": self.style}
 
 
+def _accept(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 class AskConfig(Config):
-    """Asks in the thread and waits for a reply, or for one of the choices."""
+    """Asks in the thread and waits: for a reply, for one of the choices, for a form, or for files."""
 
     message: Text = Field(description="The question.")
     choices: Annotated[
@@ -44,8 +56,30 @@ class AskConfig(Config):
     ] = Field(
         None,
         description="Buttons in place of free text: texts, or mappings of `value`, `label` (at most 75 characters) "
-        "and `style` (`primary` or `danger`). At most 25.",
+        "and `style` (`primary` or `danger`). At most 25. One of them can also be typed as a reply.",
     )
+    form: Form | None = Field(
+        None,
+        description="Fields to fill in, in place of free text: `properties` and `required`, as in JSON Schema; "
+        "see [Forms](forms.md).",
+    )
+    accept: Annotated[
+        list[Literal["text", "files"]],
+        Field(min_length=1, max_length=2),
+        BeforeValidator(_accept),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": ["text", "files"]},
+                    {"type": "array", "items": {"enum": ["text", "files"]}, "minItems": 1},
+                ]
+            }
+        ),
+    ] = Field(["text"], description="What counts as a reply: `text`, `files`, or `[text, files]`.")
+    max_files: Annotated[int, Field(ge=1, le=MOST_FILES)] = Field(
+        MOST_FILES, description="With files: how many at most."
+    )
+    max_size: FileSize = Field(10 * 2**20, description="With files: how large one may be.")
     who: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,
         description="Who may answer. Left out: the requester, or anyone in the channel where there is none.",
@@ -55,21 +89,56 @@ class AskConfig(Config):
         description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
     )
     on_timeout: Literal["fail", "default"] = Field(
-        "fail", description="What happens at the timeout: the node fails, or `default` is the answer."
+        "fail",
+        description="What happens at the timeout: the node fails, or `default` is the answer (with a form the "
+        "defaults of its fields).",
     )
     default: str | None = Field(None, description="The answer at the timeout, with `on_timeout: default`.")
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """The default belongs to `on_timeout: default` and is one of the choices; choices differ."""
+        """The default belongs to `on_timeout: default` and is one of the choices; choices differ; one way to answer."""
+        yield from _form_conflicts(raw)
+        yield from _accept_conflicts(raw)
         on_timeout = raw.get("on_timeout", "fail")
-        if on_timeout == "default" and raw.get("default") is None:
+        if on_timeout == "default" and raw.get("default") is None and raw.get("form") is None:
             yield Fault(("on_timeout",), "`on_timeout: default` needs `default`, the answer to take")
         if on_timeout == "fail" and raw.get("default") is not None:
             yield Fault(("default",), "`default` is taken only with `on_timeout: default`", on_key=True)
         choices = raw.get("choices")
         if isinstance(choices, list):
             yield from _choice_conflicts(choices, raw.get("default"))
+
+
+def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    form = raw.get("form")
+    if form is None:
+        return
+    if has_expression(form) and isinstance(form, str):
+        yield Fault(("form",), "a form is not evaluated as a whole", "expressions stand in its fields")
+        return
+    for fault in form_faults(form):
+        yield fault.under(("form",))
+    for other in ("choices", "default"):
+        if raw.get(other) is not None:
+            hint = "give the fields of the form a default" if other == "default" else "make them a field"
+            yield Fault((other,), f"`{other}` and `form` exclude each other", hint, on_key=True)
+    missing = lacks_default(form) if raw.get("on_timeout") == "default" else []
+    if missing:
+        message = f"`on_timeout: default` needs a default in each required field: {', '.join(missing)}"
+        yield Fault(("on_timeout",), message)
+
+
+def _accept_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    takes_files = raw.get("accept") in ("files", ["files"], ["text", "files"], ["files", "text"])
+    for other in ("choices", "form"):
+        if takes_files and raw.get(other) is not None:
+            yield Fault(
+                ("accept",), f"files are no answer to `{other}`", "ask for them in a node of its own", True
+            )
+    for limit in ("max_files", "max_size"):
+        if raw.get(limit) is not None and raw.get("accept") is None:
+            yield Fault((limit,), f"`{limit}` is for files", "write `accept: files`", on_key=True)
 
 
 def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:

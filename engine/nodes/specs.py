@@ -25,6 +25,7 @@ from engine.codec import Json, encode
 from engine.errors import SaysoError
 from engine.expression_text import has_expression, is_marker_key
 from engine.faults import Fault, faults_of, field_names, kind_of
+from engine.forms import settle_form
 from engine.nodes import entries
 from engine.nodes.configs import (
     Config,
@@ -152,6 +153,11 @@ class NodeSpec:
         settled: dict[str, Json] = config.model_dump(by_alias=True)
         if isinstance(config, AskConfig) and config.choices is not None:
             settled["choices"] = [choice.button() for choice in config.choices]
+        if self.mode == "prompt" and settled.get("form") is not None:
+            try:
+                settled["form"] = settle_form(settled["form"])
+            except ValueError as error:
+                raise InvalidConfig(str(error)) from error
         return settled
 
     def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
@@ -191,10 +197,10 @@ _SPECS = (
         "ask",
         AskConfig,
         {
-            "text": "The reply as text; with choices the label of the one chosen.",
-            "value": "The value of the choice; null for free text.",
-            "values": "The fields of a form; an empty mapping otherwise.",
-            "files": "Files that came with the reply.",
+            "text": "The reply as text; with choices the label of the one chosen; a form on one line.",
+            "value": "The value of the choice, or of a form's only field; null for free text.",
+            "values": "The fields of a form by name, null where one was left empty; an empty mapping otherwise.",
+            "files": "Files that came with the reply: `{name, path, size, type}` each.",
             "by": "Who answered: `{id, name}`; null when the timeout did.",
             "at": _AT,
         },
