@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from engine.codec import Json
 from engine.errors import ExpressionError
@@ -36,6 +36,7 @@ from engine.expression_jinja import Expression, Names, Reference, Run, compile_e
 from engine.expression_text import BadExpression, Part, Segment, is_marker_key, split_text, statement_offset
 from engine.faults import kind_of
 from engine.filters import as_text, check_size
+from engine.markup import escape_markup, markdown_escapes
 
 
 class Compiled:
@@ -71,18 +72,23 @@ class Compiled:
 # --- compiling -------------------------------------------------------------------------------------------
 
 
-def compile_value(raw: Json, *, secrets: bool = False, markup: bool = False) -> Compiled:
+Markup: TypeAlias = Literal["mrkdwn", "markdown"] | None
+"""How a text is marked up, where values in it must be harmless."""
+
+
+def compile_value(raw: Json, *, secrets: bool = False, markup: Markup = None) -> Compiled:
     """Compiles every expression in a JSON value. Raises `BadExpression` at the first that is wrong.
 
-    In `markup` a text stays a text, and what an expression gives is escaped: the author's `<!here>` is markup, a
-    reply that says `<!here>` is not.
+    In `markup` a text stays a text, and what an expression gives is made harmless: the author's `<!here>` is markup,
+    a reply that says `<!here>` is not.
     """
     if type(raw) is str:
         return _compile_text(raw, secrets, markup) if "{{" in raw or "{%" in raw else _constant(raw)
     if isinstance(raw, dict):
-        return _compile_mapping({key: compile_value(item, secrets=secrets) for key, item in raw.items()}, raw)
+        parts = {key: compile_value(item, secrets=secrets, markup=markup) for key, item in raw.items()}
+        return _compile_mapping(parts, raw)
     if isinstance(raw, list):
-        return _compile_list([compile_value(item, secrets=secrets) for item in raw], raw)
+        return _compile_list([compile_value(item, secrets=secrets, markup=markup) for item in raw], raw)
     return _constant(raw)
 
 
@@ -90,17 +96,17 @@ def compile_config(
     raw: Mapping[str, Json],
     secret_fields: frozenset[str],
     verbatim: frozenset[str],
-    markup: frozenset[str] = frozenset(),
+    markup: Mapping[str, Markup] | None = None,
 ) -> Compiled:
     """Compiles the `with` of a node. Secrets may stand in `secret_fields`; `verbatim` fields have no expressions;
-    in `markup` fields values are escaped.
+    in `markup` fields values are made harmless.
 
     Raises `BadExpression`.
     """
     parts = {
         key: _constant(item)
         if key in verbatim
-        else compile_value(item, secrets=key in secret_fields, markup=key in markup)
+        else compile_value(item, secrets=key in secret_fields, markup=(markup or {}).get(key))
         for key, item in raw.items()
     }
     return _compile_mapping(parts, dict(raw))
@@ -194,7 +200,7 @@ def _single(parts: Sequence[Part]) -> Segment | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile_text(text: str, secrets: bool, markup: bool) -> Compiled:
+def _compile_text(text: str, secrets: bool, markup: Markup) -> Compiled:
     parts = _split(text)
     if not any(isinstance(part, Segment) for part in parts):
         return _constant(text)
@@ -203,8 +209,10 @@ def _compile_text(text: str, secrets: bool, markup: bool) -> Compiled:
     names = frozenset(reference.path for piece in expressions for reference in piece.references)
     names = frozenset(path for path in names if path[0] != "secrets")
     used = frozenset(piece.secret for piece in expressions if piece.secret is not None)
-    if markup:
-        run = _mixed(pieces, escape_markup)
+    if markup == "mrkdwn":
+        run = _mixed(pieces, [escape_markup] * len(pieces))
+    elif markup == "markdown":
+        run = _mixed(pieces, markdown_escapes(pieces))
     elif _single(parts) is not None:
         run = _checked(expressions[0].run) if secrets and not used else expressions[0].run
     else:
@@ -248,18 +256,14 @@ def _check_secret(expression: Expression, allowed: bool) -> None:
         )
 
 
-def escape_markup(text: str) -> str:
-    """`& < >` as entities, so that nothing in a value is a mention, a link or a channel."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _mixed(pieces: Sequence[str | Expression], escape: Callable[[str], str] = str) -> Run:
-    """Joins the parts of a mixed text; with secrets in it, into a text that the edge completes."""
+def _mixed(pieces: Sequence[str | Expression], escapes: Sequence[Callable[[str], str]] = ()) -> Run:
+    """Joins the parts of a mixed text; with secrets in it, into a text that the edge completes. `escapes` are for
+    the value of each piece."""
     has_secret = any(isinstance(piece, Expression) and piece.secret is not None for piece in pieces)
 
     def run(context: Mapping[str, Any]) -> Json:
         texts: list[Json] = []
-        for piece in pieces:
+        for piece, escape in zip(pieces, escapes or [str] * len(pieces), strict=True):
             if isinstance(piece, str):
                 texts.append(piece)
             elif piece.secret is not None:

@@ -102,7 +102,7 @@ class _Builder:
     def _node(self, list_id: str, document: NodeDoc, index: int, path: Path) -> Node:
         spec = node_types()[document.type]
         config = document.with_ or {}
-        compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup_fields)
+        compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
         return Node(
             id=document.id,
             type=document.type,

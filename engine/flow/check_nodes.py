@@ -228,12 +228,25 @@ def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fau
             if raw is not None
             else replace(fault, message=f"{fault.message} under `with`")
         )
+    for field, kind in spec.node_fields.items():
+        yield from _named(with_.get(field), ("with", field), kind, scope)
     for field, value in with_.items():
         path: Path = ("with", field)
         if field in spec.condition_fields and value is not None:
             yield from check_condition(value, path, _round_scope(node, scope))
         elif field not in spec.verbatim_fields:
             yield from check_values(value, path, scope, secrets=field in spec.secret_fields)
+
+
+def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:
+    """A field that names a node: one of this type that surely came before."""
+    if not isinstance(name, str):
+        return
+    found, _ = scope.find(name)
+    if not found:
+        yield Fault(path, f"no node `{name[:80]}` comes before this one", suggest(name, scope.visible()))
+    elif scope.places[name].type != kind:
+        yield Fault(path, f"`{name}` is no `{kind}` node")
 
 
 def _round_scope(node: Mapping[str, Any], scope: Scope) -> Scope:

@@ -19,11 +19,12 @@ class Part(NamedTuple):
 
 class Place(NamedTuple):
     """Where a node stands: its path in the data, its position in its list, and the containers around it, outermost
-    first, each with the key of the part."""
+    first, each with the key of the part; and its type."""
 
     path: Path
     position: int
     around: tuple[tuple[str, str], ...]
+    type: Any = None
 
 
 def as_list(value: Any) -> list[Any]:
@@ -79,7 +80,7 @@ def _walk(
         if not isinstance(node, dict):
             continue
         here = (*path, position)
-        yield Place(here, position, around), node
+        yield Place(here, position, around, node.get("type")), node
         name = node.get("id")
         inside = name if isinstance(name, str) else ""
         for part in parts(node):

@@ -28,6 +28,7 @@ from engine.flow.document import (
 )
 from engine.flow.names import ROOTS, VARIABLES
 from engine.flow.yaml import MAX_BYTES, MAX_DEPTH
+from engine.nodes.message_config import MESSAGE_PARTS
 from engine.nodes.prompt_configs import Choice
 from engine.nodes.specs import NodeSpec, node_types
 
@@ -199,6 +200,10 @@ def _node_type(spec: NodeSpec) -> str:
         parts += ["Beside `with` it has:", _list(beside)]
     if spec.name == "ask":
         parts += ["A choice that is a mapping has:", _table(Choice)]
+    if spec.name == "message":
+        parts += [
+            line for what, model in MESSAGE_PARTS.items() for line in (f"{what} has:", _table(model))
+        ]
     parts += [_crash(spec), _outputs(spec)]
     return "\n\n".join(part for part in parts if part)
 

@@ -194,12 +194,6 @@ def _one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]
 # --- messages ------------------------------------------------------------------------------------------
 
 
-class MessageConfig(Config):
-    """Posts into the session's thread and goes on."""
-
-    text: Text = Field(description="What to post, in Slack's `mrkdwn`.")
-
-
 # --- effects ---------------------------------------------------------------------------------------------
 
 

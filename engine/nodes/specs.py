@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 from engine.codec import Json, encode
 from engine.errors import SaysoError
 from engine.expression_text import has_expression, is_marker_key
+from engine.expressions import Markup
 from engine.faults import Fault, faults_of, field_names, kind_of
 from engine.forms import settle_form
 from engine.nodes import entries
@@ -31,7 +32,6 @@ from engine.nodes.configs import (
     Config,
     FailConfig,
     HttpConfig,
-    MessageConfig,
     NoopConfig,
     SetConfig,
     ShellConfig,
@@ -46,6 +46,7 @@ from engine.nodes.container_configs import (
     SwitchConfig,
 )
 from engine.nodes.entries import BadNodeType
+from engine.nodes.message_config import MessageConfig
 from engine.nodes.prompt_configs import ApprovalConfig, AskConfig
 
 OnCrash: TypeAlias = Literal["again", "ask"]
@@ -102,8 +103,10 @@ class NodeSpec:
     """Those of them that are read when the flow is loaded, and can have no expressions."""
     condition_fields: frozenset[str] = frozenset()
     """Those of them that are conditions, evaluated on their own."""
-    markup_fields: frozenset[str] = frozenset()
-    """Fields whose text is Slack's mrkdwn: what expressions give there is escaped."""
+    markup: Mapping[str, Markup] = field(default_factory=dict)
+    """Fields whose text is marked up, and how: what expressions give there is made harmless."""
+    node_fields: Mapping[str, str] = field(default_factory=dict)
+    """Fields that name an earlier node, each with the type that this node must have."""
     unknown_output: Mapping[str, Json] = field(default_factory=dict)
     any_output: bool = False
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -145,12 +148,14 @@ class NodeSpec:
         return config
 
     def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
-        """The configuration as plain JSON, with every default filled in: seconds, bytes, the names of the file.
+        """The configuration as plain JSON, with defaults filled in: seconds, bytes, the names of the file.
 
         Raises `InvalidConfig`.
         """
         config = self.validate(evaluated)
-        settled: dict[str, Json] = config.model_dump(by_alias=True)
+        # A message has many ways to be, and few of them at once: what is not there is not recorded either.
+        brief = isinstance(config, MessageConfig)
+        settled: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=brief)
         if isinstance(config, AskConfig) and config.choices is not None:
             settled["choices"] = [choice.button() for choice in config.choices]
         if self.mode == "prompt" and settled.get("form") is not None:
@@ -205,7 +210,7 @@ _SPECS = (
             "at": _AT,
         },
         mode="prompt",
-        markup_fields=frozenset({"message"}),
+        markup={"message": "mrkdwn"},
     ),
     NodeSpec(
         "approval",
@@ -218,15 +223,22 @@ _SPECS = (
             "at": _AT,
         },
         mode="prompt",
-        markup_fields=frozenset({"message"}),
+        markup={"message": "mrkdwn"},
     ),
     NodeSpec(
         "message",
         MessageConfig,
-        {"channel": "The channel it was posted in.", "ts": "Slack's timestamp of the message."},
+        {
+            "channel": "The channel it was posted in.",
+            "ts": "Slack's timestamp of the message; null for one that only one person sees.",
+            "permalink": "The address of the message, where Slack gave one.",
+        },
         mode="delivery",
-        unknown_output={"channel": None, "ts": None},
-        markup_fields=frozenset({"text"}),
+        verbatim_fields=frozenset({"update"}),
+        static_fields=frozenset({"update"}),
+        unknown_output={"channel": None, "ts": None, "permalink": None},
+        markup={"text": "mrkdwn", "fields": "mrkdwn", "markdown": "markdown"},
+        node_fields={"update": "message"},
     ),
     NodeSpec(
         "shell",
