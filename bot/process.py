@@ -22,6 +22,7 @@ from bot.outbound import Outbound
 from bot.outbound.modals import Modals
 from bot.people import People
 from bot.scopes import Report, scope_report
+from bot.session_files import SessionFiles
 from bot.settings import Settings, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
 from bot.views.desk import Desk
@@ -156,6 +157,7 @@ class Bot:
             taken=self.service.notify,
             now=machine.now,
             tuning=machine.tuning,
+            files=SessionFiles(settings.home),
         )
         self.engine.subscribe(lambda state, events: self.outbound.notify())
         self.slack = machine.slack_app(

@@ -16,6 +16,9 @@ NEEDED: dict[str, str] = {
     "users:read": "finding out who somebody is: without it nobody can answer or approve",
     "users:read.email": "approvers given by e-mail address",
     "usergroups:read": "approvers given as @group",
+    "im:write": "messages to one person (`to: dm:...`)",
+    "files:read": "files that people drop into a thread as an answer",
+    "files:write": "files of messages, and what is too long for one",
 }
 """Bot scope → what will not work without it."""
 

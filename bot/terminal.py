@@ -18,7 +18,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from bot.rendering.text import plain
+from bot.rendering.delivered import as_plain
 from engine import requests
 from engine.actors import Actor
 from engine.codec import Json, decode
@@ -250,14 +250,14 @@ class Follower:
     async def _deliver_row(self, row: OutboxRow) -> None:
         data = decode(row.payload)
         await self._engine.writer.call("outbox_attempt", row.id, self._engine.now())
-        self._screen.message(plain(data["config"]["text"]))
+        self._screen.message(as_plain(data["config"]))
         item = requests.item(
             f"delivered:{row.key}",
             self._session_id,
             "delivered",
             path=data["path"],
             attempt=data["attempt"],
-            output={"channel": None, "ts": None},
+            output=dict(node_types()["message"].unknown_output),
         )
         now = self._engine.now()
         await self._engine.writer.call("outbox_finish", row.id, row.rev, now=now, state="sent", items=[item])

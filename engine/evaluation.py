@@ -91,6 +91,14 @@ def _nodes(state: State, passes: list[Pass], wanted: set[str], root: str) -> dic
     return found
 
 
+def named_node(state: State, path: str, name: str) -> NodeRun | None:
+    """The node that a node at `path` means by this id: in its own pass or around it; None for one that did not run."""
+    for _, frame in _outwards(state, scope_of(path)):
+        if name in frame.nodes:
+            return state.nodes[frame.nodes[name]]
+    return None
+
+
 def _output(run: NodeRun) -> Json:
     return run.output
 

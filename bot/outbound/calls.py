@@ -46,17 +46,18 @@ class Calls:
         self._pace = pace
         self._bot_user_id = bot_user_id
 
-    async def post(self, place: Place, message: Rendered) -> Posted:
+    async def post(self, place: Place, message: Rendered, *, broadcast: bool = False) -> Posted:
         """Post a message; as plain text where Slack does not take its blocks. The pace was taken before."""
         try:
-            return await self._post(place, message)
+            return await self._post(place, message, broadcast)
         except Permanent as fault:
-            return await self._post(place, _without_blocks(message, fault))
+            return await self._post(place, _without_blocks(message, fault), broadcast)
 
-    async def _post(self, place: Place, message: Rendered) -> Posted:
+    async def _post(self, place: Place, message: Rendered, broadcast: bool) -> Posted:
         call = self._client.chat_postMessage(
             channel=place.channel,
             thread_ts=place.thread_ts,
+            reply_broadcast=True if broadcast else None,
             text=message.text,
             blocks=message.blocks or None,
             metadata=message.metadata,
@@ -100,6 +101,12 @@ class Calls:
             link_names=False,
         )
         await self._paced("chat.postEphemeral", place.channel, call)
+
+    async def permalink(self, where: Posted) -> str:
+        """The address of a message."""
+        call = self._client.chat_getPermalink(channel=where.channel, message_ts=where.ts)
+        answer = await self._paced("chat.getPermalink", where.channel, call)
+        return str(answer["permalink"])
 
     async def react(self, where: Posted, name: str) -> None:
         """Add a reaction; one that is there already is fine."""

@@ -72,8 +72,11 @@ class Poster:
         """Seconds after a lost answer until the first look."""
         return self._delays[0] if self._delays else 0.0
 
-    async def once(self, row: OutboxRow, place: Place, message: Rendered) -> Posted:
-        """Post the message, or adopt the copy that is there. Raises `Hold` and `SlackFault`.
+    async def once(
+        self, row: OutboxRow, place: Place, message: Rendered, *, broadcast: bool = False
+    ) -> Posted:
+        """Post the message, or adopt the copy that is there. Raises `Hold` and `SlackFault`. With `broadcast` a reply
+        is shown in the channel too.
 
         A `SlackFault` that leaves here belongs to the request that posts, never to a look; but for `AuthLost`.
         """
@@ -84,7 +87,7 @@ class Poster:
                 return there
         self._pace.take(POST, place.channel)
         await self._writer.call("outbox_attempt", row.id, self._now())
-        posted = await self._calls.post(place, message)
+        posted = await self._calls.post(place, message, broadcast=broadcast)
         if uncertain:
             # What was missing at every look may still have appeared by now.
             found = await self._look(row, place)

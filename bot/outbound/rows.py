@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 
 from bot.outbound.calls import Calls, Place, Posted
+from bot.outbound.deliveries import Deliveries, undelivered
 from bot.outbound.names import Names
+from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
 from bot.outbound.pace import Hold
 from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
 from bot.rendering import (
@@ -37,39 +38,7 @@ log = logging.getLogger("sayso.outbound")
 STALE_SECONDS = 0.1
 """How long to wait for a state that has not caught up with its row."""
 
-ELSEWHERE_SECONDS = 60.0
-"""How often rows are looked at that another process delivers (sessions of the terminal)."""
-
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """The row is done: what is recorded of it, and the inbox items that follow."""
-
-    result: dict[str, Json]
-    items: Sequence[InboxItem] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The row will never be sent: why, and the inbox items that follow."""
-
-    result: dict[str, Json]
-    items: Sequence[InboxItem] = ()
-
-
-Outcome = Sent | Failed
-
-DROPPED: dict[str, Json] = {"dropped": True}
-
-
-@dataclass(frozen=True, slots=True)
-class Sessions:
-    """Reads a session as it is now: its state, and the flow that it pinned."""
-
-    state: Callable[[str], Awaitable[State]]
-    flow: Callable[[str], Awaitable[Flow]]
 
 
 class Rows:
@@ -82,6 +51,7 @@ class Rows:
         poster: Poster,
         names: Names,
         sessions: Sessions,
+        deliveries: Deliveries,
         *,
         bot_user_id: str,
         now: Callable[[], str],
@@ -97,12 +67,12 @@ class Rows:
             "prompt": self._prompt,
             "close": self._close,
             "card": self._card,
-            "message": self._message,
             "note": self._note,
             "root": self._root,
             "ephemeral": self._ephemeral,
             "respond": self._respond,
             "reaction": self._reaction,
+            **deliveries.kinds(),
         }
 
     async def send(self, row: OutboxRow) -> Outcome:
@@ -119,8 +89,8 @@ class Rows:
         kept = posted_of(row)
         result: dict[str, Json] = {"error": reason, "message": message}
         if kept is not None:
-            result |= _result(kept) | {"gone": reason in _GONE}
-        return Failed(result, _undelivered(row, message) if row.kind == "message" else ())
+            result |= position(kept) | {"gone": reason in _GONE}
+        return Failed(result, undelivered(row, message) if row.kind == "message" else ())
 
     # --- prompts -------------------------------------------------------------------------------------------
 
@@ -131,14 +101,14 @@ class Rows:
         place = _thread(state)
         if not prompt.open:
             found = await self._poster.adopt(row, place) if is_uncertain(row) else None
-            return Sent(_result(found) if found is not None else DROPPED)
+            return Sent(position(found) if found is not None else DROPPED)
         names = await self._ids(prompt)
         message = prompt_message(state, prompt, flow, names=names, now=self._now())
         posted = await self._poster.once(row, place, message)
-        shown: dict[str, Json] = {**_result(posted), "threadTs": place.thread_ts}
+        shown: dict[str, Json] = {**position(posted), "threadTs": place.thread_ts}
         key = f"shown:{row.key}:{posted.ts}"
         item = requests.item(key, state.session_id, "shown", promptId=prompt.prompt_id, shown=shown)
-        return Sent(_result(posted), [item])
+        return Sent(position(posted), [item])
 
     async def _close(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Take the buttons away and say who, what and when. What was never shown needs no closing."""
@@ -153,7 +123,7 @@ class Rows:
         names = await self._ids(prompt)
         message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
         await self._calls.edit(where, message)
-        return Sent(_result(where))
+        return Sent(position(where))
 
     async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, PromptRun]:
         state = await self._sessions.state(data["sessionId"])
@@ -188,7 +158,7 @@ class Rows:
             where = await self._poster.once(row, _thread(state), message)
         else:
             await self._calls.edit(where, message)
-        return Sent(_result(where))
+        return Sent(position(where))
 
     async def _state_at(self, data: dict[str, Json]) -> State:
         state = await self._sessions.state(data["sessionId"])
@@ -198,26 +168,6 @@ class Rows:
 
     # --- messages ------------------------------------------------------------------------------------------
 
-    async def _message(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Post a `message` node's text and report its outcome; not for a node that nobody waits for any more."""
-        state = await self._sessions.state(data["sessionId"])
-        if not state.thread:
-            raise Hold(ELSEWHERE_SECONDS, f"{row.key} belongs to a session without a thread")
-        run = state.nodes.get(data["path"])
-        if run is None or state.seq == 0:
-            raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
-        over = state.ended or run.status != "started" or run.attempt != data["attempt"]
-        if over and not is_uncertain(row):
-            return Sent(DROPPED)
-        posted = await self._poster.once(row, _thread(state), note(str(data["config"]["text"]), row.key))
-        fields: dict[str, Json] = {
-            "path": data["path"],
-            "attempt": data["attempt"],
-            "output": _result(posted),
-        }
-        item = requests.item(f"delivered:{row.key}", state.session_id, "delivered", **fields)
-        return Sent(_result(posted), [item])
-
     async def _note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         if "text" not in data:
             return await self._end_note(row, data)
@@ -225,21 +175,21 @@ class Rows:
         if data.get("blocks"):
             message = Rendered(message.text, data["blocks"], message.metadata)
         place = Place(data["channel"], data.get("threadTs"))
-        return Sent(_result(await self._poster.once(row, place, message)))
+        return Sent(position(await self._poster.once(row, place, message)))
 
     async def _end_note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         state = await self._state_at(data)
         flow = await self._sessions.flow(state.session_id)
         by, reason = data.get("by"), data.get("reason")
         message = end_note(state, flow, row.key, by=by, reason=reason, bot_user_id=self._bot_user_id)
-        return Sent(_result(await self._poster.once(row, _thread(state), message)))
+        return Sent(position(await self._poster.once(row, _thread(state), message)))
 
     async def _root(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Post the message that a thread begins with, and go on with what was to happen in it."""
         posted = await self._poster.once(row, Place(data["channel"]), note(data["text"], row.key))
         then = data["then"]
-        payload = {**then.get("payload", {}), "posted": _result(posted)}
-        return Sent(_result(posted), [InboxItem(then["key"], then["kind"], encode(payload))])
+        payload = {**then.get("payload", {}), "posted": position(posted)}
+        return Sent(position(posted), [InboxItem(then["key"], then["kind"], encode(payload))])
 
     # --- what is seen by one person, or is no message ------------------------------------------------------
 
@@ -275,14 +225,3 @@ def _thread(state: State) -> Place:
     if not state.thread:
         raise Permanent("no_thread", f"{state.session_id} lives in no thread")
     return Place(state.thread["channel"], state.thread["threadTs"])
-
-
-def _result(posted: Posted) -> dict[str, Json]:
-    return {"channel": posted.channel, "ts": posted.ts}
-
-
-def _undelivered(row: OutboxRow, message: str) -> Sequence[InboxItem]:
-    data = decode(row.payload)
-    error: dict[str, Json] = {"type": "slack", "message": f"The message could not be posted. {message}"}
-    fields: dict[str, Json] = {"path": data["path"], "attempt": data["attempt"], "error": error}
-    return [requests.item(f"undelivered:{row.key}", data["sessionId"], "undelivered", **fields)]

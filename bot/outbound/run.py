@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbound.calls import Calls
+from bot.outbound.deliveries import Deliveries
 from bot.outbound.names import Names
+from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
 from bot.outbound.pace import Hold, Pace
+from bot.outbound.places import Places
 from bot.outbound.posts import LOOK_DELAYS, Poster, posted_of, refused_result
-from bot.outbound.rows import Failed, Outcome, Rows, Sent, Sessions
+from bot.outbound.rows import Rows
+from bot.outbound.uploads import Uploads
+from bot.session_files import SessionFiles
 from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault
 from engine import clock as moments
 from engine.codec import Json, encode
@@ -68,6 +73,7 @@ class Outbound:
 
     `load_state` and `load_flow` give a session's state and pinned flow. `taken` is called when inbox items were stored
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
+    `files` are the folders of sessions, out of which messages take files.
     `failure` is done with the reason once nothing can be sent any more; `run()` raises it too.
     """
 
@@ -82,6 +88,7 @@ class Outbound:
         taken: Callable[[], None] = lambda: None,
         now: Callable[[], str] = utc_now,
         tuning: Tuning = SLACK_PACE,
+        files: SessionFiles | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
@@ -95,7 +102,14 @@ class Outbound:
         self._poster = Poster(writer, calls, pace, now, delays=tuning.look_delays, backoff=self._again_in)
         names = Names(client, self._clock)
         sessions = Sessions(load_state, load_flow)
-        self._rows = Rows(writer, calls, self._poster, names, sessions, bot_user_id=bot_user_id, now=now)
+        places = Places(client, self._clock)
+        uploads = Uploads(
+            writer, client, pace, now, files=files, delays=tuning.look_delays, backoff=self._again_in
+        )
+        deliveries = Deliveries(writer, calls, self._poster, places, uploads, sessions, now=now)
+        self._rows = Rows(
+            writer, calls, self._poster, names, sessions, deliveries, bot_user_id=bot_user_id, now=now
+        )
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._holds: dict[str, float] = {}
         self._troubles: dict[str, int] = {}

@@ -138,9 +138,16 @@ def fit(head: Sequence[Block], body: Sequence[Block], tail: Sequence[Block] = ()
 def fit_text(head: Sequence[Block], mrkdwn: str, tail: Sequence[Block] = ()) -> list[Block]:
     """`head` and `tail` with the text between them in as many sections as it needs; cut, visibly, where it must be."""
     room = MOST_UNITS - size(list(head)) - size(list(tail)) - _NOTICE
-    left = min(MOST_MESSAGE, room)
+    made, rest = text_sections(mrkdwn, min(MOST_MESSAGE, room))
+    if rest:
+        made.append(context(f"_Cut here: {len(rest):,} more characters are not shown._"))
+    return [*head, *made, *tail]
+
+
+def text_sections(mrkdwn: str, room: int) -> tuple[list[Block], str]:
+    """A text in as many sections as it needs, of at most `room` units in all, and the rest of it."""
     made: list[Block] = []
-    rest = shown(mrkdwn).strip("\n")
+    rest, left = shown(mrkdwn).strip("\n"), room
     overhead = size([section("")])
     while rest and left > overhead + 100:
         piece, after = take(rest, min(_SECTION, left - overhead))
@@ -150,9 +157,7 @@ def fit_text(head: Sequence[Block], mrkdwn: str, tail: Sequence[Block] = ()) -> 
         if piece.strip():
             made.append(section(piece))
             left -= size([made[-1]])
-    if rest:
-        made.append(context(f"_Cut here: {len(rest):,} more characters are not shown._"))
-    return [*head, *made, *tail]
+    return made, rest
 
 
 def sections(lines: Sequence[str], *, most: int = 1_500) -> list[Block]:

@@ -21,6 +21,7 @@ MAX_MESSAGE_BLOCKS = 50
 MAX_VIEW_BLOCKS = 100
 MAX_BLOCKS_SIZE = 13_200  # characters of all blocks as JSON; measured by others, not documented
 MAX_MARKDOWN = 12_000  # of all markdown blocks of a message together
+MAX_TABLE = 10_000  # of all cells of the table of a message
 MAX_METADATA = 8_000
 
 Check = Callable[[Any, str], Iterator[str]]
@@ -38,12 +39,23 @@ def check_message(text: str, blocks: list[Json], *, limit: int = MAX_TEXT) -> No
     problems = list(_blocks(blocks, "/blocks", MAX_MESSAGE_BLOCKS, MESSAGE_BLOCKS))
     if problems:
         raise invalid(problems)
+    _check_tables(blocks)
     markdown = sum(len(block["text"]) for block in blocks if block["type"] == "markdown")
     if markdown > MAX_MARKDOWN:
         raise SlackError("msg_blocks_too_long", f"markdown blocks have {markdown} characters in all")
     size = len(json.dumps(blocks, ensure_ascii=False, separators=(",", ":")))
     if size > MAX_BLOCKS_SIZE:
         raise SlackError("msg_blocks_too_long", f"blocks have {size} characters in all")
+
+
+def _check_tables(blocks: list[Json]) -> None:
+    """A message has one table, and its cells have so many characters in all."""
+    tables = [block for block in blocks if block["type"] == "table"]
+    if len(tables) > 1:
+        raise SlackError("invalid_blocks", "only one table is allowed in a message")
+    cells = sum(len(str(cell.get("text", ""))) for table in tables for row in table["rows"] for cell in row)
+    if cells > MAX_TABLE:
+        raise SlackError("invalid_blocks", f"the cells of the table have {cells} characters in all")
 
 
 def check_view(view: Any) -> None:
@@ -397,7 +409,21 @@ VIEW_BLOCKS: dict[str, Check] = {
     "input": INPUT,
     "rich_text": RICH_TEXT,
 }
-MESSAGE_BLOCKS: dict[str, Check] = {**VIEW_BLOCKS, "markdown": fields({"text": string(MAX_MARKDOWN)}, BLOCK)}
+CELL = typed(
+    {
+        "raw_text": fields({"text": string(MAX_BLOCKS_SIZE)}, {}),
+        "raw_number": fields({"value": anything}, {"text": string(MAX_BLOCKS_SIZE)}),
+        "rich_text": RICH_TEXT,
+    },
+    "table cell",
+)
+COLUMN = fields({}, {"align": one_of("left", "center", "right"), "is_wrapped": boolean})
+TABLE = fields({"rows": items(100, items(20, CELL))}, {**BLOCK, "column_settings": items(20, COLUMN, 0)})
+MESSAGE_BLOCKS: dict[str, Check] = {
+    **VIEW_BLOCKS,
+    "markdown": fields({"text": string(MAX_MARKDOWN)}, BLOCK),
+    "table": TABLE,
+}
 
 
 def _modal_blocks(value: Any, pointer: str) -> Iterator[str]:

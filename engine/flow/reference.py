@@ -201,9 +201,7 @@ def _node_type(spec: NodeSpec) -> str:
     if spec.name == "ask":
         parts += ["A choice that is a mapping has:", _table(Choice)]
     if spec.name == "message":
-        parts += [
-            line for what, model in MESSAGE_PARTS.items() for line in (f"{what} has:", _table(model))
-        ]
+        parts += [line for what, model in MESSAGE_PARTS.items() for line in (f"{what} has:", _table(model))]
     parts += [_crash(spec), _outputs(spec)]
     return "\n\n".join(part for part in parts if part)
 

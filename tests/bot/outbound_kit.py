@@ -12,6 +12,7 @@ from typing import Any
 
 from bot.intents import slack_intents
 from bot.outbound import Outbound, Tuning
+from bot.session_files import SessionFiles
 from bot.slack_api import bot_client
 from bot.workspace import Workspace
 from engine.actors import Actor
@@ -97,6 +98,7 @@ class Rig:
 
     def __init__(self, workspace: Workspace, home: Path, url: str) -> None:
         self.workspace = workspace
+        self.home = home
         self.client = bot_client(workspace.bot_token, workspace.api_url)
         self.store = open_store(url)
         self.changed = asyncio.Event()
@@ -143,6 +145,7 @@ class Rig:
             self.workspace.bot_user_id,
             taken=self.service.notify,
             tuning=replace(FAST, **tuning),
+            files=SessionFiles(self.home),
         )
         self.sending = asyncio.create_task(self.outbound.run())
         return self.outbound

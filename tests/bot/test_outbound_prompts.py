@@ -90,7 +90,9 @@ async def test_an_answered_prompt_loses_its_buttons_and_the_flow_goes_on(rig: Ri
     assert "*Completed*" in card["text"]
     assert buttons(card) == []
     state = await rig.engine.state(session_id)
-    assert state.nodes["tell"].output == {"channel": "C0LOCALOPS", "ts": told["ts"]}
+    output = state.nodes["tell"].output
+    assert (output["channel"], output["ts"]) == ("C0LOCALOPS", told["ts"])
+    assert output["permalink"].startswith(rig.workspace.url)
 
 
 async def test_messages_of_a_thread_keep_their_order(rig: Rig) -> None:

@@ -19,7 +19,10 @@ def get_upload_url(call: Call) -> Json:
     if not length:
         raise SlackError("invalid_arguments", "length is missing or 0")
     file_id = call.core.state.new_id("F")
-    call.core.state.files[file_id] = new_file(call.core.base_url, file_id, name, call.bot.id)
+    file = new_file(call.core.base_url, file_id, name, call.bot.id)
+    if call.text("alt_txt"):
+        file["alt_txt"] = call.text("alt_txt")
+    call.core.state.files[file_id] = file
     return {"upload_url": f"{call.core.base_url}/upload/{file_id}", "file_id": file_id}
 
 
@@ -69,18 +72,36 @@ def complete_upload(call: Call) -> Json:
         if found is None or "_content" not in found:
             raise SlackError("file_not_found", f"nothing was uploaded for {item!r}")
         found["title"] = item.get("title") or found["title"]
-        files.append(shown(found))
+        files.append(found)
     if not files:
         raise SlackError("invalid_arguments", "files is missing")
     if call.text("channel_id"):
-        channel = call.channel("channel_id")
-        call.must_be_member(channel)
-        thread_ts = call.text("thread_ts") or None
-        text = call.text("initial_comment")
-        call.core.post(
-            call.bot, channel, text, thread_ts=thread_ts, files=files, subtype="file_share", upload=True
-        )
-    return {"files": files}
+        _share(call, files)
+    return {"files": [{"id": file["id"], "title": file["title"]} for file in files]}
+
+
+def _share(call: Call, files: list[Json]) -> None:
+    """Post the files as one message, and note in each where it stands; `files.info` tells that afterwards."""
+    channel = call.channel("channel_id")
+    if channel.is_archived:
+        raise SlackError("is_archived")
+    call.must_be_member(channel)
+    sent = [shown(file) for file in files]
+    message = call.core.post(
+        call.bot,
+        channel,
+        call.text("initial_comment"),
+        thread_ts=call.text("thread_ts") or None,
+        files=sent,
+        subtype="file_share",
+        upload=True,
+    )
+    place = {"ts": message["ts"], "channel_name": channel.name, "team_id": call.core.state.team_id}
+    if "thread_ts" in message:
+        place["thread_ts"] = message["thread_ts"]
+    kind = "private" if channel.is_private or channel.is_im else "public"
+    for file in files:
+        file.setdefault("shares", {}).setdefault(kind, {}).setdefault(channel.id, []).append(place)
 
 
 def info(call: Call) -> Json:
