@@ -333,15 +333,17 @@ class Engine:
         try:
             async with live.lock:
                 await self._take_up(live)
-                refusal = self._policy(actor, "pause", live.state, None)
-                if refusal is not None and not live.state.ended:
-                    raise NotAllowed(refusal)
+                over = live.state.phase in ("finalizing", "ended")
+                if over or self._policy(actor, "pause", live.state, None) is not None:
+                    return await self._step(live, Hold(actor, reason), consumed)  # which refuses it
                 live.pausing = True
                 live.stop_all()
             while live.tasks:
                 await asyncio.wait(list(live.tasks.values()))
             async with live.lock:
                 await self._take_up(live)
+                # A flow that has ended meanwhile is not held: what comes at its end begins in this step.
+                live.pausing = False
                 return await self._step(live, Hold(actor, reason), consumed)
         finally:
             live.pausing = False

@@ -92,6 +92,8 @@ def bring_to_an_end(walk: Walk) -> None:
             prompt = state.prompts[min(state.open_prompts)]
             options = prompt.spec["options"]
             value, text = (options[0]["value"], None) if options else (None, "an end")
+            if prompt.kind == "failed":
+                value = "skip"
             walk.step(Answer(prompt.prompt_id, ANA, f"end-{step}", value=value, text=text), begin=True)
         elif delivered := [path for path in state.active if is_elsewhere(state.nodes[path])]:
             walk.step(NodeDone(delivered[0], state.nodes[delivered[0]].attempt, {}), begin=True)

@@ -45,6 +45,42 @@ async def test_a_completion_wins_over_a_pause(backing: Backing, tmp_path: Path) 
         assert "flow:paused" not in await rig.types(session_id)
 
 
+ENDING = """
+nodes: [{id: a, type: shell, with: {run: [stubborn]}}]
+finally: [{id: tidy, type: shell, on_crash: again, with: {run: [wait]}}]
+"""
+
+
+async def test_a_pause_of_a_session_that_is_ending_disturbs_nothing(backing: Backing, tmp_path: Path) -> None:
+    """What runs at the end is not told to leave by a pause that is refused."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(ENDING)
+        await rig.shop.finish("a")
+        work = await rig.shop.running("finally/tidy")
+        with pytest.raises(SessionEnded):
+            await rig.engine.pause(session_id, actor=ANA)
+        assert not work.context.aborted.is_set()
+        await rig.shop.finish("finally/tidy")
+        assert (await rig.engine.parked(session_id)).status == "complete"
+
+
+async def test_what_comes_at_the_end_runs_when_the_flow_ends_during_a_pause(
+    backing: Backing, tmp_path: Path
+) -> None:
+    """The completion wins, the pause is refused, and `finally` begins although a pause was under way."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(ENDING)
+        await rig.shop.running("a")
+        pausing = asyncio.create_task(rig.engine.pause(session_id, actor=ANA))
+        await rig.shop.open["a"].context.aborted.wait()
+        await rig.shop.finish("a")
+        with pytest.raises(SessionEnded):
+            await pausing
+        await rig.shop.finish("finally/tidy")
+        assert (await rig.engine.parked(session_id)).status == "complete"
+        assert rig.shop.ran == ["a", "finally/tidy"]
+
+
 async def test_a_pause_that_is_not_allowed_disturbs_nothing(backing: Backing, tmp_path: Path) -> None:
     """Who may not pause is refused before anything is told to leave."""
     async with running(backing.open(), tmp_path, policy=nobody_but(ANA)) as rig:

@@ -33,7 +33,7 @@ _COMMON: dict[str, st.SearchStrategy[Any]] = {
     "if": st.sampled_from(
         ["{{ inputs.yes }}", "{{ not inputs.yes }}", "{{ inputs.word == 'a' }}", "{{ inputs.word }}"]
     ),
-    "on_error": st.sampled_from(["fail", "continue"]),
+    "on_error": st.sampled_from(["fail", "continue", "ask"]),
     "on_crash": st.sampled_from(["again", "ask"]),
 }
 _WITH: dict[str, st.SearchStrategy[dict[str, Any]]] = {
@@ -84,8 +84,30 @@ def _nodes(draw: st.DrawFn, prefix: str = "n", depth: int = 0) -> list[dict[str,
                 "delay": "1m",
                 "backoff": draw(st.sampled_from(["fixed", "exponential"])),
             }
-        nodes.append({"id": f"{prefix}{index}", "type": kind, **extra})
+        name = f"{prefix}{index}"
+        if draw(st.integers(0, 7)) == 0:
+            extra["on_error"] = f"goto:{prefix}{draw(st.sampled_from(range(len(kinds))))}"
+        if draw(st.integers(0, 7)) == 0:
+            extra["on_failure"] = draw(_nodes(f"{name}f_", 2))
+        nodes.append({"id": name, "type": kind, **extra})
     return nodes
+
+
+@st.composite
+def _graph(draw: st.DrawFn, nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    """The edges of a list, now and then: forward ones with gates and conditions, and perhaps one that leads back."""
+    if len(nodes) < 2 or draw(st.integers(0, 2)):
+        return {}
+    ids = [node["id"] for node in nodes]
+    gates = {name: draw(st.sampled_from(["any", "all"])) for name in ids}
+    pairs = [(a, b) for place, b in enumerate(ids) for a in ids[:place]]
+    conditions = [{}, {"when": "{{ inputs.yes }}"}, {"when": "{{ inputs.word == 'b' }}"}]
+    chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
+    edges = [{"from": a, "to": b, "gate": gates[b], **draw(st.sampled_from(conditions))} for a, b in chosen]
+    if draw(st.booleans()):
+        a, b = draw(st.sampled_from(chosen))
+        edges.append({"from": b, "to": a, "type": "loop", "max_iterations": draw(st.integers(1, 2))})
+    return {"edges": edges}
 
 
 @st.composite
@@ -97,7 +119,8 @@ def _inside(draw: st.DrawFn, kind: str, name: str, depth: int) -> dict[str, Any]
                 "items": draw(st.sampled_from([[], ["x"], [1, 2, 3]])),
                 "concurrency": draw(st.integers(1, 2)),
             }
-            return {"with": with_, "body": draw(_nodes(f"{name}_", depth))}
+            body = draw(_nodes(f"{name}_", depth))
+            return {"with": with_, "body": body, **draw(_graph(body))}
         case "loop":
             ends = st.sampled_from(["{{ index >= 2 }}", "{{ index >= 1 }}"])
             with_ = {"until": draw(ends), "max_iterations": draw(st.integers(1, 3))}
@@ -112,6 +135,17 @@ def _inside(draw: st.DrawFn, kind: str, name: str, depth: int) -> dict[str, Any]
 
 
 @st.composite
+def _last(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """A few nodes for the end, where nobody is asked."""
+    kinds = draw(st.lists(st.sampled_from(["shell", "set", "wait", "fail"]), min_size=1, max_size=3))
+    more = st.sampled_from([{}, {"on_crash": "again"}, {"on_error": "continue"}])
+    return [
+        {"id": f"last{index}", "type": kind, "with": draw(_WITH[kind]), **draw(more)}
+        for index, kind in enumerate(kinds)
+    ]
+
+
+@st.composite
 def flows(draw: st.DrawFn) -> str:
     """The text of a small flow (JSON, which is YAML)."""
     inputs = {
@@ -119,7 +153,11 @@ def flows(draw: st.DrawFn) -> str:
         "word": {"type": "string", "default": "a"},
         "note": {"type": "string", "required": False},
     }
-    document = {"flow": "walk", "inputs": inputs, "limits": {"deadline": "1h"}, "nodes": draw(_nodes())}
+    limits = {"deadline": "1h", "max_node_runs": 60}
+    nodes = draw(_nodes())
+    document = {"flow": "walk", "inputs": inputs, "limits": limits, "nodes": nodes, **draw(_graph(nodes))}
+    if draw(st.integers(0, 2)) == 0:
+        document["finally"] = draw(_last())
     return orjson.dumps(document).decode()
 
 

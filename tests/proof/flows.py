@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.flow import Flow, load_flow
+from tests.proof.more_flows import FAILURES, GRAPHS, SLOW
 
 CALLED = {
+    "slow": SLOW,
     "sub": """
 flow: sub
 inputs: {word: {type: string}, n: {type: integer, default: 2}}
@@ -358,6 +360,8 @@ nodes:
       - {id: gate, type: approval, if: "{{ it.go }}", with: {message: "Go {{ it.n }}?", approvers: [channel]}}
       - {id: tell, type: message, with: {text: "{{ it.n }}: {{ status.gate }}"}}
 """,
+    **GRAPHS,
+    **FAILURES,
 }
 
 

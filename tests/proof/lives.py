@@ -20,7 +20,7 @@ from typing import Any, cast
 from engine.codec import Json
 from engine.commands import Answer, Due, Message, NodeDone, Shown
 from engine.engine import Engine
-from engine.errors import Fenced
+from engine.errors import Fenced, SessionEnded
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow
 from engine.nodes.specs import node_types
@@ -34,6 +34,9 @@ from tests.support.engine import ANA, SESSION, START, Backing, Clock, everybody
 
 PATIENCE = 30.0
 """Seconds that a life may take."""
+
+AGAIN = (None, "node:interrupted", "node:retried", "prompt:answered")
+"""What can have come before a start."""
 
 RESUME = "proof:resume"
 """Keys of the messages that resume a held session begin so."""
@@ -124,8 +127,7 @@ class Driver:
                 key = f"again:{question.prompt_id}"
                 await self.engine.apply(SESSION, Answer(question.prompt_id, ANA, key, value="again"))
                 continue
-            if self.acts == life.hold_before:
-                await self.engine.pause(SESSION, actor=ANA, reason="proof")
+            if self.acts == life.hold_before and await self._hold():
                 return (await self.engine.state(SESSION)).ended
             if life.hold_always and self.held_at != self.acts:
                 self.held_at = self.acts
@@ -135,9 +137,19 @@ class Driver:
             await self._act(state)
         raise Stuck("2000 acts and no end")
 
+    async def _hold(self) -> bool:
+        """A person pauses the session; False when it is ending, which nobody can pause."""
+        before = await self.engine.state(SESSION)
+        try:
+            await self.engine.pause(SESSION, actor=ANA, reason="proof")
+        except SessionEnded:
+            assert before.phase == "finalizing"
+            return False
+        return True
+
     async def _hold_and_resume(self, state: State) -> None:
-        await self.engine.pause(SESSION, actor=ANA, reason="proof")
-        await self.engine.resume(SESSION, "go on", actor=ANA, key=f"{RESUME}:{state.seq}")
+        if await self._hold():
+            await self.engine.resume(SESSION, "go on", actor=ANA, key=f"{RESUME}:{state.seq}")
 
     @staticmethod
     def _question(state: State) -> PromptRun | None:
@@ -186,7 +198,7 @@ class Driver:
         await asyncio.wait([task])
 
     async def _answer(self, state: State, prompt: PromptRun) -> None:
-        said = prompt.spec["message"].rpartition("-> ")[2] if "-> " in prompt.spec["message"] else None
+        said = _said(prompt)
         if said == "expire":
             (timer,) = [timer for timer in state.timers.values() if timer.prompt_id == prompt.prompt_id]
             await self._fire(timer.timer_id, timer.due_at)
@@ -194,7 +206,7 @@ class Driver:
         value, text = None, said or f"answer to {prompt.path}"
         if prompt.spec["options"]:
             value, text = said or prompt.spec["options"][0]["value"], None
-        key = f"person:{prompt.path}"
+        key = f"person:{prompt.prompt_id}"
         await self.engine.apply(SESSION, Answer(prompt.prompt_id, ANA, key, value=value, text=text))
 
     async def _fire(self, timer_id: str, due_at: str) -> None:
@@ -204,6 +216,14 @@ class Driver:
 
 def _number(prompt: PromptRun) -> int:
     return cast(int, prompt.spec["number"])
+
+
+def _said(prompt: PromptRun) -> str | None:
+    """What the person says, where the flow tells: behind an arrow in the question; about a failure, in the node's id."""
+    if prompt.kind == "failed":
+        word = (prompt.path or "").rpartition("/")[2].partition("_")[0]
+        return word if word in ("skip", "abort", "expire") else None
+    return cast(str, prompt.spec["message"]).rpartition("-> ")[2] if "-> " in prompt.spec["message"] else None
 
 
 def _delivers(state: State, path: str) -> bool:
@@ -323,13 +343,16 @@ def finished(store: Store, effects: Effects, total: Counts, lives: int) -> Run:
 
 
 def check_once(events: Sequence[Event]) -> None:
-    """No path starts after it has had its outcome, and none starts twice without an interruption or a retry."""
+    """No path starts after it has had its outcome, and none starts twice without an interruption, a retry or an answer
+    to the question about its failure."""
     standing: dict[str | None, str] = {}
     for event in events:
         kind = event.type
         if kind in ("node:started", "container:childStarted"):
             before = standing.get(event.path)
-            assert before in (None, "node:interrupted", "node:retried"), f"{event.path} again after {before}"
+            assert before in AGAIN, f"{event.path} again after {before}"
+        if kind == "prompt:answered" and standing.get(event.path) == "node:failing":
+            standing[event.path] = kind
         if kind.startswith("node:") or kind.startswith("container:child"):
             standing[event.path] = kind
 

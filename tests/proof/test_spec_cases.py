@@ -290,6 +290,30 @@ nodes:
     assert office.done == every
 
 
+async def test_a_pause_behind_a_loop_edge_inside_a_foreach(office: Office) -> None:
+    """The visits that a loop edge opened stay counted: each item goes back once, before and after the resume."""
+    text = f"""
+nodes:
+  - id: each
+    type: foreach
+    with: {{items: [0, 1]}}
+    body: [{{id: a, {SAFE}}}, {{id: b, {SAFE}}}]
+    edges:
+      - {{from: a, to: b}}
+      - {{from: b, to: a, type: loop, max_iterations: 1, when: "{{{{ true }}}}"}}
+"""
+    every = [f"each[{item}]/{name}{visit}" for item in (0, 1) for visit in ("", "~2") for name in "ab"]
+    async with office.started(text) as desk:
+        await desk.work(*every[:3])
+        await desk.pause()
+        assert (await desk.engine.inspect(SESSION))["loopCounters"] == {"each[0]/b>a": 1}
+    async with office.open() as desk:
+        await desk.resume()
+        await finish(desk, office, every[3:])
+        assert (await desk.types()).count("loop:iterate") == 2
+    assert office.done == every
+
+
 async def test_a_second_pause_in_the_same_iteration_keeps_what_is_done(office: Office) -> None:
     """Paused again and again inside one iteration: every child is done once, the iteration starts once."""
     every = children([0], 4)

@@ -2,7 +2,7 @@
 
 A node's effect happens when the driver says so, one at a time, so a run without a pause and one with pauses can do
 the same things in the same order. `run: [do, x]` works; `run: [fail, N]` fails the first N times; `run: [tell, x]`
-works while a person writes the message `x` into the session.
+works while a person writes the message `x` into the session; `run: [count, x]` says how many nodes have counted `x`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class Effects:
                 file.write(orjson.dumps(entry) + b"\n")
         return sum(done["key"] == key for done in self.all())
 
+    def counted(self, config: dict[str, Json]) -> int:
+        """How many nodes have done just this."""
+        return len({str(done["key"]) for done in self.all() if done["config"] == config})
+
 
 class Bench:
     """Runs the nodes of one life of the engine. Once it is `gone`, nothing that it holds has any effect."""
@@ -62,7 +66,10 @@ class Bench:
         self._open.pop(ctx.path, None)
         if self.gone.is_set() or not go.is_set():
             return Interrupted("cut")
-        return outcome(config, self.effects.add(ctx.idempotency_key, config))
+        times = self.effects.add(ctx.idempotency_key, config)
+        if config.get("run", ["do"])[0] == "count":  # type: ignore[index,union-attr]  # a list of words
+            config = {"run": ["do", str(self.effects.counted(config))]}
+        return outcome(config, times)
 
     async def let(self, path: str) -> None:
         """The node at this path does what it does, once it is there."""

@@ -216,7 +216,7 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
         run = state.nodes.get(item.path)
         assert item.again == (run is not None), "a node is due that has run, or one again that has not"
         assert run is None or run.status == "interrupted"
-    if state.phase != "running":
+    if state.phase not in ("running", "finalizing"):
         assert not work
     if state.phase in ("waiting", "held"):
         assert not launched(state)
@@ -229,12 +229,16 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
 
 
 def check_starts(events: Sequence[Event]) -> None:
-    """No node starts twice without an interruption or a retry between, and none starts after it completed."""
+    """No node starts twice without an interruption, a retry or an answer to the question about its failure between,
+    and none starts after it completed."""
     standing: dict[str | None, str] = {}
     for event in events:
         if event.type in ("node:started", "container:childStarted"):
             before = standing.get(event.path)
-            assert before in (None, "node:interrupted", "node:retried"), f"{event.path} started twice"
+            again = (None, "node:interrupted", "node:retried", "prompt:answered")
+            assert before in again, f"{event.path} started twice after {before}"
+        if event.type == "prompt:answered" and standing.get(event.path) == "node:failing":
+            standing[event.path] = event.type
         if event.type.startswith("node:") or event.type.startswith("container:child"):
             standing[event.path] = event.type
 
