@@ -15,13 +15,14 @@ from bot.flows import Library
 from bot.intents import ephemeral_row, note_row, respond_row, root_row
 from bot.listening import Listening
 from bot.people import LookupFailed, People
+from bot.rendering.decisions import UNDO
 from bot.rendering.flow import around
 from bot.rendering.text import escape
 from bot.start_line import BadLine, StartLine, match_trigger, parse
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, decode
-from engine.commands import Abort, Answer, Command, Resume
+from engine.commands import Abort, Answer, Command, Resume, Undo
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SaysoError, SessionError, StorageError, UnknownFlow
 from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
@@ -260,6 +261,8 @@ class Conversation:
         if data["actionId"].startswith("sayso:keep"):
             await self._consume(row, "kept")
             return True
+        if data["actionId"] == UNDO:
+            return await self._click_undo(row, data, value.partition("|")[0])
         prompt_id, nonce, index = [*value.split("|"), "", ""][:3]
         prompt = await self._prompt(prompt_id)
         if prompt is None or not index.isdigit() or int(index) >= len(prompt.options):
@@ -274,6 +277,16 @@ class Conversation:
             return await self._not_looked_up(row, data, error)
         option = prompt.options[int(index)]
         return await self._answer(row, data, actor, prompt, value=option.value, nonce=nonce)
+
+    async def _click_undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
+        prompt = await self._prompt(prompt_id)
+        if prompt is None:
+            return await self._whisper(row, data, "This button is not known here any more.", "refused")
+        try:
+            actor = await self._people.actor(data)
+        except LookupFailed as error:
+            return await self._not_looked_up(row, data, error)
+        return await self._do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
 
     async def _click_cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
         head: Head | None = await self._engine.writer.call("head", session_id)

@@ -10,15 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.rendering import card_key, prompt_key
+from bot.rendering.decisions import edited_text, handed_text
 from engine.codec import Json, encode
 from engine.events import (
     Event,
     PromptAnswered,
     PromptCancelled,
+    PromptEdited,
     PromptExpired,
+    PromptHanded,
     PromptRequested,
+    PromptUndone,
+    PromptVoted,
     SessionAborted,
     SessionEnd,
+    TimerFired,
 )
 from engine.state import State
 from engine.storage.port import PutOutbox
@@ -30,7 +36,7 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
         return []
     rows = [_card(after)] if _card_changed(before, after) else []
     for event in events:
-        rows += _of_event(after, event)
+        rows += _of_event(before, after, event)
     return rows
 
 
@@ -51,18 +57,24 @@ def _card(state: State) -> PutOutbox:
     return PutOutbox(key, key, "card", encode(payload), state.session_id, replace=True)
 
 
-def _of_event(state: State, event: Event) -> list[PutOutbox]:
+def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
     match event:
         case PromptRequested():
             return [_about_prompt(state, "prompt", prompt_key(event.prompt_id), event.prompt_id)]
         case PromptAnswered():
-            return [_about_prompt(state, "close", f"close:{event.prompt_id}", event.prompt_id)]
+            return [_again(state, event.prompt_id)]
         case PromptExpired():
-            key = f"close:{event.prompt_id}"
-            return [_about_prompt(state, "close", key, event.prompt_id, outcome=event.outcome)]
+            return [_again(state, event.prompt_id, outcome=event.outcome)]
         case PromptCancelled():
-            key = f"close:{event.prompt_id}"
-            return [_about_prompt(state, "close", key, event.prompt_id, reason=event.reason)]
+            return [_again(state, event.prompt_id, reason=event.reason)]
+        case PromptVoted() | PromptUndone():
+            return [_again(state, event.prompt_id)]
+        case PromptEdited():
+            return [_again(state, event.prompt_id), _edited(state, event)]
+        case PromptHanded():
+            return [_again(state, event.prompt_id), _handed(state, event)]
+        case TimerFired() if _undo_is_over(before, event):
+            return [_again(state, before.timers[event.timer_id].prompt_id or "")]
         case SessionAborted():
             return [_end(state, event.actor, event.reason)]
         case SessionEnd(status="failed"):
@@ -71,9 +83,46 @@ def _of_event(state: State, event: Event) -> list[PutOutbox]:
             return []
 
 
-def _about_prompt(state: State, kind: str, key: str, prompt_id: str, **more: Json) -> PutOutbox:
-    payload: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id, **more}
+def _about_prompt(state: State, kind: str, key: str, prompt_id: str) -> PutOutbox:
+    payload: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id}
     return PutOutbox(key, _lane(state), kind, encode(payload), state.session_id)
+
+
+def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
+    """A prompt that is shown has changed or is closed: its message is edited, always to how the prompt is then."""
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "promptId": prompt_id,
+        "seq": state.seq,
+        **more,
+    }
+    key = f"close:{prompt_id}"
+    return PutOutbox(key, _lane(state), "close", encode(payload), state.session_id, replace=True)
+
+
+def _undo_is_over(before: State, event: TimerFired) -> bool:
+    timer = before.timers.get(event.timer_id)
+    return timer is not None and timer.purpose == "undo"
+
+
+def _edited(state: State, event: PromptEdited) -> PutOutbox:
+    """An edited message tells nobody, so the thread is told who changed what, and that votes are void."""
+    prompt = state.prompts[event.prompt_id]
+    text = edited_text(prompt, event.actor, event.before, event.values)
+    return _told(state, f"edited:{event.prompt_id}:{event.nonce}", text)
+
+
+def _handed(state: State, event: PromptHanded) -> PutOutbox:
+    """Whoever is asked now is called: the mention in an edited message calls nobody."""
+    text = handed_text(state.prompts[event.prompt_id], event.actor, event.to)
+    return _told(state, f"handed:{event.prompt_id}:{state.seq}", text)
+
+
+def _told(state: State, key: str, text: str) -> PutOutbox:
+    thread = state.thread or {}
+    return note_row(
+        key, _lane(state), thread["channel"], thread["threadTs"], text, session_id=state.session_id
+    )
 
 
 def _end(state: State, by: dict[str, Json] | None, reason: str | None) -> PutOutbox:

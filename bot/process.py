@@ -28,7 +28,8 @@ from bot.slack_api import app_client, bot_client, describe
 from bot.views.desk import Desk
 from bot.views.hand import Hand
 from bot.views.reject import Reject
-from bot.views.service import Views
+from bot.views.service import Kind, Views
+from bot.views.whole import Whole
 from bot.words import quarantine_text
 from engine import clock
 from engine.dispatch import LocalDispatcher
@@ -186,7 +187,7 @@ class Bot:
 
     def _views(self, bot: Any, people: People, gate: Gate, talk: Conversation) -> Views:
         desk = Desk(self.engine, people, gate)
-        kinds = [Reject(desk, talk), Hand(desk, talk)]
+        kinds: list[Kind] = [Reject(desk, talk), Hand(desk, talk), Whole(desk)]
         return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
 
     def _after_catch_up(self, handler: Any) -> Any:

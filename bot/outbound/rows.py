@@ -111,9 +111,10 @@ class Rows:
         return Sent(position(posted), [item])
 
     async def _close(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Take the buttons away and say who, what and when. What was never shown needs no closing."""
+        """Show a prompt as it is by now: changed, or closed, without buttons and with who, what and when. What was never
+        shown needs neither."""
         state, flow, prompt = await self._about(data)
-        if prompt.open:
+        if state.seq < data.get("seq", 0):
             raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
         where = posted_of(await self._writer.call("outbox_row", prompt_key(prompt.prompt_id)))
         if where is None and prompt.shown:
@@ -121,7 +122,10 @@ class Rows:
         if where is None:
             return Sent(DROPPED)
         names = await self._ids(prompt)
-        message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
+        if prompt.open:
+            message = prompt_message(state, prompt, flow, names=names, now=self._now())
+        else:
+            message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
         await self._calls.edit(where, message)
         return Sent(position(where))
 

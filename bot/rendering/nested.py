@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bot.rendering.decisions import tally
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine import clock
@@ -63,9 +64,10 @@ def asks_for(state: State, prompt: PromptRun, flow: FlowLike) -> str:
 
 
 def wait_words(prompt: PromptRun, state: State, names: Mapping[str, str]) -> str:
-    """On whom a prompt waits, and until when."""
+    """On whom a prompt waits, until when, and how the votes stand."""
     until = f", until {date(prompt.deadline)}" if prompt.deadline else ""
-    return f"waiting for {waiting_on(prompt.spec, state.actor, names)}{until}"
+    votes = tally(prompt)
+    return f"waiting for {waiting_on(prompt.spec, state.actor, names)}{until}{f' · {votes}' if votes else ''}"
 
 
 # --- lines -------------------------------------------------------------------------------------------------

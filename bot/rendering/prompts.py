@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.rendering import blocks as kit
+from bot.rendering import decisions
 from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
 from bot.rendering.flow import FlowLike, around, label_of
-from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, whom
+from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, weight, whom
 from engine import clock
 from engine.answers import summary
 from engine.codec import Json
@@ -64,7 +65,7 @@ def prompt_message(
     its clock starts; without it a deadline that is not set yet is not shown."""
     key = prompt_key(prompt.prompt_id)
     lead = _lead(state, prompt, flow, names)
-    head = [section(lead, key, most=900)]
+    head = [{**section(lead, key, most=900), "accessory": decisions.more_menu(prompt)}]
     rules = _rules(state, prompt, now)
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
     if prompt.spec.get("acceptsText"):
@@ -72,7 +73,27 @@ def prompt_message(
     room = kit.MOST_UNITS - size(head) - size(tail) - _MESSAGE_ROOM
     controls = _controls(prompt, room)
     message = shown(str(prompt.spec["message"]))
-    return rendered(f"{lead}\n{message}", fit_text(head, message, [*controls, *tail]), key)
+    under = [*decisions.value_blocks(prompt, is_open=True), *_votes(prompt)]
+    covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
+    return rendered(f"{lead}\n{message}", fit_text(head, message, [*under, *covered, *controls, *tail]), key)
+
+
+def _covered(
+    prompt: PromptRun, flow: FlowLike, message: str, others: list[Block], *, is_open: bool
+) -> list[Block]:
+    """What will run: all of it where the question leaves room for it, and most of the room where it does not."""
+    room = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM
+    asked_for = min(decisions.covered_size(prompt), room * 2 // 3)
+    left = max(asked_for, room - weight(message))
+    covers = prompt.spec.get("covers") or {}
+    label = label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))
+    return decisions.covered_blocks(prompt, label, left, is_open=is_open)
+
+
+def _votes(prompt: PromptRun) -> list[Block]:
+    lines = [*decisions.vote_lines(prompt), decisions.handed_line(prompt)]
+    said = [line for line in lines if line]
+    return kit.sections(said) if said else []
 
 
 def closed_prompt(
@@ -87,11 +108,15 @@ def closed_prompt(
     key = prompt_key(prompt.prompt_id)
     outcome = _outcome(prompt, reason)
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
-    tail = [section(outcome, most=900), *_answer(prompt), context(_place(state, prompt, flow))]
+    answer = _answer(prompt)
+    undo = decisions.undo_blocks(prompt, prompt.undo_until)
+    tail = [section(outcome, most=1_500), *answer, *undo, context(_place(state, prompt, flow))]
     message = shown(str(prompt.spec["message"]))
-    said = one_line(summary(prompt), 300) if _answer(prompt) else ""
+    under = [*decisions.value_blocks(prompt, is_open=False), *_votes(prompt)]
+    covered = _covered(prompt, flow, message, [*head, *under, *tail], is_open=False)
+    said = one_line(summary(prompt), 300) if answer else ""
     text = f"{outcome} {safe(said)}".rstrip() + f"\n{message}"
-    return rendered(text, fit_text(head, message, tail), key)
+    return rendered(text, fit_text(head, message, [*under, *covered, *tail]), key)
 
 
 def closed_run(kept: PromptState, outcome: Json = None) -> PromptRun:
@@ -109,6 +134,12 @@ def closed_run(kept: PromptState, outcome: Json = None) -> PromptRun:
         "who": None if kept.who is None else list(kept.who),
         "excludeRequester": kept.exclude_requester,
         "onTimeout": outcome,
+        "form": kept.form,
+        "values": kept.values,
+        "covers": kept.covers,
+        "required": kept.required,
+        "editors": list(kept.editors),
+        "handed": list(kept.handed),
     }
     return PromptRun(
         prompt_id=kept.prompt_id,
@@ -121,6 +152,16 @@ def closed_run(kept: PromptState, outcome: Json = None) -> PromptRun:
         answer={"value": value, "text": kept.answer_summary} if answered else None,
         actor={"id": kept.answered_by, "name": kept.answered_by_name} if answered else None,
         at=kept.answered_at,
+        votes=tuple(
+            {
+                "actor": {"id": v.actor_id, "name": v.actor_name},
+                "vote": v.vote,
+                "reason": v.reason,
+                "at": v.at,
+            }
+            for v in kept.votes
+        ),
+        undo_until=kept.undo_until,
     )
 
 
@@ -176,13 +217,18 @@ def _controls(prompt: PromptRun, room: int) -> list[Block]:
     options: list[Mapping[str, Json]] = list(prompt.spec.get("options") or ())
     if not options:
         return []
-    if len(options) <= _BUTTONS:
-        return [actions([_option_button(prompt, n, option) for n, option in enumerate(options)])]
-    return _select(prompt, options, room)
+    if len(options) > _BUTTONS:
+        return _select(prompt, options, room)
+    buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
+    if prompt.kind == "approval" and prompt.spec.get("editable"):
+        buttons.append(decisions.opens("Edit…", "edit", prompt))
+    return [actions(buttons)]
 
 
 def _option_button(prompt: PromptRun, index: int, option: Mapping[str, Json]) -> Block:
     label, style = str(option.get("label")), option.get("style")
+    if prompt.kind == "approval" and option.get("value") == "reject" and prompt.spec.get("requireReason"):
+        return decisions.opens(f"{clip(label, 74)}…", "reject", prompt, style)
     return button(label, f"sayso:option:{index}", option_value(prompt, index), style)
 
 
@@ -231,18 +277,21 @@ def _short(index: int, label: str, most: int) -> str:
 def _outcome(prompt: PromptRun, reason: str | None) -> str:
     when = f" · {date(prompt.at)}" if prompt.at else ""
     if prompt.status == "answered":
-        return _answered(prompt, person(prompt.actor), when)
+        return _answered(prompt, when)
     if prompt.status == "expired":
         what = _EXPIRED.get(str(prompt.spec.get("onTimeout") or "fail"), _EXPIRED["fail"])
         return f"⌛ *Nobody answered in time:* {what}{when}"
     return f"🚫 *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"
 
 
-def _answered(prompt: PromptRun, who: str, when: str) -> str:
-    if prompt.kind == "approval":
-        approved = (prompt.answer or {}).get("value") == "approve"
-        return f"✅ *Approved* by {who}{when}" if approved else f"❌ *Rejected* by {who}{when}"
-    return f"☑️ *Answered* by {who}{when}:"
+def _answered(prompt: PromptRun, when: str) -> str:
+    if prompt.kind != "approval":
+        return f"☑️ *Answered* by {person(prompt.actor)}{when}:"
+    answer = prompt.answer or {}
+    verdict = "✅ *Approved*" if answer.get("value") == "approve" else "❌ *Rejected*"
+    said = str(answer.get("reason") or "").strip()
+    reason = f"\n“{safe(one_line(said, 900))}”" if said else ""
+    return f"{verdict} by {decisions.deciders(prompt)}{when}{reason}"
 
 
 def _answer(prompt: PromptRun) -> list[Block]:

@@ -189,16 +189,17 @@ def asked(
 ) -> list[str]:
     """The entries of whoever a prompt asks: approvers, `who`, else the requester, else the channel.
 
-    A requester who may not decide is left out, by e-mail address too where `ids` has it.
+    Left out are a requester who may not decide, and whoever handed it over, by e-mail address too where `ids` has it.
     """
     requester_id = (requester or {}).get("id")
     entries = [str(entry) for entry in spec.get("approvers") or spec.get("who") or ()]
     if not entries:
         return ["requester"] if requester_id else ["channel"]
-    if not spec.get("excludeRequester") or not requester_id:
-        return entries
-    barred = ("requester", requester_id)
-    return [entry for entry in entries if entry not in barred and (ids or {}).get(entry) != requester_id]
+    barred = {str(entry) for entry in spec.get("excluded") or ()}
+    if spec.get("excludeRequester") and requester_id:
+        barred.add(str(requester_id))
+    known = {**(ids or {}), "requester": str(requester_id)}
+    return [entry for entry in entries if known.get(entry, entry) not in barred and entry not in barred]
 
 
 def addresses(mrkdwn: str) -> list[str]:

@@ -46,7 +46,7 @@ class PromptKind(ABC):
 
     async def open(self, opening: Opening) -> Opened:
         """The view, or why there is none."""
-        asked = await self._desk.asked(*_ids(opening))
+        asked = await self._desk.asked(*ids_of(opening))
         if isinstance(asked, str):
             return Words(asked)
         reason = self._desk.out_of_question(asked, opening.user, self.action(asked))
@@ -54,7 +54,7 @@ class PromptKind(ABC):
 
     async def refusal(self, opening: Opening) -> str | None:
         """Why it is not for this person, with all that Slack knows of them."""
-        asked = await self._desk.asked(*_ids(opening))
+        asked = await self._desk.asked(*ids_of(opening))
         return None if isinstance(asked, str) else await self._desk.facts(asked, opening, self.action(asked))
 
     async def check(self, submission: Submission) -> Verdict:
@@ -94,7 +94,7 @@ def taken(asked: Asked, **data: Json) -> Accept:
     return Accept({**ids, **data}, row.thread_key)
 
 
-def _ids(opening: Opening) -> tuple[str, str]:
+def ids_of(opening: Opening) -> tuple[str, str]:
     """The prompt and the nonce that a button is about."""
     prompt_id, nonce = [*opening.value.split("|"), "", ""][:2]
     return prompt_id, nonce

@@ -168,7 +168,40 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         timeoutSeconds=draw(st.none() | st.integers(1, 10**7)),
         onTimeout=draw(st.sampled_from(["fail", "reject", "approve", "default"])),
         number=draw(st.none() | st.integers(1, 99)),
+        **draw(decisions()),
     )
+
+
+@st.composite
+def decisions(draw: st.DrawFn) -> dict[str, Any]:
+    """What an approval may have beside its question."""
+    count = draw(st.sampled_from([0, 1, 3, 60]))
+    fields = [
+        {"name": f"f{n}", "type": "string", "title": draw(wild), "default": draw(wild)}
+        for n in range(min(count, 3))
+    ]
+    fields += [
+        {"name": f"f{n}", "type": "number", "title": f"Field {n}", "default": n} for n in range(3, count)
+    ]
+    covers = {"nodeId": "tell", "path": "tell", "type": "shell", "text": draw(wild), "digest": "d"}
+    return {
+        "form": {"fields": fields} if count else None,
+        "values": {field["name"]: draw(wild) for field in fields[:2]},
+        "editable": [field["name"] for field in fields],
+        "covers": draw(st.none() | st.just(covers)),
+        "required": draw(st.integers(1, 4)),
+        "requireReason": draw(st.booleans()),
+        "editors": draw(st.lists(ids, max_size=3)),
+        "handed": draw(st.lists(st.just({"by": ANA, "to": "U0LOCALBEN", "at": T0}), max_size=2)),
+    }
+
+
+votes = st.builds(
+    lambda actor, vote, reason: {"actor": actor, "vote": vote, "reason": reason, "at": T0},
+    actors,
+    st.sampled_from(["approve", "reject"]),
+    st.none() | wild,
+)
 
 
 @st.composite
@@ -176,7 +209,12 @@ def prompts(draw: st.DrawFn, number: int = 1) -> PromptRun:
     """Any prompt, open or closed."""
     status = draw(st.sampled_from(["requested", "shown", "answered", "expired", "cancelled"]))
     asked = draw(specs())
-    answer = {"value": draw(st.sampled_from(["approve", "reject", 3])), "text": draw(wild)}
+    reason = draw(st.none() | wild)
+    answer = {
+        "value": draw(st.sampled_from(["approve", "reject", 3])),
+        "text": draw(wild),
+        "reason": reason,
+    }
     return PromptRun(
         f"prompt-{number}",
         draw(st.sampled_from(["n0", "n1", "n70", "inputs/x"])),
@@ -188,6 +226,8 @@ def prompts(draw: st.DrawFn, number: int = 1) -> PromptRun:
         actor=draw(actors) if status == "answered" else None,
         at=None if status in ("requested", "shown") else T1,
         deadline=draw(st.none() | st.just(T1)),
+        votes=tuple(draw(st.lists(votes, max_size=4))),
+        undo_until=draw(st.none() | st.just(T1)),
     )
 
 

@@ -8,7 +8,9 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot import inbound
 from bot.app import SlackApp
+from bot.outbound.modals import Modals
 from bot.slack_api import app_client, bot_client
+from bot.views.service import Views
 from bot.workspace import Workspace, payloads
 from engine.engine import utc_now
 from engine.storage.memory import MemoryStore
@@ -16,7 +18,7 @@ from engine.storage.writer import Writer
 from tests.support.workspace import running_workspace
 
 
-async def _unasked(ask: inbound.Ask) -> str:
+async def _unasked(ask: inbound.Ask) -> dict[str, Any]:
     raise AssertionError(f"nobody asked for {ask.word}")
 
 
@@ -45,6 +47,7 @@ async def test_a_payload_is_stored_before_it_is_acknowledged_while_slack_refuses
             now=utc_now,
             answer=_unasked,
             taken=lambda: None,
+            views=Views(Modals(client), [], writer, utc_now),
             connections=0,
         )
         workspace.faults.fail("auth.test", times=5, error="internal_error")

@@ -1,0 +1,216 @@
+"""Decisions as messages: votes, what was changed, what will run, and the buttons that open something."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.rendering import card, closed_prompt, prompt_message
+from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.decisions import edited_text, handed_text, whole_blocks
+from bot.rendering.text import shown
+from bot.workspace.blocks import check_message, check_view
+from engine.state import PromptRun
+from tests.bot.rendering_cases import ANA, BEN, HOSTILE, T0, T1, Flow, buttons, prompt, session, texts, wild
+
+FLOW = Flow()
+FORM = {
+    "fields": [
+        {"name": "region", "type": "string", "title": "Region", "default": "eu"},
+        {"name": "count", "type": "integer", "title": "How many", "default": 3},
+    ]
+}
+COVERS = {"nodeId": "tell", "path": "tell", "type": "shell", "text": "rm -rf \\\n  /srv/old", "digest": "d"}
+DEV = {"id": "U0LOCALDEV", "name": "Dev"}
+
+
+def vote(actor: dict[str, Any], word: str = "approve", reason: str | None = None) -> dict[str, Any]:
+    """A vote as the session keeps it."""
+    return {"actor": actor, "vote": word, "reason": reason, "at": T0}
+
+
+def shown_as(one: PromptRun) -> str:
+    """All mrkdwn of a prompt's message, open or closed."""
+    make = prompt_message if one.open else closed_prompt
+    return "\n".join(texts(make(session(one), one, FLOW).blocks))
+
+
+def code(blocks: list[dict[str, Any]]) -> str:
+    """What stands in code blocks."""
+    return "".join(
+        piece["text"]
+        for block in blocks
+        if block["type"] == "rich_text"
+        for part in block["elements"]
+        for piece in part["elements"]
+    )
+
+
+def test_the_tally_names_who_approved_on_the_prompt_and_on_the_card() -> None:
+    """With a quorum of two the first vote stands on the message and on the card, and the reason of a rejection."""
+    one = prompt(required=2, votes=(vote(BEN), vote(DEV, "reject", "too late")))
+    said = shown_as(one)
+    assert "1 of 2 approved: <@U0LOCALBEN> · rejected: <@U0LOCALDEV>" in said
+    assert "<@U0LOCALDEV>: “too late”" in said
+    on_card = "\n".join(texts(card(session(one), FLOW, T1).blocks))
+    assert "1 of 2 approved: <@U0LOCALBEN>" in on_card
+
+
+def test_before_the_first_vote_the_quorum_is_said() -> None:
+    """A quorum is announced before anybody voted; where one person decides there is no tally."""
+    assert "0 of 2 approved" in shown_as(prompt(required=2))
+    assert "approved" not in shown_as(prompt())
+
+
+def test_a_closed_quorum_names_all_who_decided_and_no_others() -> None:
+    """The verdict names the people on its side, with the reason."""
+    answer = {"value": "approve", "text": "Approve", "votes": [vote(BEN), vote(ANA, "reject"), vote(DEV)]}
+    one = prompt(status="answered", required=2, answer=answer, actor=DEV, at=T1)
+    assert "✅ *Approved* by <@U0LOCALBEN> and <@U0LOCALDEV>" in shown_as(one)
+
+
+def test_a_rejection_says_why() -> None:
+    """The reason stands with the verdict, and nothing in it is markup."""
+    answer = {"value": "reject", "text": "Reject", "reason": HOSTILE}
+    said = shown_as(prompt(status="answered", answer=answer, actor=BEN, at=T1))
+    assert "❌ *Rejected* by <@U0LOCALBEN>" in said
+    assert "“&lt;!channel&gt;" in said
+    assert "<!channel>" not in said
+
+
+def test_what_was_changed_is_shown_as_old_and_new() -> None:
+    """A field that people changed shows both values, one that they left shows one, and who changed it is named."""
+    said = shown_as(prompt(form=FORM, values={"region": "us", "count": 3}, editors=["U0LOCALBEN"]))
+    assert "• *Region:* eu → *us*" in said
+    assert "• *How many:* 3" in said
+    assert "→ *3*" not in said
+    assert "<@U0LOCALBEN>" in said
+
+
+def test_the_difference_stays_when_the_prompt_is_closed() -> None:
+    """What was approved says afterwards what had been changed before."""
+    answer = {"value": "approve", "text": "Approve", "values": {"region": "us", "count": 3}}
+    closed = prompt(status="answered", form=FORM, values={"region": "us"}, answer=answer, actor=BEN, at=T1)
+    assert "eu → *us*" in shown_as(closed)
+
+
+def test_what_will_run_stands_in_full_in_a_code_block() -> None:
+    """The covered step's text is shown as it is, open and closed, where no markup counts."""
+    for status in ("shown", "answered"):
+        answer = {"value": "approve"} if status == "answered" else None
+        one = prompt(status=status, covers=COVERS, answer=answer, actor=BEN, at=T1)
+        make = prompt_message if one.open else closed_prompt
+        assert code(make(session(one), one, FLOW).blocks) == COVERS["text"]
+
+
+@pytest.mark.parametrize("message", ["Delete it?", "word " * 4_000])
+def test_what_does_not_fit_is_said_to_be_cut_and_can_be_read_whole(message: str) -> None:
+    """Of a text that is longer than a message the missing characters are counted, and a button shows all of it."""
+    text = "".join(f"line {n}\n" for n in range(4_000))
+    one = prompt(message=message, covers={**COVERS, "text": text})
+    made = prompt_message(session(one), one, FLOW)
+    check_message(made.text, made.blocks)
+    part = code(made.blocks).removesuffix("…")
+    assert text.startswith(part)
+    assert len(part) > 3_000
+    said = "\n".join(texts(made.blocks))
+    assert f"{len(text) - len(part):,} more characters do not fit" in said
+    opening = [
+        block["accessory"] for block in made.blocks if block.get("accessory", {}).get("type") == "button"
+    ]
+    assert [(b["action_id"], b["value"]) for b in opening] == [("sayso:open:whole", "prompt-1|cafe12345678")]
+
+
+@given(st.text(max_size=200).map(lambda text: text * 60))
+@settings(max_examples=50, deadline=None)
+def test_the_whole_text_is_in_the_modal(text: str) -> None:
+    """All that will run is in the modal's code blocks, cut nowhere, within a modal's limits."""
+    blocks = whole_blocks(text)
+    check_view({"type": "modal", "title": {"type": "plain_text", "text": "x"}, "blocks": blocks})
+    assert all(size([block]) < 3_200 for block in blocks)
+    assert code(blocks) == shown(text)
+
+
+def test_rejecting_opens_a_question_where_a_reason_is_needed() -> None:
+    """The button of a rejection that needs a reason opens a modal; approving stays one press."""
+    one = prompt(requireReason=True)
+    found = buttons(prompt_message(session(one), one, FLOW).blocks)
+    assert [(b["text"]["text"], b["action_id"], b["value"]) for b in found] == [
+        ("Approve", "sayso:option:0", "prompt-1|cafe12345678|0"),
+        ("Reject…", "sayso:open:reject", "prompt-1|cafe12345678"),
+    ]
+
+
+def test_what_may_be_changed_has_a_button() -> None:
+    """An approval with editable fields has Edit behind its two buttons."""
+    one = prompt(form=FORM, editable=["region"])
+    found = buttons(prompt_message(session(one), one, FLOW).blocks)
+    assert [b["text"]["text"] for b in found] == ["Approve", "Reject", "Edit…"]
+    assert found[2]["action_id"] == "sayso:open:edit"
+
+
+def test_the_menu_hands_a_prompt_over_and_rejects_with_a_reason() -> None:
+    """Every open prompt can be handed over; an approval can also be rejected with words where none are needed."""
+
+    def entries(one: PromptRun) -> list[str]:
+        menu = prompt_message(session(one), one, FLOW).blocks[0]["accessory"]
+        assert menu["action_id"] == "sayso:open:more"
+        return [option["value"] for option in menu["options"]]
+
+    assert entries(prompt("ask")) == ["hand|prompt-1|cafe12345678"]
+    assert entries(prompt()) == ["reject|prompt-1|cafe12345678", "hand|prompt-1|cafe12345678"]
+    assert entries(prompt(requireReason=True)) == ["hand|prompt-1|cafe12345678"]
+
+
+def test_whoever_handed_it_over_is_not_called_any_more() -> None:
+    """The first line calls the new person and not the one who handed over."""
+    handed = [{"by": BEN, "to": "U0LOCALDEV", "at": T0}]
+    one = prompt(approvers=["U0LOCALBEN", "U0LOCALDEV"], excluded=["U0LOCALBEN"], handed=handed)
+    lines = shown_as(one).splitlines()
+    assert lines[0] == "🔐 *Approval needed* from <@U0LOCALDEV>"
+    assert "👉 <@U0LOCALBEN> handed this to <@U0LOCALDEV>" in lines
+
+
+def test_an_answer_that_can_be_taken_back_has_a_button_until_then() -> None:
+    """While the time runs there is Undo with the end of the time; afterwards there is not."""
+    answered = prompt("ask", status="answered", answer={"text": "yes"}, actor=ANA, at=T0, undo_until=T1)
+    made = closed_prompt(session(answered), answered, FLOW)
+    (undo,) = buttons(made.blocks)
+    assert (undo["text"]["text"], undo["action_id"]) == ("Undo", "sayso:undo")
+    assert "Can be taken back until <!date^1795300992^{time_secs}" in "\n".join(texts(made.blocks))
+    final = answered._replace(undo_until=None)
+    assert buttons(closed_prompt(session(final), final, FLOW).blocks) == []
+
+
+@given(wild, wild)
+def test_what_the_thread_is_told_is_inert(old: str, new: str) -> None:
+    """Titles and values of an edit, and the question of a hand-over, ping nobody and link nowhere."""
+    one = prompt(form={"fields": [{"name": "x", "title": old}]}, message=new)
+    for said in (edited_text(one, ANA, {"x": old}, {"x": new}), handed_text(one, ANA, "U0LOCALBEN")):
+        for forbidden in ("<!", "<http", "<#"):
+            assert forbidden not in said
+    assert json.dumps(edited_text(one, ANA, {"x": old}, {"x": new}))
+
+
+def test_an_open_message_leaves_room_for_everything() -> None:
+    """Long values, many fields, a long question and a long command together stay below Slack's limit."""
+    fields = [{"name": f"f{n}", "type": "string", "title": "T" * 90, "default": "d" * 500} for n in range(80)]
+    values = {f"f{n}": "v" * 500 for n in range(80)}
+    one = prompt(
+        message="m" * 20_000,
+        form={"fields": fields},
+        values=values,
+        covers={**COVERS, "text": "c" * 50_000},
+        votes=tuple(vote({"id": f"U0VOTER{n}"}, "approve", "r" * 900) for n in range(30)),
+        required=40,
+    )
+    for made in (
+        prompt_message(session(one), one, FLOW),
+        closed_prompt(session(one), one._replace(status="cancelled"), FLOW),
+    ):
+        check_message(made.text, made.blocks)
+        assert size(made.blocks) <= MOST_UNITS
