@@ -206,14 +206,7 @@ def covered_blocks(prompt: Decided, label: str, room: int, *, is_open: bool) -> 
     piece = clip(text, max(_LEAST, room - size([head, preformatted("")]) - notice))
     missing = len(text) - len(piece) + 1
     said = f"⚠️ *Cut here:* {missing:,} more characters do not fit into one message."
-    cut = [
-        head,
-        preformatted(piece),
-        section(f"{said} Read all of it before you decide." if is_open else said),
-    ]
-    if is_open:
-        cut[-1]["accessory"] = _show_all(prompt)
-    return cut
+    return [head, preformatted(piece), _not_all(prompt, said, is_open)]
 
 
 def covered_size(prompt: Decided) -> int:
