@@ -28,6 +28,7 @@ from engine.forms.asking import (
     form_answer,
     form_parts,
 )
+from engine.nodes.clock_configs import clock_spec
 from engine.state import NodeRun, PromptRun
 
 MAX_TEXT = 16 * 1024
@@ -41,8 +42,7 @@ def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
         "message": config["message"],
         "nodeId": node.id,
         "nodeName": node.name,
-        "timeoutSeconds": config.get("timeout"),
-        "onTimeout": config.get("on_timeout") or "fail",
+        **clock_spec(config),
     }
     if node.type == "approval":
         style = config.get("style") or "primary"

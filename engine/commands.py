@@ -160,6 +160,26 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """The message that showed a prompt is not there any more; `ts` is that message's."""
+
+    prompt_id: str
+    ts: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The session's thread cannot be posted in, for the reason that Slack gave."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """The session's thread can be posted in."""
+
+
+@dataclass(frozen=True, slots=True)
 class Due:
     """A timer's time has come."""
 
@@ -224,6 +244,9 @@ Command: TypeAlias = (
     | Undo
     | Message
     | Shown
+    | Gone
+    | Unreachable
+    | Reachable
     | Due
     | Abort
 )

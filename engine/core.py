@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from engine import answers, clock, containers, locks, people
+from engine import answers, clock, clocks, containers, locks, people
 from engine import events as ev
 from engine.codec import Json
 from engine.commands import (
@@ -20,6 +20,7 @@ from engine.commands import (
     Command,
     Due,
     Facts,
+    Gone,
     Hold,
     LockGranted,
     LockQueued,
@@ -27,9 +28,11 @@ from engine.commands import (
     NodeBroke,
     NodeCut,
     NodeDone,
+    Reachable,
     Resume,
     Shown,
     Start,
+    Unreachable,
 )
 from engine.errors import NotAllowed, SaysoError
 from engine.evaluation import evaluate_condition, evaluate_config, node_at
@@ -142,8 +145,21 @@ def settle(turn: Turn) -> None:
         for path in sorted(turn.state.active):
             _ask_if_interrupted(turn, path)
         _finish_or_pause(turn)
+    if turn.state.phase == "unreachable":
+        _give_up_unreached(turn)
     if turn.state.phase == "finalizing":
         _finalize(turn)
+
+
+def _give_up_unreached(turn: Turn) -> None:
+    """A session that reaches nobody ends where a deadline has failed it; everything else waits until it does."""
+    root = turn.state.frames.get(ROOT)
+    if root is not None and root.error is not None:
+        _end_flow(turn, "failed", _failed_at(turn.state, root), root.error)
+    elif clocks.out_of_reach_for_good(turn.state):
+        reason = turn.state.pause_reason or ""
+        message = f"the thread could not be posted in until the deadline was over ({reason})"
+        _end_flow(turn, "failed", None, {"type": "unreachable", "message": message})
 
 
 def _finish_or_pause(turn: Turn) -> None:
@@ -173,7 +189,11 @@ def _end_flow(
 ) -> None:
     """The flow is over; what its file has under `finally` comes before that is said."""
     list_id = turn.flow.finally_list
-    if list_id is not None and turn.state.phase == "running" and not locks.pending(turn.state):
+    if (
+        list_id is not None
+        and turn.state.phase in ("running", "unreachable")
+        and not locks.pending(turn.state)
+    ):
         turn.emit(ev.FlowFinalizing, path=path, outcome=outcome, list_id=list_id, error=error)
     elif outcome == "failed":
         turn.emit(ev.FlowFailed, path=path, error=error or {})
@@ -487,6 +507,9 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Message: people.message,
     Shown: people.shown,
     Due: people.timer_due,
+    Gone: clocks.gone,
+    Unreachable: clocks.unreachable,
+    Reachable: clocks.reachable,
     LockGranted: locks.granted,
     LockQueued: locks.queued,
     Abort: people.abort,

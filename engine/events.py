@@ -167,6 +167,19 @@ class SessionAborted(BaseEvent):
     actor: dict[str, Json] | None = None
 
 
+class SessionUnreachable(BaseEvent):
+    """The session's thread cannot be posted in: nothing starts until it can. `reason` is what Slack said."""
+
+    type: Literal["session:unreachable"] = "session:unreachable"
+    reason: str
+
+
+class SessionReachable(BaseEvent):
+    """The session's thread can be posted in again."""
+
+    type: Literal["session:reachable"] = "session:reachable"
+
+
 class SessionEnd(BaseEvent):
     """The last event of every session."""
 
@@ -451,6 +464,34 @@ class PromptExpired(BaseEvent):
     outcome: str
 
 
+class PromptReminded(BaseEvent):
+    """Those who are asked are told once more; `count` is how often they have been by now."""
+
+    type: Literal["prompt:reminded"] = "prompt:reminded"
+    prompt_id: str
+    count: int
+
+
+class PromptEscalated(BaseEvent):
+    """Nobody answered for so long that others are told: step `step` (from 0) of the prompt's `escalate`. With
+    `may_answer` the people and groups in `to` may answer from now on."""
+
+    type: Literal["prompt:escalated"] = "prompt:escalated"
+    prompt_id: str
+    step: int
+    to: list[str]
+    may_answer: bool | None = None
+
+
+class PromptReposted(BaseEvent):
+    """The message that showed the prompt is gone, so it is shown once more: buttons of the copy before do not match
+    any more. Its clocks go on."""
+
+    type: Literal["prompt:reposted"] = "prompt:reposted"
+    prompt_id: str
+    nonce: str
+
+
 class PromptCancelled(BaseEvent):
     """The prompt is withdrawn; its buttons go away."""
 
@@ -465,7 +506,7 @@ class TimerSet(BaseEvent):
     type: Literal["timer:set"] = "timer:set"
     timer_id: str
     due_at: str
-    purpose: Literal["wait", "deadline", "retry", "timeout", "undo"]
+    purpose: Literal["wait", "deadline", "retry", "timeout", "undo", "remind", "escalate", "unreachable"]
     prompt_id: str | None = None
 
 
@@ -489,6 +530,8 @@ Event: TypeAlias = (
     | LockAcquired
     | SessionMessage
     | SessionAborted
+    | SessionUnreachable
+    | SessionReachable
     | SessionEnd
     | NodeStarted
     | NodeCompleted
@@ -513,6 +556,9 @@ Event: TypeAlias = (
     | PromptUndone
     | PromptAnswered
     | PromptExpired
+    | PromptReminded
+    | PromptEscalated
+    | PromptReposted
     | PromptCancelled
     | TimerSet
     | TimerFired

@@ -9,7 +9,7 @@ parent's journal row of that event.
 * Questions that were open are open again, not shown to anybody yet, so that their clocks start anew.
 * A node that was running has no outcome that this session can know: it is recorded as interrupted, and `on_crash`
   decides as after a crash: it runs again, or a person is asked.
-* Waits keep their time. A hold is lifted: whoever forks wants it to go on.
+* Waits keep their time. A hold is lifted: whoever forks wants it to go on. A thread out of reach is the parent's.
 * A lock is not inherited: the fork asks for it anew, and nothing of it starts before it has it.
 * Whoever forks is the requester: `exclude_requester` is about them. A fork belongs to no thread.
 """
@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from engine import clocks
 from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json
@@ -77,6 +78,8 @@ def fork(journal: Sequence[Event], at: int, session_id: str, actor: Actor, now: 
             add(copied)
     if state.phase == "held":
         add(ev.FlowResumed(seq=state.seq + 1, timestamp=now))
+    elif state.phase == "unreachable":
+        add(ev.SessionReachable(seq=state.seq + 1, timestamp=now))
     for path in sorted(state.active):
         run = state.nodes[path]
         if run.status == "started" and node_types()[run.type].mode in ("run", "delivery"):
@@ -169,7 +172,9 @@ class _Copier:
                 return None
             case ev.PromptShown() if event.prompt_id in self._past.open_prompts:
                 return None
-            case ev.TimerSet(purpose="deadline") if event.prompt_id in self._past.open_prompts:
+            case ev.TimerSet() | ev.TimerFired() if self._is_clock_of_an_open_prompt(event.timer_id):
+                return None
+            case ev.PromptReminded() | ev.PromptEscalated() if event.prompt_id in self._past.open_prompts:
                 return None
         return event.model_copy(update={"seq": seq, **self._ids(event)})
 
@@ -184,6 +189,11 @@ class _Copier:
         if isinstance(event, ev.PromptRequested):
             new["prompt"] = {**event.prompt, "nonce": self._random(f"nonce {event.prompt_id}")}
         return new
+
+    def _is_clock_of_an_open_prompt(self, timer_id: str) -> bool:
+        """Whether this is a timer that starts anew when the question is shown in the fork."""
+        name, _, word = timer_id.removeprefix(f"{self._past.session_id}:").partition(":")
+        return name in self._past.open_prompts and word.rstrip("0123456789") in clocks.PURPOSES
 
     def _prompt(self, prompt_id: str) -> str:
         return "prompt-" + self._random(prompt_id)

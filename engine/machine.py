@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from engine.errors import MalformedJournal
 
-Phase: TypeAlias = Literal["idle", "running", "waiting", "held", "finalizing", "ended"]
+Phase: TypeAlias = Literal["idle", "running", "waiting", "held", "unreachable", "finalizing", "ended"]
 Status: TypeAlias = Literal["idle", "running", "paused", "complete", "failed", "aborted"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -22,10 +22,13 @@ _ANY_OPEN = (
     "prompt:undone",
     "prompt:answered",
     "prompt:expired",
+    "prompt:reposted",
     "timer:set",
     "timer:fired",
     "session:message",
 )
+_CLOCKS = ("prompt:reminded", "prompt:escalated")
+"""What a clock says to people; not while the session is held or cannot reach them."""
 _ENDING = ("timer:set", "timer:fired", "flow:finalizing", "flow:completed", "flow:failed", "session:abort")
 _OUTCOMES = ("node:completed", "node:failing", "node:error", "node:skipped", "container:childCompleted")
 _WORK = (
@@ -57,13 +60,13 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     ("running", "lock:requested"): "running",
     ("running", "lock:acquired"): "running",
     ("running", "flow:started"): "running",
-    **_stay("running", _WORK + _ANY_OPEN + ("prompt:requested",)),
+    **_stay("running", _WORK + _ANY_OPEN + _CLOCKS + ("prompt:requested",)),
     ("running", "flow:paused"): "waiting",
     ("running", "flow:finalizing"): "finalizing",
     ("running", "flow:completed"): "finalizing",
     ("running", "flow:failed"): "finalizing",
     ("running", "session:abort"): "finalizing",
-    **_stay("waiting", _ANY_OPEN),
+    **_stay("waiting", _ANY_OPEN + _CLOCKS),
     ("waiting", "flow:resumed"): "running",
     ("waiting", "session:abort"): "finalizing",
     ("waiting", "flow:migrated"): "waiting",
@@ -73,6 +76,14 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     **_stay("held", _ANY_OPEN + _OUTCOMES + ("node:interrupted", "node:retried")),
     ("held", "lock:acquired"): "held",
     ("held", "flow:resumed"): "running",
+    ("running", "session:unreachable"): "unreachable",
+    ("waiting", "session:unreachable"): "unreachable",
+    **_stay("unreachable", _ANY_OPEN + _OUTCOMES + ("node:interrupted", "node:retried", "lock:acquired")),
+    ("unreachable", "session:reachable"): "running",
+    ("unreachable", "flow:paused(held)"): "held",
+    ("unreachable", "flow:finalizing"): "finalizing",
+    ("unreachable", "flow:failed"): "finalizing",
+    ("unreachable", "session:abort"): "finalizing",
     ("held", "session:abort"): "finalizing",
     **_stay(
         "finalizing",
@@ -87,6 +98,7 @@ STATUS: dict[Phase, Status] = {
     "running": "running",
     "waiting": "paused",
     "held": "paused",
+    "unreachable": "paused",
     "finalizing": "running",
 }
 """What a phase is called outside; an ended session is `complete`, `failed` or `aborted`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import answers, clock, locks
+from engine import answers, clocks, locks
 from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text, copy
@@ -22,7 +22,7 @@ from engine.session_state import current_path
 from engine.state import AGAIN, RETRY, PromptRun, State, in_finally
 from engine.turn import Turn
 
-OPEN_PHASES = ("running", "waiting", "held")
+OPEN_PHASES = ("running", "waiting", "held", "unreachable")
 """Phases in which answers and times still count."""
 
 
@@ -176,15 +176,7 @@ def shown(turn: Turn, command: Shown) -> None:
         return
     turn.emit(ev.PromptShown, path=prompt.path, prompt_id=prompt.prompt_id, shown=command.shown)
     if prompt.deadline is None:
-        seconds = prompt.spec.get("timeoutSeconds") or turn.flow.deadline
-        turn.emit(
-            ev.TimerSet,
-            path=prompt.path,
-            timer_id=f"{turn.state.session_id}:{prompt.prompt_id}:deadline",
-            due_at=clock.after(turn.facts.now, seconds),
-            purpose="deadline",
-            prompt_id=prompt.prompt_id,
-        )
+        clocks.start(turn, prompt)
 
 
 def timer_due(turn: Turn, command: Due) -> None:
@@ -193,29 +185,36 @@ def timer_due(turn: Turn, command: Due) -> None:
         return
     if turn.state.phase not in OPEN_PHASES and not in_finally(timer.path or ""):
         return
+    if timer.prompt_id is not None and timer.purpose in clocks.PURPOSES:
+        if clocks.due(turn, timer):
+            _expire(turn, turn.state.prompts[timer.prompt_id])
+        return
     turn.emit(ev.TimerFired, path=timer.path, timer_id=timer.timer_id)
-    if timer.prompt_id is None:
+    if timer.purpose != "unreachable":
         turn.wake(timer.path)
         if timer.purpose == "wait":
             turn.complete(timer.path or "", {"until": timer.due_at})
-    else:
-        _expire(turn, turn.state.prompts[timer.prompt_id])
 
 
 def _expire(turn: Turn, prompt: PromptRun) -> None:
     """Nobody answered in time: `on_timeout` decides, `fail` where nothing else is said."""
-    outcome = prompt.spec.get("onTimeout") or "fail"
+    outcome, target = prompt.spec.get("onTimeout") or "fail", clocks.goto_of(prompt.spec)
     turn.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
     turn.wake(prompt.path)
     if prompt.kind == "input":
         return
     if prompt.kind == "failed":
         turn.fail_for_good(prompt.path, turn.state.nodes[prompt.path].error or {})
+    elif target is not None:
+        turn.fail_for_good(prompt.path, _timed_out(prompt), target)
     elif outcome == "fail":
-        message = f"nobody answered {prompt.spec['nodeId']} in time"
-        turn.fail(prompt.path, {"type": "timeout", "message": message})
+        turn.fail(prompt.path, _timed_out(prompt))
     else:
         turn.complete(prompt.path, answers.expired_output(turn.state.prompts[prompt.prompt_id], outcome))
+
+
+def _timed_out(prompt: PromptRun) -> dict[str, Json]:
+    return {"type": "timeout", "message": f"nobody answered {prompt.spec['nodeId']} in time"}
 
 
 def abort(turn: Turn, command: Abort) -> None:
@@ -257,6 +256,7 @@ def resume(turn: Turn, command: Resume) -> None:
     answers.refuse_long(text)
     path = current_path(turn.state)
     turn.emit(ev.FlowResumed, path=path, node_id=path, message=text, injected_messages=1)
+    clocks.catch_up(turn)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
 
 

@@ -176,7 +176,8 @@ def _read_container(data: dict[str, Json]) -> ContainerRun:
 
 
 def _read_prompt(data: dict[str, Json]) -> PromptRun:
-    return PromptRun(**{**data, "votes": tuple(data.get("votes") or ())})
+    lists = {name: tuple(data.get(name) or ()) for name in ("votes", "escalated")}
+    return PromptRun(**{**data, **lists})
 
 
 def _node_json(run: NodeRun) -> dict[str, Json]:

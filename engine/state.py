@@ -86,6 +86,12 @@ class PromptRun(NamedTuple):
     """`{actor, vote, reason, at}` of everybody who voted, the latest vote last."""
     undo_until: str | None = None
     """Until when the answer may be taken back; None where it is final."""
+    reminders: int = 0
+    """How often those who are asked were told again."""
+    escalated: tuple[int, ...] = ()
+    """The steps of its `escalate` that were taken."""
+    reposts: int = 0
+    """How often it was shown again because its message was gone."""
 
     @property
     def open(self) -> bool:
@@ -323,6 +329,18 @@ def _session_aborted(state: State, event: ev.SessionAborted) -> State:
         outcome = "aborted" if state.outcome == "complete" else state.outcome
         return state._replace(outcome=outcome, timers=Map(), finally_skipped=True)
     return state._replace(outcome="aborted", timers=Map(), error=None)
+
+
+def _session_unreachable(state: State, event: ev.SessionUnreachable) -> State:
+    return state._replace(paused_at=event.timestamp, pause_reason=event.reason)
+
+
+def _session_reachable(state: State, event: ev.SessionReachable) -> State:
+    timers = state.timers
+    for timer_id, timer in timers.items():
+        if timer.purpose == "unreachable":
+            timers = timers.delete(timer_id)
+    return state._replace(paused_at=None, pause_reason=None, timers=timers)
 
 
 def _session_end(state: State, event: ev.SessionEnd) -> State:
@@ -888,6 +906,41 @@ def _prompt_answered(state: State, event: ev.PromptAnswered) -> State:
     return closed._replace(nodes=closed.nodes.set(prompt.path, run))
 
 
+def _prompt_reminded(state: State, event: ev.PromptReminded) -> State:
+    prompt = _open_prompt(state, event.prompt_id)
+    if event.count != prompt.reminders + 1:
+        raise MalformedJournal(
+            f"reminder {event.count} of {event.prompt_id} does not follow {prompt.reminders}"
+        )
+    prompt = prompt._replace(reminders=event.count)
+    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+
+
+def _prompt_escalated(state: State, event: ev.PromptEscalated) -> State:
+    prompt = _open_prompt(state, event.prompt_id)
+    if event.step in prompt.escalated:
+        raise MalformedJournal(f"step {event.step} of {event.prompt_id} was taken before")
+    prompt = prompt._replace(escalated=(*prompt.escalated, event.step))
+    if event.may_answer:
+        listed = "approvers" if prompt.kind == "approval" else "who"
+        people = [*asked_people(state, prompt), *people_among(event.to)]
+        prompt = prompt._replace(spec={**prompt.spec, listed: list(dict.fromkeys(people))})
+    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+
+
+def people_among(entries: list[str]) -> list[str]:
+    """The people and groups of an escalation: those that are told in a direct message too, and no channels."""
+    told = [entry.removeprefix("dm:") for entry in entries]
+    return [entry for entry in told if "@" in entry or entry == "requester" or entry[:1] in "UW"]
+
+
+def _prompt_reposted(state: State, event: ev.PromptReposted) -> State:
+    prompt = _open_prompt(state, event.prompt_id)
+    spec = _renewed(prompt, event.nonce)
+    prompt = prompt._replace(status="requested", shown=None, spec=spec, reposts=prompt.reposts + 1)
+    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+
+
 def _prompt_expired(state: State, event: ev.PromptExpired) -> State:
     prompt = _open_prompt(state, event.prompt_id)
     return _close_prompt(state, prompt._replace(status="expired", at=event.timestamp))
@@ -949,6 +1002,8 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "lock:acquired": _lock_acquired,
     "session:message": _session_message,
     "session:abort": _session_aborted,
+    "session:unreachable": _session_unreachable,
+    "session:reachable": _session_reachable,
     "session:end": _session_end,
     "node:started": _node_started,
     "node:completed": _node_completed,
@@ -972,6 +1027,9 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "prompt:handed": _prompt_handed,
     "prompt:undone": _prompt_undone,
     "prompt:answered": _prompt_answered,
+    "prompt:reminded": _prompt_reminded,
+    "prompt:escalated": _prompt_escalated,
+    "prompt:reposted": _prompt_reposted,
     "prompt:expired": _prompt_expired,
     "prompt:cancelled": _prompt_cancelled,
     "timer:set": _timer_set,

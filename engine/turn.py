@@ -142,10 +142,10 @@ class Turn:
         ending = self.state.phase == "finalizing" and (self.state.finally_skipped or not in_finally(path))
         return ending or doomed(self.state, path)
 
-    def fail_for_good(self, path: str, error: dict[str, Json]) -> None:
-        """A node failed and nothing else comes first: `on_error` says whether the nodes around it go on."""
+    def fail_for_good(self, path: str, error: dict[str, Json], goto: str | None = None) -> None:
+        """A node failed and nothing else comes first: `goto`, or its `on_error`, says where the nodes around it go on."""
         run, node = self.state.nodes[path], self.node(path)
-        goto = None if self._given_up(path) else node.goto
+        goto = None if self._given_up(path) else goto or node.goto
         self.emit(
             ev.NodeFailed,
             path=path,

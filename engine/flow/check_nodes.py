@@ -17,9 +17,10 @@ from engine.faults import Fault, Path, faults_of, kind_of, suggest
 from engine.flow import graph
 from engine.flow.check_edges import check_edges, sound_pairs
 from engine.flow.check_text import check_condition, check_values, name_hint
-from engine.flow.document import GOTO, RetryDoc
+from engine.flow.document import RetryDoc
 from engine.flow.names import Level, Scope, Shape, shapes
 from engine.flow.outline import Part, as_list, as_mapping, ids, item_name, items, parts, places
+from engine.nodes.clock_configs import GOTO
 from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.specs import PARTS, NodeSpec, node_types, unusable_type
 
@@ -128,6 +129,8 @@ def _fields(
         yield Fault(("type",), broken or f"unknown node type `{kind[:80]}`", advice)
         return
     yield from _of_type(node, spec, site)
+    if spec.mode == "prompt":
+        yield from _on_timeout(node, site, siblings)
     yield from _with(node, spec, scope)
 
 
@@ -208,13 +211,26 @@ def _on_error(value: Any, site: Site, siblings: Mapping[str, int]) -> Iterator[F
         yield Fault(
             ("on_error",), message, suggest(value, _ON_ERROR, "") or None if isinstance(value, str) else None
         )
-    if goto is not None and goto[1] not in siblings:
-        hint = suggest(goto[1], siblings)
-        if goto[1] in site.scope.places:
-            hint = "it stands in another list; a jump stays in its own"
-        yield Fault(("on_error",), f"there is no node `{goto[1]}` in this list", hint)
+    if goto is not None:
+        yield from _goto(goto[1], ("on_error",), site, siblings)
     if value == "ask" and not site.asks:
         yield Fault(("on_error",), "`finally` asks nobody", "write `continue`")
+
+
+def _goto(target: str, path: Path, site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
+    if target not in siblings:
+        hint = suggest(target, siblings)
+        if target in site.scope.places:
+            hint = "it stands in another list; a jump stays in its own"
+        yield Fault(path, f"there is no node `{target}` in this list", hint)
+
+
+def _on_timeout(node: Mapping[str, Any], site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
+    """Where a question leads that nobody answered in time."""
+    value = as_mapping(node.get("with")).get("on_timeout")
+    goto = GOTO.fullmatch(value) if isinstance(value, str) else None
+    if goto is not None:
+        yield from _goto(goto[1], ("with", "on_timeout"), site, siblings)
 
 
 def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fault]:

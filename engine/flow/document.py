@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.codec import Json
 from engine.faults import Fault, kind_of
+from engine.nodes.clock_configs import GOTO
 from engine.nodes.configs import Config, Duration, Person, Span, Text
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
@@ -220,9 +221,6 @@ class EdgeDoc(Config):
         elif raw.get("type", "forward") == "forward" and raw.get("max_iterations") is not None:
             hint = "write `type: loop` when it leads back"
             yield Fault(("max_iterations",), "`max_iterations` is for loop edges", hint, on_key=True)
-
-
-GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
 
 
 # Checked by hand, for the sake of a hint.

@@ -12,7 +12,16 @@ from engine.expression_text import has_expression
 from engine.faults import Fault, kind_of
 from engine.forms import FORM_SCHEMA, form_faults
 from engine.forms.asking import lacks_default
-from engine.nodes.configs import Config, Duration, FileSize, Label, Person, Text
+from engine.nodes.clock_configs import (
+    ApprovalOutcome,
+    AskOutcome,
+    Escalate,
+    RemindEvery,
+    Timeout,
+    WorkingHours,
+    clock_conflicts,
+)
+from engine.nodes.configs import Config, FileSize, Label, Person, Text
 
 Form: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(FORM_SCHEMA)]
 """Fields to fill in; `engine.forms` checks and settles them."""
@@ -84,26 +93,27 @@ class AskConfig(Config):
         None,
         description="Who may answer. Left out: the requester, or anyone in the channel where there is none.",
     )
-    timeout: Duration | None = Field(
-        None,
-        description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
-    )
-    on_timeout: Literal["fail", "default"] = Field(
+    timeout: Timeout = None
+    on_timeout: AskOutcome = Field(
         "fail",
-        description="What happens at the timeout: the node fails, or `default` is the answer (with a form the "
-        "defaults of its fields).",
+        description="What happens at the timeout: the node fails, `default` is the answer (with a form the defaults of "
+        "its fields), or `goto:<id>` goes to a node of the same list, as `on_error: goto:<id>` does.",
     )
     default: str | None = Field(None, description="The answer at the timeout, with `on_timeout: default`.")
+    remind_every: RemindEvery = None
+    escalate: Escalate = None
+    hours: WorkingHours = None
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
         """The default belongs to `on_timeout: default` and is one of the choices; choices differ; one way to answer."""
         yield from _form_conflicts(raw)
         yield from _accept_conflicts(raw)
+        yield from clock_conflicts(raw)
         on_timeout = raw.get("on_timeout", "fail")
         if on_timeout == "default" and raw.get("default") is None and raw.get("form") is None:
             yield Fault(("on_timeout",), "`on_timeout: default` needs `default`, the answer to take")
-        if on_timeout == "fail" and raw.get("default") is not None:
+        if on_timeout != "default" and raw.get("default") is not None:
             yield Fault(("default",), "`default` is taken only with `on_timeout: default`", on_key=True)
         choices = raw.get("choices")
         if isinstance(choices, list):
@@ -174,17 +184,20 @@ class ApprovalConfig(Config):
         description="How the first button looks: `primary` (green, the second is red), or `danger` (red, the second "
         "is plain) for what destroys something.",
     )
-    timeout: Duration | None = Field(
-        None,
-        description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
+    timeout: Timeout = None
+    on_timeout: ApprovalOutcome = Field(
+        "fail",
+        description="What happens at the timeout: the node fails, this is the decision, or `goto:<id>` goes to a node "
+        "of the same list, as `on_error: goto:<id>` does.",
     )
-    on_timeout: Literal["fail", "approve", "reject"] = Field(
-        "fail", description="What happens at the timeout: the node fails, or this is the decision."
-    )
+    remind_every: RemindEvery = None
+    escalate: Escalate = None
+    hours: WorkingHours = None
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
         """Somebody must be left who may decide, and the buttons must differ."""
+        yield from clock_conflicts(raw)
         if raw.get("exclude_requester") is True and raw.get("approvers") == ["requester"]:
             yield Fault(("approvers",), "with `exclude_requester` nobody is left who may decide")
         labels = raw.get("approve_label", "Approve"), raw.get("reject_label", "Reject")

@@ -77,6 +77,8 @@ def sample(kind: type[ev.BaseEvent], seq: int = 1) -> Event:
 
 
 def _of(annotation: Any) -> Any:
+    if annotation == list[str]:
+        return ["x"]
     if annotation is int:
         return 0
     if annotation == dict[str, int]:

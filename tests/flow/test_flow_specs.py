@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from engine.codec import Json, encode
 from engine.nodes.specs import InvalidConfig, node_types
 
+NO_CLOCKS: dict[str, Json] = {"remind_every": None, "escalate": None, "hours": None}
+
 SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
     (
         "ask",
@@ -23,6 +25,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "who": None,
             "timeout": None,
             "on_timeout": "fail",
+            **NO_CLOCKS,
             "default": None,
         },
     ),
@@ -46,6 +49,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "who": None,
             "timeout": 60.0,
             "on_timeout": "fail",
+            **NO_CLOCKS,
             "default": None,
         },
     ),
@@ -61,6 +65,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "style": "primary",
             "timeout": None,
             "on_timeout": "fail",
+            **NO_CLOCKS,
         },
     ),
     ("message", {"text": "hello"}, {"text": "hello"}),
