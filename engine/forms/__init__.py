@@ -13,9 +13,10 @@ A settled field has `name`, `type` (`string`, `number`, `integer`, `boolean`, `c
 `maxItems`, `multiline`.
 """
 
-from engine.forms.check import check_form, defaults, form_text, input_field, parse_typed, value_text
+from engine.forms.check import check_form, defaults, input_field, parse_typed
 from engine.forms.options import is_numbered, match_option
 from engine.forms.values import MOST_TEXT, Field, is_empty, most_text
+from engine.forms.words import form_text, limits_text, value_text
 from engine.forms.written import FORM_SCHEMA, form_faults, settle_form
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "input_field",
     "is_empty",
     "is_numbered",
+    "limits_text",
     "match_option",
     "most_text",
     "parse_typed",

@@ -11,9 +11,10 @@ from typing import Any
 
 from engine.codec import Json, clean_text
 from engine.errors import InvalidAnswer
-from engine.forms.check import check_form, defaults, form_text, parse_typed
+from engine.forms.check import check_form, defaults, parse_typed
 from engine.forms.options import listed, match_option
 from engine.forms.values import Field, is_empty
+from engine.forms.words import form_text
 
 MOST_BUTTONS = 100
 """Options that a message can offer."""

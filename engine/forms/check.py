@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from engine.codec import Json
 from engine.errors import InvalidAnswer
 from engine.faults import suggest
-from engine.forms import options
 from engine.forms.values import Field, is_empty, read_value
 
-_MOST_WORDS = 500
 _NEEDED = "Please fill this in."
 
 
@@ -61,36 +59,6 @@ def _value(field: Field, raw: Json) -> Json:
 
 def _nothing(field: Field) -> Json:
     return [] if field["type"] == "choices" else None
-
-
-# --- words -----------------------------------------------------------------------------------------------
-
-
-def value_text(field: Field, value: Json) -> str:
-    """A stored value as people read it: options by their labels, a dash where there is none."""
-    if is_empty(value):
-        return "–"
-    if field["type"] == "choices":
-        return ", ".join(_label(field, item) for item in value)
-    if field["type"] == "choice":
-        return _label(field, value)
-    if isinstance(value, bool):
-        return "Yes" if value else "No"
-    return str(value)
-
-
-def form_text(fields: Sequence[Field], values: Mapping[str, Json]) -> str:
-    """A filled-in form on one line: of a single field its value, else `Title: value · Title: value`."""
-    given = [(field, value_text(field, values.get(field["name"]))) for field in fields]
-    if len(given) == 1:
-        return given[0][1]
-    line = " · ".join(f"{field['title']}: {' '.join(text.split())}" for field, text in given)
-    return line if len(line) <= _MOST_WORDS else line[: _MOST_WORDS - 1] + "…"
-
-
-def _label(field: Field, value: Json) -> str:
-    found = options.among(field["options"], value)
-    return str(value if found is None else found["label"])
 
 
 # --- inputs of a flow ------------------------------------------------------------------------------------

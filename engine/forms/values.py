@@ -24,6 +24,9 @@ MOST_TEXT = 3_000
 MOST_PATTERN_TEXT = 200
 """The same for a text with a `pattern`, unless the field has a `maxLength`: what is compared costs time."""
 
+MOST_CHOSEN = 100
+"""Options that can be chosen at once: what Slack's list holds."""
+
 _TRUE = ("true", "yes", "y", "on", "1")
 _FALSE = ("false", "no", "n", "off", "0")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
@@ -171,10 +174,10 @@ def _choices(field: Field, raw: Json, by_number: bool) -> list[Json]:
     chosen = {id(_option(field, item, by_number)) for item in given if not is_empty(item)}
     # In the order of the form, whatever order they were chosen in.
     values = [option["value"] for option in offered if id(option) in chosen]
-    least, most = field.get("minItems") or 0, field.get("maxItems")
+    least, most = field.get("minItems") or 0, min(field.get("maxItems") or MOST_CHOSEN, MOST_CHOSEN)
     if len(values) < least:
         raise InvalidAnswer(f"Choose at least {least}; this is {len(values)}.")
-    if most is not None and len(values) > most:
+    if len(values) > most:
         raise InvalidAnswer(f"Choose at most {most}; this is {len(values)}.")
     return values
 

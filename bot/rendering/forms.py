@@ -1,0 +1,358 @@
+"""A form in Slack: its control in a message, its modal page by page, and what was filled in as raw values. Pure.
+
+Every input is a block of its own, `field:<name>`, at which an error about that field is shown. Options travel as their
+place in the form, never as what they mean: what comes back is read with the form at hand, and is worth no more than
+what somebody typed until `engine.forms.check_form` has read it.
+
+A modal holds a hundred blocks. A form that needs more goes in pages, which follow from the form alone: page `n` of a
+form always has the same fields. What earlier pages took is kept where the bot keeps what it was sent, not in the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from bot.rendering.blocks import Block, actions, button, context
+from bot.rendering.modals import about, field_block, modal
+from bot.rendering.text import clip, shown
+from engine import clock
+from engine.codec import Json, encode
+from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text
+from engine.forms.asking import asked_fields, field_options
+from engine.forms.values import units
+
+BLOCK = "field:"
+ACTION = "value"
+INLINE = "sayso:field:"
+"""The action of a control in a message; prompt id and nonce follow."""
+OPEN_FORM = "sayso:open:form"
+
+_PAGE_FIELDS = 90
+_PAGE_BYTES = 150_000
+_GROUP = 100
+_CHECKS = 10
+_RADIOS = 5
+_LABEL = 75
+_NONE = "none"
+"""The value of an option that says nothing, in a field that may be left empty."""
+_FIRM = 10**15
+"""Beyond this a number's limit is checked here only."""
+
+
+# --- in the message ----------------------------------------------------------------------------------------
+
+
+def form_controls(prompt_id: str, spec: Mapping[str, Json]) -> list[Block]:
+    """The controls of an open form: what one field needs, else a button that opens all of it.
+
+    Fields whose options stand in the prompt have their buttons there. A time is picked in two steps, of which a
+    message would take the first for the answer: it is filled in.
+    """
+    fields = asked_fields(spec)
+    if not fields or spec.get("options"):
+        return []
+    ids = f"{prompt_id}|{spec['nonce']}"
+    fill_in = button("Fill in", OPEN_FORM, ids, "primary")
+    inline = _inline(fields[0], f"{INLINE}{ids}") if len(fields) == 1 else None
+    if inline is None:
+        return [actions([fill_in])]
+    needs_more = not fields[0]["required"] or "default" in fields[0]
+    return [actions([inline, button("Fill in", OPEN_FORM, ids)] if needs_more else [inline])]
+
+
+def _inline(field: Field, action_id: str) -> Block | None:
+    kinds = {"date": "datepicker", "user": "users_select", "channel": "conversations_select"}
+    kind = kinds.get(field.get("format") or "") if field["type"] == "string" else None
+    if kind is None:
+        return None
+    element = {"type": kind, "action_id": action_id, "placeholder": _plain(f"Choose: {field['title']}", 150)}
+    return {**element, "filter": _CHANNELS} if kind == "conversations_select" else element
+
+
+def read_control(action: Mapping[str, Any], field: Field) -> Json:
+    """The raw value of a control in a message, from the `action` that Slack sends."""
+    return _raw(action, field)
+
+
+# --- the modal ---------------------------------------------------------------------------------------------
+
+
+def form_pages(fields: Sequence[Field]) -> list[list[Field]]:
+    """The fields of each page of a form's modal."""
+    pages: list[list[Field]] = [[]]
+    used = 0
+    for field in fields:
+        size = len(encode(_block(field, None)))
+        if pages[-1] and (len(pages[-1]) >= _PAGE_FIELDS or used + size > _PAGE_BYTES):
+            pages.append([])
+            used = 0
+        pages[-1].append(field)
+        used += size
+    return pages
+
+
+def form_view(
+    fields: Sequence[Field],
+    *,
+    title: str,
+    kind: str = "form",
+    meta: Mapping[str, Json],
+    message: str | None = None,
+    page: int = 0,
+    values: Mapping[str, Json] | None = None,
+    submit: str = "Done",
+) -> dict[str, Any]:
+    """A page of a form as a modal. `message` is mrkdwn, `values` are what is filled in already, by field; a field
+    that they do not name has its default. `meta` holds ids and the page; `submit` is the last page's button."""
+    pages = form_pages(fields)
+    page = min(max(page, 0), len(pages) - 1)
+    blocks = [about(message)] if message else []
+    if len(pages) > 1:
+        blocks.append(context(f"Page {page + 1} of {len(pages)}"))
+    known = values or {}
+    for field in pages[page]:
+        given = known[field["name"]] if field["name"] in known else field.get("default")
+        blocks.append(_block(field, given))
+    last = page + 1 == len(pages)
+    return modal(title, blocks, kind=kind, meta={**meta, "page": page}, submit=submit if last else "Next")
+
+
+def read_form(state: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, Json]:
+    """The raw values in a view's `state.values`, by field; fields that the view did not have are left out. Total."""
+    found: dict[str, Json] = {}
+    for field in fields:
+        block = state.get(f"{BLOCK}{field['name']}")
+        if isinstance(block, Mapping):
+            entry = block.get(ACTION)
+            found[field["name"]] = _raw(entry, field) if isinstance(entry, Mapping) else None
+    return found
+
+
+def form_errors(wrong: Mapping[str, str], fields: Sequence[Field]) -> dict[str, str]:
+    """What is wrong with fields of a page, by the block at which Slack shows it. What is wrong with no field of the
+    page stands at the first one: an error without a place would close the view."""
+    names = [field["name"] for field in fields]
+    placed = {f"{BLOCK}{name}": clip(shown(text), 2_000) for name, text in wrong.items() if name in names}
+    others = [f"{name}: {text}" for name, text in wrong.items() if name not in names]
+    if others and not placed and names:
+        placed[f"{BLOCK}{names[0]}"] = clip(shown("; ".join(others)), 2_000)
+    return placed
+
+
+# --- one field ---------------------------------------------------------------------------------------------
+
+
+def _block(field: Field, value: Json) -> Block:
+    element = {**_element(field, value), "action_id": ACTION}
+    limits = limits_text(field) if element["type"] not in _SELF_EXPLAINING else ""
+    hint = ". ".join(
+        part for part in (str(field.get("description") or "").rstrip("."), _capital(limits)) if part
+    )
+    return field_block(
+        f"{BLOCK}{field['name']}",
+        str(field["title"]),
+        element,
+        optional=not field["required"],
+        hint=hint if hint.strip() else None,
+    )
+
+
+_SELF_EXPLAINING = ("radio_buttons", "datepicker", "datetimepicker", "users_select", "conversations_select")
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _element(field: Field, value: Json) -> Block:
+    """The input of a field, with what is filled in already; what it could not hold is left out."""
+    value = None if is_empty(value) else value
+    kind = field["type"]
+    if kind in ("choice", "boolean"):
+        return _single(field, value)
+    if kind == "choices":
+        return _several(field, value)
+    if kind in ("number", "integer"):
+        return _number(field, value)
+    made = {"date": _date, "date-time": _moment, "user": _user, "channel": _channel}.get(
+        field.get("format") or ""
+    )
+    return made(value) if made is not None else _text(field, value)
+
+
+def _text(field: Field, value: Json) -> Block:
+    text = value if isinstance(value, str) and units(value) <= MOST_TEXT else None
+    kinds = {"email": "email_text_input", "uri": "url_text_input"}
+    kind = kinds.get(field.get("format") or "", "plain_text_input")
+    if kind == "url_text_input" and text is not None and not text.startswith(("http://", "https://")):
+        kind = "plain_text_input"
+    element: Block = {"type": kind}
+    if kind == "plain_text_input":
+        element["multiline"] = bool(field.get("multiline"))
+        element["max_length"] = most_text(field)
+        least = int(field.get("minLength") or 0)
+        if 0 < least <= element["max_length"]:
+            element["min_length"] = least
+    return element if text is None else {**element, "initial_value": text}
+
+
+def _number(field: Field, value: Json) -> Block:
+    element: Block = {"type": "number_input", "is_decimal_allowed": field["type"] == "number"}
+    for word, limit in (("min_value", field.get("minimum")), ("max_value", field.get("maximum"))):
+        if limit is not None and abs(limit) <= _FIRM:
+            element[word] = _digits(limit)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {**element, "initial_value": _digits(value)} if is_number and abs(value) <= _FIRM else element
+
+
+def _digits(number: int | float) -> str:
+    return format(Decimal(repr(number)), "f")
+
+
+def _date(value: Json) -> Block:
+    return {"type": "datepicker", **({"initial_date": value} if isinstance(value, str) else {})}
+
+
+def _moment(value: Json) -> Block:
+    element: Block = {"type": "datetimepicker"}
+    try:
+        seconds = int(clock.from_text(value).timestamp()) if isinstance(value, str) else 0
+    except (ValueError, OverflowError):
+        return element
+    return {**element, "initial_date_time": seconds} if 10**9 <= seconds < 10**10 else element
+
+
+def _user(value: Json) -> Block:
+    return {"type": "users_select", **({"initial_user": value} if isinstance(value, str) else {})}
+
+
+_CHANNELS = {"include": ["public", "private"], "exclude_bot_users": True}
+
+
+def _channel(value: Json) -> Block:
+    element: Block = {"type": "conversations_select", "filter": _CHANNELS}
+    return {**element, "initial_conversation": value} if isinstance(value, str) else element
+
+
+# --- options -----------------------------------------------------------------------------------------------
+
+
+def _single(field: Field, value: Json) -> Block:
+    offered = field_options(field)
+    made = _options(offered)
+    chosen = next((made[n] for n, option in enumerate(offered) if _same(option["value"], value)), None)
+    if not field["required"]:
+        made = [{"text": _plain("No answer", _LABEL), "value": _NONE}, *made]
+    if len(made) <= _RADIOS:
+        return {"type": "radio_buttons", "options": made, **({"initial_option": chosen} if chosen else {})}
+    element = {"type": "static_select", "placeholder": _plain("Choose…", 150), **_grouped(made)}
+    return {**element, "initial_option": chosen} if chosen else element
+
+
+def _several(field: Field, value: Json) -> Block:
+    offered = field["options"]
+    made = _options(offered)
+    wanted = value if isinstance(value, list) else []
+    chosen = [
+        made[n] for n, option in enumerate(offered) if any(_same(option["value"], one) for one in wanted)
+    ]
+    picked = {"initial_options": chosen[:_GROUP]} if chosen else {}
+    if len(made) <= _CHECKS:
+        return {"type": "checkboxes", "options": made, **picked}
+    element = {
+        "type": "multi_static_select",
+        "placeholder": _plain("Choose…", 150),
+        **_grouped(made),
+        **picked,
+    }
+    most = int(field.get("maxItems") or 0)
+    return {**element, "max_selected_items": most} if 1 <= most <= _GROUP else element
+
+
+def _options(offered: Sequence[Mapping[str, Json]]) -> list[Block]:
+    """Options by their place. Where there are many, labels get shorter, so that all of them fit into one view."""
+    most = _LABEL if len(offered) <= 300 else 36
+    return [
+        {"text": _plain(_short(n, str(option["label"]), most), most), "value": str(n)}
+        for n, option in enumerate(offered)
+    ]
+
+
+def _short(index: int, label: str, most: int) -> str:
+    """A label on one line. One that had to be cut gets its number: two that begin alike stay two."""
+    words = " ".join(shown(label).split()) or str(index + 1)
+    return words if clip(words, most) == words else f"{index + 1}. {words}"
+
+
+def _grouped(made: list[Block]) -> Block:
+    """A list of up to a hundred options, or as many groups of a hundred as it takes."""
+    if len(made) <= _GROUP:
+        return {"options": made}
+    starts = range(0, len(made), _GROUP)
+    groups = [
+        {
+            "label": _plain(f"{start + 1}–{min(start + _GROUP, len(made))}", _LABEL),
+            "options": made[start : start + _GROUP],
+        }
+        for start in starts
+    ]
+    return {"option_groups": groups}
+
+
+def _same(option: Json, value: Json) -> bool:
+    return option == value and isinstance(option, bool) == isinstance(value, bool)
+
+
+def _plain(text: str, most: int) -> Block:
+    return {"type": "plain_text", "text": clip(" ".join(shown(text).split()), most) or " ", "emoji": False}
+
+
+# --- what comes back ---------------------------------------------------------------------------------------
+
+_FIELDS = (
+    "value",
+    "selected_date",
+    "selected_date_time",
+    "selected_user",
+    "selected_conversation",
+    "selected_channel",
+    "selected_option",
+    "selected_options",
+)
+_FORGED: dict[str, Json] = {}
+"""What stands for an option that the form does not have: nothing that anybody could mean."""
+
+
+def _raw(entry: Mapping[str, Any], field: Field) -> Json:
+    """What an element holds, whatever kind of element it is; null where it holds nothing."""
+    found = next((entry[name] for name in _FIELDS if entry.get(name) is not None), None)
+    if isinstance(found, list):
+        return [_chosen(one, field) for one in found]
+    if isinstance(found, Mapping):
+        return _chosen(found, field)
+    if field.get("format") == "date-time" and isinstance(found, int | float):
+        return _iso(found)
+    return found if isinstance(found, str | int | float | None) else str(found)
+
+
+def _chosen(option: Any, field: Field) -> Json:
+    offered = field_options(field) if field["type"] != "choices" else field["options"]
+    value = option.get("value") if isinstance(option, Mapping) else None
+    if value == _NONE:
+        return None
+    place = (
+        int(value)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 6
+        else -1
+    )
+    return offered[place]["value"] if 0 <= place < len(offered) else dict(_FORGED)
+
+
+def _iso(seconds: float) -> Json:
+    try:
+        return clock.to_text(datetime.fromtimestamp(seconds, UTC))
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)
