@@ -47,6 +47,7 @@ class SlackApp:
         answer: Callable[[inbound.Ask], Awaitable[dict[str, Json]]],
         taken: Callable[[], None],
         views: Views,
+        hears: Callable[[], inbound.Hears] = lambda: inbound.DEAF,
         connections: int = 2,
     ) -> None:
         self._home = home
@@ -55,6 +56,7 @@ class SlackApp:
         self._answer = answer
         self._taken = taken
         self._views = views
+        self._hears = hears
         self._closing = False
         self.skipped: dict[str, int] = {}
         # Bolt finds the token in the environment too and warns that our client already has it.
@@ -95,7 +97,7 @@ class SlackApp:
         """First of all middleware: persist, then acknowledge. An exception means no acknowledgement."""
         if self._closing:
             raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
-        decision = inbound.read(req.body, self._home)
+        decision = inbound.read(req.body, self._home, self._hears())
         match decision:
             case inbound.Take():
                 await self._take(decision)

@@ -43,6 +43,7 @@ class CatchUp:
         now: Callable[[], str],
         taken: Callable[[], None],
         clock: Callable[[], float] = time.time,
+        hears: Callable[[], inbound.Hears] = lambda: inbound.DEAF,
     ) -> None:
         self._client = client
         self._writer = writer
@@ -50,6 +51,7 @@ class CatchUp:
         self._now = now
         self._taken = taken
         self._clock = clock
+        self._hears = hears
         self._unread: dict[str, None] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -126,7 +128,7 @@ class CatchUp:
                 channel=channel, oldest=mark, limit=200, cursor=cursor
             )
             for message in answer["messages"]:
-                items += self._item(message, channel)
+                items += self._item(message, channel) + self._reactions(message, channel)
                 newest = max(newest, message["ts"], key=float)
             cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
@@ -134,12 +136,23 @@ class CatchUp:
         return await self._take(items, scope, newest)
 
     def _item(self, message: dict[str, Any], channel: str) -> list[InboxItem]:
-        decision = inbound.message(message, self._home, channel)
+        decision = inbound.message(message, self._home, channel, hears=self._hears())
         return [decision.item] if isinstance(decision, inbound.Take) else []
+
+    def _reactions(self, message: dict[str, Any], channel: str) -> list[InboxItem]:
+        """Reactions that start something, on messages that are read anyway; those on older ones stay missed."""
+        hears = self._hears()
+        return [
+            inbound.reaction(self._home, channel, message["ts"], entry["name"], user).item
+            for entry in message.get("reactions") or ()
+            if next(hears.reactions(str(entry["name"])), None) is not None
+            for user in entry.get("users") or ()
+            if user != self._home.bot_user_id
+        ]
 
     async def _take(self, items: list[InboxItem], scope: str, newest: str) -> int:
         """Store what was found, in the order in which it was said, and then move the mark."""
-        items.sort(key=lambda item: float(item.key.rsplit(":", 1)[1]))
+        items.sort(key=_said_at)
         stored = await self._writer.call("ingest", items, self._now()) if items else []
         await self._writer.call("set_mark", scope, newest)
         new = sum(1 for row_id in stored if row_id is not None)
@@ -170,6 +183,11 @@ class CatchUp:
             cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
                 return
+
+
+def _said_at(item: InboxItem) -> float:
+    """When what an item is about was said."""
+    return float(item.key.split(":")[3])
 
 
 def _newest(head: Head) -> tuple[int, str]:

@@ -18,13 +18,14 @@ from bot.people import LookupFailed, People
 from bot.rendering.decisions import UNDO
 from bot.rendering.flow import around
 from bot.rendering.text import escape
-from bot.start_line import BadLine, StartLine, match_trigger, parse
+from bot.start_line import BadLine, StartLine, parse
+from bot.starting import Starter
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.commands import Abort, Answer, Command, Resume, Undo
 from engine.engine import Engine
-from engine.errors import InvalidAnswer, Refused, SaysoError, SessionError, StorageError, UnknownFlow
+from engine.errors import InvalidAnswer, Refused, SessionError
 from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
@@ -60,9 +61,16 @@ class Conversation:
     """Handlers for the inbox rows that Slack's payloads became."""
 
     def __init__(
-        self, engine: Engine, library: Library, people: People, gate: Gate, home: inbound.Home
+        self,
+        engine: Engine,
+        library: Library,
+        people: People,
+        gate: Gate,
+        home: inbound.Home,
+        starter: Starter,
     ) -> None:
         self._engine = engine
+        self._starter = starter
         self._library = library
         self._people = people
         self._gate = gate
@@ -104,10 +112,7 @@ class Conversation:
         first = said.text.split(maxsplit=1)[0].lower() if said.text else ""
         if first == "run" or first in self._library.refresh():
             return True
-        return match_trigger(said.text, self._triggers()) is not None
-
-    def _triggers(self) -> list[tuple[str, str]]:
-        return Listening(self._library.refresh()).mentions()
+        return Listening(self._library.refresh()).mentioned(said.text) is not None
 
     async def _start_by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         word = control_word(said.text)
@@ -120,35 +125,41 @@ class Conversation:
                 else await self._running(data["channel"])
             )
             return await self._tell(row, data, text, "told")
-        try:
-            actor = await self._people.actor(data, in_channel=True)
-        except LookupFailed as error:
-            log.warning("start %s is held: %s", row.key, error)
-            return False
         thread_ts = data["threadTs"] or data["ts"]
-        line = match_trigger(said.text, self._triggers()) or parse(said.text, self._library.refresh())
-        return await self._start(row, data, actor, line, thread_ts)
+        return await self._start(row, data, said.text, thread_ts, in_channel=True)
 
     async def _start(
-        self, row: InboxRow, data: dict[str, Json], actor: Actor, line: StartLine | BadLine, thread_ts: str
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        text: str,
+        thread_ts: str,
+        *,
+        in_channel: bool | None = None,
+    ) -> bool:
+        flows = self._library.refresh()
+        line = Listening(flows).mentioned(text) or parse(text, flows)
+        return await self._start_line(row, data, line, thread_ts, in_channel=in_channel)
+
+    async def _start_line(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        line: StartLine | BadLine,
+        thread_ts: str,
+        *,
+        in_channel: bool | None = None,
     ) -> bool:
         if isinstance(line, BadLine):
             return await self._tell(row, data, line.message, "refused", thread_ts=thread_ts)
-        thread: dict[str, Json] = {
-            "team": data["team"],
-            "channel": data["channel"],
-            "threadTs": thread_ts,
-            "key": thread_key(data["team"], data["channel"], thread_ts),
-        }
+        entries = self._starter.entries(line.flow)
         try:
-            flow = self._library.get(line.flow)
-            consumed = [Consumed(row.id, "started")]
-            await self._engine.start(flow, line.inputs, actor=actor, thread=thread, consumed=consumed)
-        except StorageError:
-            raise
-        except (SaysoError, UnknownFlow) as error:
-            return await self._tell(row, data, escape(str(error)), "refused", thread_ts=thread_ts)
-        return True
+            actor = await self._people.actor(data, entries=entries, in_channel=in_channel)
+            refusal = await self._starter.start(row, data, actor, line.flow, line.inputs, thread_ts)
+        except LookupFailed as error:
+            log.warning("start %s is held: %s", row.key, error)
+            return False
+        return refusal is None or await self._tell(row, data, refusal.text, "refused", thread_ts=thread_ts)
 
     # --- replies in a thread -------------------------------------------------------------------------------
 
@@ -372,13 +383,8 @@ class Conversation:
     async def rooted(self, row: InboxRow) -> bool:
         """The message of a slash command stands: start its session in that thread."""
         data = decode(row.payload)
-        try:
-            actor = await self._people.actor(data)
-        except LookupFailed as error:
-            log.warning("start %s is held: %s", row.key, error)
-            return False
         line = StartLine(data["flow"], data["inputs"])
-        return await self._start(row, data, actor, line, data["posted"]["ts"])
+        return await self._start_line(row, data, line, data["posted"]["ts"])
 
     async def _answer_slash(self, row: InboxRow, data: dict[str, Json], text: str) -> bool:
         await self._consume(row, "refused", respond_row(f"respond:{row.key}", data["responseUrl"], text))

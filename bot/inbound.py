@@ -8,10 +8,11 @@ comes twice in two shapes (`message` and `app_mention`) is taken once, whichever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from bot.listening import app_of, said_in
 from bot.views.values import CALLBACK, INSIDE, OPEN, Opening, Submission
 from engine.codec import Json, decode, encode
 from engine.errors import NotJson
@@ -20,6 +21,7 @@ from prompt_state.model import thread_key
 from prompt_state.routing import SUBTYPES
 
 MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
+OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,28 @@ class Home:
     team_id: str
     app_id: str | None
     bot_user_id: str
+
+
+class Hears(Protocol):
+    """What the served flows listen for, as far as it decides whether something is taken."""
+
+    def hears(self, event: Mapping[str, Any]) -> bool: ...
+    def reactions(self, name: str) -> Iterator[object]: ...
+
+
+class Deaf:
+    """Listens for nothing."""
+
+    def hears(self, event: Mapping[str, Any]) -> bool:
+        """Nothing."""
+        return False
+
+    def reactions(self, name: str) -> Iterator[object]:
+        """None."""
+        return iter(())
+
+
+DEAF = Deaf()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +98,11 @@ class Skip:
 Decision: TypeAlias = Take | Ask | Press | Submit | Skip
 
 
-def read(body: Mapping[str, Any], home: Home) -> Decision:
+def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
     """What to do with a payload. Total: what it does not understand is skipped with a reason."""
     try:
         if body.get("type") == "event_callback":
-            return _event(body, home)
+            return _event(body, home, hears)
         if body.get("type") == "block_actions":
             return _click(body, home)
         if body.get("type") == "view_submission":
@@ -94,18 +118,29 @@ def _foreign(team: Any, app: Any, home: Home) -> bool:
     return team != home.team_id or (home.app_id is not None and app is not None and app != home.app_id)
 
 
-def _event(body: Mapping[str, Any], home: Home) -> Decision:
+def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
     if _foreign(body.get("team_id"), body.get("api_app_id"), home):
         return Skip("another team or app")
     event = body["event"]
+    if event.get("type") == "reaction_added":
+        return _reaction(event, home, hears)
     if event.get("type") not in ("message", "app_mention"):
         return Skip(f"event {event.get('type')}")
-    return message(event, home)
+    return message(event, home, hears=hears)
 
 
-def message(event: Mapping[str, Any], home: Home, channel: str | None = None) -> Decision:
+def message(
+    event: Mapping[str, Any], home: Home, channel: str | None = None, *, hears: Hears = DEAF
+) -> Decision:
     """A message, as an event or as a catch-up read finds it (there `channel` says where)."""
     channel = channel or event["channel"]
+    found = _to_us(event, home, channel)
+    if isinstance(found, Skip) and _may_be_overheard(event, home) and hears.hears(event):
+        return _overheard(event, home, channel)
+    return found
+
+
+def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
     if event.get("subtype") not in SUBTYPES:
         return Skip(f"subtype {event.get('subtype')}")
     if event.get("bot_id") or not event.get("user") or event["user"] == home.bot_user_id:
@@ -137,6 +172,58 @@ def message(event: Mapping[str, Any], home: Home, channel: str | None = None) ->
         thread_key=thread_key(home.team_id, channel, thread_ts or ts),
     )
     return Take(item, only_known_threads=in_thread and not addressed)
+
+
+def _may_be_overheard(event: Mapping[str, Any], home: Home) -> bool:
+    """Whether a message is one that begins something: no reply, no edit, and not the bot's own."""
+    if event.get("subtype") not in (*SUBTYPES, "bot_message") or event.get("user") == home.bot_user_id:
+        return False
+    if home.app_id is not None and home.app_id in (app_of(event) or ()):
+        return False
+    return event.get("thread_ts") in (None, event["ts"]) and not event.get("edited")
+
+
+def _overheard(event: Mapping[str, Any], home: Home, channel: str) -> Take:
+    """A message in a channel that has words for which a flow listens."""
+    app = app_of(event)
+    data: dict[str, Json] = {
+        "team": home.team_id,
+        "channel": channel,
+        "ts": event["ts"],
+        "threadTs": None,
+        "user": event.get("user"),
+        "userTeam": event.get("user_team") or event.get("team"),
+        "text": _storable(said_in(event)),
+        "app": None if app is None else list(app),
+    }
+    key = f"message:{home.team_id}:{channel}:{event['ts']}"
+    lane = thread_key(home.team_id, channel, event["ts"])
+    return Take(InboxItem(key, OVERHEARD, encode(data), thread_key=lane))
+
+
+def _reaction(event: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
+    item = event.get("item") or {}
+    if item.get("type") != "message" or event.get("user") == home.bot_user_id:
+        return Skip("a reaction to something else")
+    if next(hears.reactions(str(event["reaction"])), None) is None:
+        return Skip("a reaction that starts nothing")
+    return reaction(home, item["channel"], item["ts"], event["reaction"], event["user"])
+
+
+def reaction(home: Home, channel: str, ts: str, name: str, user: str) -> Take:
+    """A person's reaction to a message, as an event or as a catch-up read finds it."""
+    data: dict[str, Json] = {
+        "team": home.team_id,
+        "channel": channel,
+        "ts": ts,
+        "threadTs": None,
+        "user": user,
+        "userTeam": None,
+        "reaction": name,
+    }
+    key = f"reaction:{home.team_id}:{channel}:{ts}:{name}:{user}"
+    lane = thread_key(home.team_id, channel, ts)
+    return Take(InboxItem(key, REACTION, encode(data), thread_key=lane))
 
 
 _LONGEST = 100_000

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.start_line import captured
+from bot.start_line import StartLine, captured, match_trigger, words_of
 from engine.codec import Json
 from engine.flow import Flow
 from engine.flow.model import Trigger, TriggerKind
@@ -40,9 +40,15 @@ class Listening:
                 if trigger.kind == kind:
                     yield flow, trigger
 
-    def mentions(self) -> list[tuple[str, str]]:
-        """Patterns behind a mention of the bot, each with its flow."""
-        return [(trigger.pattern, flow.name) for flow, trigger in self.triggers("mention")]
+    def mentioned(self, text: str) -> StartLine | None:
+        """The flow whose trigger the whole text behind a mention is, with its inputs; the one with the most words of its
+        own wins."""
+        found = [
+            (len(words_of(trigger.pattern)), StartLine(flow.name, {**trigger.values, **line.inputs}))
+            for flow, trigger in self.triggers("mention")
+            if (line := match_trigger(text, [(trigger.pattern, flow.name)])) is not None
+        ]
+        return max(found, key=lambda item: item[0])[1] if found else None
 
     def hears(self, event: Mapping[str, Any]) -> bool:
         """Whether a message in a channel may start something."""

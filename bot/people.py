@@ -30,8 +30,15 @@ class People:
     """Looks people up in Slack."""
 
     def __init__(
-        self, client: AsyncWebClient, team_id: str, clock: Callable[[], float] = time.monotonic
+        self,
+        client: AsyncWebClient,
+        team_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        always: Iterable[str] = (),
     ) -> None:
+        """`always` are entries that matter for everybody: who may use the bot, and its admins."""
+        self._always = tuple(always)
         self._client = client
         self._team_id = team_id
         self._clock = clock
@@ -45,7 +52,7 @@ class People:
         `entries` are those of a prompt's approvers: groups and membership are looked up only where they matter.
         `in_channel` is what the payload itself shows. Raises `LookupFailed`.
         """
-        entries = tuple(entries)
+        entries = (*entries, *self._always)
         user = await self._user(data["user"])
         profile = user.get("profile") or {}
         groups = frozenset[str]()

@@ -14,22 +14,28 @@ from typing import Any
 from bot import inbound
 from bot.assembly import make_engine
 from bot.catchup import INSTALLED, CatchUp
+from bot.channels import Channels
 from bot.conversation import Conversation
 from bot.flows import Library
 from bot.intents import note_row
+from bot.listening import Listening
 from bot.machine import THIS_MACHINE, Machine
 from bot.outbound import Outbound
 from bot.outbound.modals import Modals
 from bot.people import People
+from bot.rates import RateLimits
+from bot.schedules import Schedules
 from bot.scopes import Report, scope_report
 from bot.session_files import SessionFiles
 from bot.settings import Settings, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
+from bot.starting import Starter
 from bot.views.desk import Desk
 from bot.views.hand import Hand
 from bot.views.reject import Reject
 from bot.views.service import Kind, Views
 from bot.views.whole import Whole
+from bot.ways_in import WaysIn
 from bot.words import quarantine_text
 from engine import clock
 from engine.dispatch import LocalDispatcher
@@ -133,14 +139,24 @@ class Bot:
 
     def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
         settings, machine = self.settings, self.machine
-        gate = Gate(identity.team_id, settings.admins, settings.allow_guests, allow_local=True)
+        gate = Gate(
+            identity.team_id,
+            settings.admins,
+            settings.allow_guests,
+            allow_local=True,
+            users=settings.users,
+        )
         home = inbound.Home(identity.team_id, identity.app_id, identity.bot_user_id)
         self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
         self.engine.on_quarantine = quarantine_rows
-        people = People(bot, identity.team_id, machine.steady)
-        talk = Conversation(self.engine, self.library, people, gate, home)
+        people = People(bot, identity.team_id, machine.steady, always=settings.users | settings.admins)
+        channels = Channels(bot, machine.steady)
+        limits = RateLimits(settings.rates, machine.steady)
+        starter = Starter(self.engine, self.library, channels, limits, settings)
+        talk = Conversation(self.engine, self.library, people, gate, home, starter)
+        ways = WaysIn(self.engine, self.library, people, channels, starter, bot, identity.team_id)
         self.views = self._views(bot, people, gate, talk)
-        handled = {**talk.handlers(), **self.views.handlers()}
+        handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers()}
         handlers = {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
         self.service = Service(
             self.engine,
@@ -171,6 +187,7 @@ class Bot:
             answer=talk.ask,
             taken=self.service.notify,
             views=self.views,
+            hears=self._listening,
             connections=settings.connections,
         )
         self.catchup = CatchUp(
@@ -180,7 +197,14 @@ class Bot:
             now=machine.now,
             taken=self.service.notify,
             clock=machine.seconds,
+            hears=self._listening,
         )
+        self.schedules = Schedules(
+            self.library, self.engine.writer, now=machine.now, taken=self.service.notify
+        )
+
+    def _listening(self) -> Listening:
+        return Listening(self.library.refresh())
 
     async def _others_wrote(self) -> bool:
         return bool(await self.engine.writer.call("changed"))
@@ -208,6 +232,7 @@ class Bot:
             asyncio.create_task(self.outbound.run(), name="outbound"),
             asyncio.create_task(self._listen(identity, on_ready), name="listen"),
             asyncio.create_task(self._keep_house(), name="housekeeping"),
+            asyncio.create_task(self.schedules.run(), name="schedules"),
         ]
         stop = asyncio.create_task(self.stopping.wait())
         done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -266,7 +291,7 @@ def in_slack(head: Head) -> bool:
 
 def said_at(row: InboxRow) -> float:
     """When a row was said or pressed, in seconds since 1970: the order in which a thread is read."""
-    if row.kind == inbound.MESSAGE:
+    if row.kind in (inbound.MESSAGE, inbound.OVERHEARD):
         return float(row.key.rsplit(":", 1)[1])
     return clock.from_text(row.received_at).timestamp()
 

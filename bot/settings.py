@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+from engine.durations import parse_duration
 from engine.errors import SaysoError
 
 
@@ -14,6 +17,24 @@ class SettingsError(SaysoError):
     """A setting is missing or cannot be used; says which one and what it should be."""
 
     code = "settings"
+
+
+class Rate(NamedTuple):
+    """So many starts within so many seconds."""
+
+    most: int
+    seconds: float
+
+
+class Rates(NamedTuple):
+    """How often flows may be started; None means as often as anybody likes."""
+
+    person: Rate | None = Rate(20, 60.0)
+    channel: Rate | None = Rate(60, 60.0)
+    workspace: Rate | None = Rate(300, 60.0)
+
+
+DEFAULT_RATES = Rates()
 
 
 @dataclass(frozen=True)
@@ -31,6 +52,11 @@ class Settings:
     secrets_dir: Path | None = None
     admins: frozenset[str] = frozenset()
     allow_guests: bool = False
+    users: frozenset[str] = frozenset()
+    """Entries of those in Slack who may use the bot at all; none means everybody."""
+    channels: frozenset[str] = frozenset()
+    """Ids of the channels in which flows may be started, and `dm`; none means everywhere."""
+    rates: Rates = DEFAULT_RATES
     connections: int = 2
     retention_days: float = 90.0
     local_user: str = "local"
@@ -73,8 +99,15 @@ def load_settings(
         secret_key=key.encode() if key else None,
         snapshot_dir=_path(env.get("SAYSO_SNAPSHOT_DIR"), cwd),
         secrets_dir=_path(env.get("SAYSO_SECRETS_DIR"), cwd),
-        admins=frozenset(name.strip() for name in env.get("SAYSO_ADMINS", "").split(",") if name.strip()),
+        admins=_names(env, "SAYSO_ADMINS"),
         allow_guests=_boolean(env, "SAYSO_ALLOW_GUESTS"),
+        users=_names(env, "SAYSO_USERS"),
+        channels=_channels(env, "SAYSO_CHANNELS"),
+        rates=Rates(
+            person=_rate(env, "SAYSO_RATE_PERSON", DEFAULT_RATES.person),
+            channel=_rate(env, "SAYSO_RATE_CHANNEL", DEFAULT_RATES.channel),
+            workspace=_rate(env, "SAYSO_RATE_WORKSPACE", DEFAULT_RATES.workspace),
+        ),
         connections=int(_number(env, "SAYSO_CONNECTIONS", 2, least=1, most=10)),
         retention_days=_number(env, "SAYSO_RETENTION", 90, least=0.01, most=36500),
         local_user=_user(env),
@@ -134,6 +167,37 @@ def _number(env: Mapping[str, str], name: str, default: float, *, least: float, 
     if not least <= value <= most:
         raise SettingsError(f"{name} is {raw!r}; it takes a number from {least:g} to {most:g}.")
     return value
+
+
+def _names(env: Mapping[str, str], name: str) -> frozenset[str]:
+    return frozenset(entry.strip() for entry in env.get(name, "").split(",") if entry.strip())
+
+
+def _channels(env: Mapping[str, str], name: str) -> frozenset[str]:
+    found = _names(env, name)
+    for entry in sorted(found):
+        if entry != "dm" and not re.fullmatch(r"[CGD][A-Z0-9]{2,}", entry):
+            raise SettingsError(
+                f"{name} has {entry!r}; it takes ids of channels (C012345), and `dm` for direct messages. A name "
+                "can be given to another channel, so names do not count here."
+            )
+    return found
+
+
+def _rate(env: Mapping[str, str], name: str, default: Rate | None) -> Rate | None:
+    raw = env.get(name, "").strip()
+    if not raw:
+        return default
+    if raw.lower() in ("off", "none"):
+        return None
+    most, _, span = raw.partition("/")
+    try:
+        rate = Rate(int(most), parse_duration(span or "1m"))
+    except ValueError:
+        rate = Rate(0, 0.0)
+    if rate.most < 1 or rate.seconds <= 0:
+        raise SettingsError(f"{name} is {raw!r}; it takes starts and a time, such as 20/1m, or `off`.")
+    return rate
 
 
 def _user(env: Mapping[str, str]) -> str:

@@ -59,11 +59,16 @@ def match_trigger(text: str, triggers: Iterable[tuple[str, str]]) -> StartLine |
     """The flow whose pattern the whole text is, with the inputs that it fills. `triggers` are (pattern, flow); the one
     with the most words of its own wins. Case and white space between words do not matter."""
     found = [
-        (len(_PLACE.sub("", pattern)), StartLine(flow, match.groupdict()))
+        (len(words_of(pattern)), StartLine(flow, match.groupdict()))
         for pattern, flow in triggers
         if (match := _trigger(pattern).fullmatch(text.strip().translate(_QUOTES))) is not None
     ]
     return max(found, key=lambda item: item[0])[1] if found else None
+
+
+def words_of(pattern: str) -> str:
+    """The words of a pattern without its places."""
+    return _PLACE.sub("", pattern)
 
 
 def captured(pattern: str, text: str) -> dict[str, str] | None:

@@ -221,6 +221,13 @@ def root_text(user_id: str, flow: str) -> str:
     return f"<@{user_id}> started *{escape(flow)}*"
 
 
+def alike_text(count: int, latest_ts: str) -> str:
+    """Told to the thread of a run that others would have started too."""
+    more = "1 more message" if count == 1 else f"{count:,} more messages"
+    when = f"<!date^{int(float(latest_ts))}^{{time_secs}}|{latest_ts}>"
+    return f"🔁 {more} like this one, the last at {when}. This run stands for all of them."
+
+
 def quarantine_text(flow_name: str, session_id: str) -> str:
     """Told to the thread when a session's records do not verify."""
     return (

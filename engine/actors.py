@@ -18,6 +18,8 @@ from engine.errors import MalformedJournal
 ActorKind: TypeAlias = Literal["slack", "local", "system"]
 
 _LOCAL = "local:"
+TRIGGERS = ("schedule", "message")
+"""Parts of sayso that may start a session, because its flow says so: nobody is its requester."""
 _SYSTEM = "system:"
 _SLACK_ID = re.compile(r"[UW][A-Z0-9]{2,}")
 
@@ -71,9 +73,15 @@ class Actor:
         )
 
     @classmethod
-    def system(cls, part: str) -> Actor:
-        """sayso itself (`timer`, `recovery`, ...). The policy lets it do nothing that is a person's to do."""
-        return cls(id=_SYSTEM + part, kind="system", name="sayso", facts_known=True)
+    def itself(cls, part: str, name: str = "sayso") -> Actor:
+        """sayso itself (`timer`, `recovery`, ...). The policy lets it do nothing that is a person's to do, except that
+        those of `TRIGGERS` start what a flow lets them start."""
+        return cls(id=_SYSTEM + part, kind="system", name=name, facts_known=True)
+
+    @property
+    def is_trigger(self) -> bool:
+        """Whether this is a part of sayso that starts sessions."""
+        return self.kind == "system" and self.id.removeprefix(_SYSTEM) in TRIGGERS
 
     def record(self) -> dict[str, Json]:
         """What is journaled of an actor: who, under which name, and whether it was only played."""
@@ -99,3 +107,9 @@ class Actor:
         elif actor_id.startswith(_SYSTEM):
             kind = "system"
         return cls(id=actor_id, kind=kind, name=record.get("name"), simulated=simulated)
+
+
+def requester_of(record: Mapping[str, Json]) -> str | None:
+    """The id of the person who started a session, of the journaled record; None where no person did."""
+    actor_id = record.get("id")
+    return actor_id if isinstance(actor_id, str) and actor_id and not actor_id.startswith(_SYSTEM) else None

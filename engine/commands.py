@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from engine.actors import Actor
 from engine.codec import Json
-from engine.state import PromptRun, State
+from engine.state import State
 
 Action: TypeAlias = Literal[
     "start",
@@ -27,12 +27,27 @@ interrupted or failed node, `edit` what an approval proposes, `hand_over` a prom
 session, `steer` it with a message."""
 
 
-class Policy(Protocol):
-    """Says whether an actor may do something. Returns None, or the sentence that tells that person why not."""
+class Asked(Protocol):
+    """What a policy is asked about beside the session: a prompt, or the rule of a start."""
 
-    def __call__(
-        self, actor: Actor, action: Action, state: State, prompt: PromptRun | None
-    ) -> str | None: ...
+    @property
+    def spec(self) -> dict[str, Json]: ...
+    @property
+    def actor(self) -> dict[str, Json] | None: ...
+
+
+class StartRule(NamedTuple):
+    """Who may start a flow, in the form in which prompts say who may answer."""
+
+    spec: dict[str, Json]
+    actor: dict[str, Json] | None = None
+
+
+class Policy(Protocol):
+    """Says whether an actor may do something. Returns None, or the sentence that tells that person why not. With
+    `start` the prompt is a `StartRule` where the flow has one."""
+
+    def __call__(self, actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from engine.commands import (
     Resume,
     Shown,
     Start,
+    StartRule,
     Unreachable,
 )
 from engine.errors import NotAllowed, SaysoError
@@ -304,7 +305,9 @@ def _start(turn: Turn, command: Start) -> None:
         actor=command.actor.record(),
         thread=command.thread,
     )
-    reason = turn.facts.policy(command.actor, "start", asked, None)
+    starters = turn.flow.allowed_to_start
+    rule = None if starters is None else StartRule({"kind": "start", "who": list(starters)})
+    reason = turn.facts.policy(command.actor, "start", asked, rule)
     if reason is not None:
         raise NotAllowed(reason)
     turn.emit(

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from engine.actors import requester_of
 from engine.codec import Json, decode, encode
 from engine.errors import NotJson, SchemaTooNew
 from engine.storage.port import PutPrompt
@@ -250,7 +251,7 @@ def prompt_state(owner: Owner, prompt: PromptRunLike, seq: int) -> PromptState:
         "path": prompt.path,
         "kind": prompt.kind,
         "status": prompt.status,
-        "requesterId": owner.requester.get("id"),
+        "requesterId": requester_of(owner.requester),
         "requesterName": owner.requester.get("name"),
         "deadline": prompt.deadline,
         "snapshotSeq": seq,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
-from engine.actors import Actor
+from engine.actors import Actor, requester_of
 from engine.codec import Json
 from prompt_state.model import PromptState
 
@@ -129,12 +129,14 @@ class Target:
     """Whether whoever has this machine's terminal may steer and end any session, as an admin may."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Display names by user id or e-mail, for the reasons."""
+    users: frozenset[str] = frozenset()
+    """Entries of those in Slack who may use the bot at all; none means everybody."""
 
 
 def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
     """Whether this actor may do this to that. Total: what it does not know, it refuses with a reason."""
     rule = _RULES.get(action)
-    reason = _gate(actor, target)
+    reason = _gate(actor, action, target)
     if reason is None:
         reason = "This cannot be done here." if rule is None else rule(actor, action, target)
     return Verdict(reason is None, reason)
@@ -178,6 +180,7 @@ class Gate:
     allow_guests: bool = False
     allow_local: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
+    users: frozenset[str] = frozenset()
 
     def __call__(self, actor: Actor, action: Action, state: StateLike, prompt: SpecLike | None) -> str | None:
         """None where it is allowed, else the sentence that tells this person why not."""
@@ -189,7 +192,7 @@ class Gate:
 
     def target(self, requester: Mapping[str, Json], has_channel: bool, prompt: Asked | None = None) -> Target:
         """The target for a session that this requester (an actor's record) started."""
-        requester_id, name = requester.get("id"), requester.get("name")
+        requester_id, name = requester_of(requester), requester.get("name")
         known = {requester_id: name} if requester_id and name else {}
         return Target(
             home_team=self.home_team,
@@ -200,6 +203,7 @@ class Gate:
             allow_guests=self.allow_guests,
             allow_local=self.allow_local,
             names={**known, **self.names},
+            users=self.users,
         )
 
 
@@ -209,7 +213,9 @@ _NOT_PEOPLE = "Only people can do this, not apps or workflows."
 _UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
 
 
-def _gate(actor: Actor, target: Target) -> str | None:
+def _gate(actor: Actor, action: Action, target: Target) -> str | None:
+    if actor.is_trigger and action == "start":
+        return None
     if not actor.id or actor.is_bot or actor.is_app:
         return _NOT_PEOPLE
     if actor.edited:
@@ -232,6 +238,8 @@ def _slack_gate(actor: Actor, target: Target) -> str | None:
         return "Only members of this workspace can do this."
     if (actor.is_restricted or actor.is_ultra_restricted) and not target.allow_guests:
         return "Guests cannot do this in this workspace."
+    if target.users and not _listed(actor, sorted(target.users), target):
+        return "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
     return None
 
 
@@ -249,11 +257,16 @@ def _local_gate(actor: Actor, target: Target) -> str | None:
 
 
 def _start(actor: Actor, action: Action, target: Target) -> str | None:
+    starters = target.prompt.who if target.prompt is not None else None
     if not target.has_channel:
         return None if actor.kind == "local" else "Please start this in a channel."
-    if actor.kind == "local":
-        return "Runs in a Slack channel are started from there."
-    return _in_channel(actor, "start this")
+    if actor.kind == "system":
+        return None if actor.is_trigger else _NOT_PEOPLE
+    if actor.kind == "local" and (starters is None or actor.id not in starters):
+        return f"Runs in a Slack channel are started from there, unless the flow lists {actor.id} as `allowed_to_start`."
+    if starters is None:
+        return _in_channel(actor, "start this")
+    return None if _listed(actor, starters, target) else _only(starters, "start this", target)
 
 
 def _look(actor: Actor, action: Action, target: Target) -> str | None:

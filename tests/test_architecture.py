@@ -180,6 +180,10 @@ def _of_clock(node: ast.Call) -> bool:
     )
 
 
+READS = ("chat_getPermalink", "reactions_get", "files_info")
+"""Calls with such names that show nothing."""
+
+
 def test_only_outbound_writes_to_slack() -> None:
     """`chat_*`, `views_*` and other calls that show something stand in bot/outbound alone, the workspace apart."""
     found = [
@@ -187,7 +191,7 @@ def test_only_outbound_writes_to_slack() -> None:
         for module in modules("bot")
         if not module.startswith(("bot.outbound", "bot.workspace"))
         for line, name, _ in calls(module)
-        if name.startswith(("chat_", "views_", "files_upload", "reactions_", "pins_"))
+        if name.startswith(("chat_", "views_", "files_upload", "reactions_", "pins_")) and name not in READS
     ]
     assert found == []
 

@@ -198,6 +198,41 @@ def run_flow(
     _end(command(place, flow, given, as_name, mode))
 
 
+@app.command("start-flow")
+def start_flow(
+    context: typer.Context,
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow's name, or its file.")],
+    channel: Annotated[
+        str, typer.Option("--channel", metavar="ID|#NAME", help="The channel that it runs in.")
+    ],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("-i", "--input", metavar="KEY=VALUE", help="An input; may be repeated."),
+    ] = None,
+    inputs_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Inputs as a YAML or JSON file.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="How long to wait until it was started.")
+    ] = 30.0,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Of several calls with one key, a build's number for example, the first counts."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Start a flow in a Slack channel, from CI for example. The running bot does it.
+
+    The flow must let you: `allowed_to_start` lists `local:<user>`. Without a running bot the request is kept for it, and
+    the exit code is 3.
+    """
+    from bot.cli.inputs import read_inputs
+    from bot.cli.start_flow import start_flow as command
+
+    given = read_inputs(inputs or [], inputs_file)
+    _end(command(_place(context), flow, channel, given, wait=wait, as_json=as_json, key=key))
+
+
 @app.command()
 def validate(
     context: typer.Context,

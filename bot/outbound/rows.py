@@ -25,6 +25,7 @@ from bot.rendering import (
     prompt_message,
 )
 from bot.slack_api import Permanent
+from bot.words import alike_text
 from engine import requests
 from engine.codec import Json, decode, encode
 from engine.flow import Flow
@@ -68,6 +69,7 @@ class Rows:
             "close": self._close,
             "card": self._card,
             "note": self._note,
+            "alike": self._alike,
             "root": self._root,
             "ephemeral": self._ephemeral,
             "respond": self._respond,
@@ -187,6 +189,16 @@ class Rows:
         by, reason = data.get("by"), data.get("reason")
         message = end_note(state, flow, row.key, by=by, reason=reason, bot_user_id=self._bot_user_id)
         return Sent(position(await self._poster.once(row, _thread(state), message)))
+
+    async def _alike(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """How many messages like the one that began this thread came after it: the row was replaced by each of them."""
+        message = note(alike_text(row.rev, data["latest"]), row.key)
+        where = posted_of(row)
+        if where is None:
+            where = await self._poster.once(row, Place(data["channel"], data["threadTs"]), message)
+        else:
+            await self._calls.edit(where, message)
+        return Sent(position(where))
 
     async def _root(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Post the message that a thread begins with, and go on with what was to happen in it."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from engine import clock
+from engine.actors import requester_of
 from engine.codec import Json, clean_text
 from prompt_state.text import unescape, visible
 
@@ -191,7 +192,7 @@ def asked(
 
     Left out are a requester who may not decide, and whoever handed it over, by e-mail address too where `ids` has it.
     """
-    requester_id = (requester or {}).get("id")
+    requester_id = requester_of(requester or {})
     entries = [str(entry) for entry in spec.get("approvers") or spec.get("who") or ()]
     if not entries:
         return ["requester"] if requester_id else ["channel"]

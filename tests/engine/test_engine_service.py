@@ -383,5 +383,5 @@ async def test_a_wait_ends_when_its_time_is_over() -> None:
 
 def test_an_actor_travels_with_all_its_facts() -> None:
     """`actor_from(actor_json(a)) == a`, through real JSON."""
-    for actor in (ANA, Actor.local("ana"), Actor.pretend("@sre"), Actor.system("timer")):
+    for actor in (ANA, Actor.local("ana"), Actor.pretend("@sre"), Actor.itself("timer")):
         assert requests.actor_from(decode(encode(requests.actor_json(actor)))) == actor

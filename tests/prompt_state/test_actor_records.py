@@ -18,7 +18,7 @@ from tests.prompt_state.prompt_cases import person
         (person("UANA", name="Ana", email="ana@example.com"), {"id": "UANA", "name": "Ana"}),
         (person("UANA"), {"id": "UANA"}),
         (Actor.local("ana"), {"id": "local:ana", "name": "ana"}),
-        (Actor.system("timer"), {"id": "system:timer", "name": "sayso"}),
+        (Actor.itself("timer"), {"id": "system:timer", "name": "sayso"}),
         (Actor.pretend("ben"), {"id": "local:ben", "name": "ben", "simulated": True}),
         (Actor.pretend("local:ben"), {"id": "local:ben", "name": "local:ben", "simulated": True}),
         (Actor.pretend("U0BEN"), {"id": "U0BEN", "name": "U0BEN", "simulated": True}),
@@ -35,7 +35,7 @@ def test_a_record_says_who_and_nothing_more(actor: Actor, record: dict[str, obje
     [
         (person("UANA", name="Ana"), "slack"),
         (Actor.local("ana"), "local"),
-        (Actor.system("timer"), "system"),
+        (Actor.itself("timer"), "system"),
         (Actor.pretend("U0BEN"), "local"),
     ],
 )

@@ -59,6 +59,8 @@ ONLY_BEN_OR_SRE = "Only Ben Okafor and @sre can approve this. Ask one of them."
 NOT_PEOPLE = "Only people can do this, not apps or workflows."
 UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
 NOT_HERE = "Only members of this workspace can do this."
+PEOPLE = "Only people can do this, not apps or workflows."
+NOT_OPEN = "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
 PLAYED = "This run lives in a Slack channel, where nobody can be played with --as."
 
 CASES = [
@@ -78,8 +80,29 @@ CASES = [
         TERMINAL,
         "start",
         target(),
-        "Runs in a Slack channel are started from there.",
+        "Runs in a Slack channel are started from there, unless the flow lists local:ana as `allowed_to_start`.",
     ),
+    Case(
+        "except where the flow lists it",
+        TERMINAL,
+        "start",
+        target(AskedSpec("start", who=("local:ana",))),
+        None,
+    ),
+    Case("a listed group starts", CLEO, "start", target(AskedSpec("start", who=("@sre",))), None),
+    Case(
+        "a member who is not listed does not",
+        BEN,
+        "start",
+        target(AskedSpec("start", who=("@sre", "UANA"))),
+        "Only @sre and Ana can start this. Ask one of them.",
+    ),
+    Case("a schedule starts", Actor.itself("schedule"), "start", target(), None),
+    Case("and does nothing else", Actor.itself("schedule"), "cancel", target(), PEOPLE),
+    Case("other parts of sayso start nothing", Actor.itself("timer"), "start", target(), PEOPLE),
+    Case("whom the bot is open to", BEN, "start", target(users=frozenset({"UBEN"})), None),
+    Case("and everybody else", CLEO, "start", target(users=frozenset({"UBEN"})), NOT_OPEN),
+    Case("in all that one does", CLEO, "decide", target(GATE, users=frozenset({"UBEN"})), NOT_OPEN),
     Case(
         "Slack starts none outside a channel",
         BEN,
@@ -351,7 +374,7 @@ BARRED = [
     ("nobody", replace(BEN, id=""), NOT_PEOPLE),
     ("a terminal that says it is Slack", replace(BEN, id="local:ana"), NOT_PEOPLE),
     ("Slack, played", replace(BEN, simulated=True), NOT_PEOPLE),
-    ("sayso itself", Actor.system("timer"), NOT_PEOPLE),
+    ("sayso itself", Actor.itself("timer"), NOT_PEOPLE),
     ("a terminal with a Slack id", replace(TERMINAL, id="UBEN"), NOT_PEOPLE),
     ("a terminal without a name", replace(TERMINAL, id="local:"), NOT_PEOPLE),
     ("a terminal of which nothing is known", replace(TERMINAL, facts_known=False), NOT_PEOPLE),

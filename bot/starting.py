@@ -1,0 +1,98 @@
+"""Starts flows, for every way in: the same checks, and the same words for whoever is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.channels import Channels
+from bot.flows import Library
+from bot.people import LookupFailed
+from bot.rates import RateLimits
+from bot.rendering.text import escape
+from bot.settings import Settings
+from engine.actors import Actor
+from engine.codec import Json
+from engine.engine import Engine
+from engine.errors import SaysoError, StorageError, UnknownFlow
+from engine.flow import Flow
+from engine.storage.port import Consumed, InboxRow
+from prompt_state.model import thread_key
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing was started; `text` (mrkdwn) says why. `quiet`: this was said a moment ago already."""
+
+    text: str
+    quiet: bool = False
+
+
+class Starter:
+    """Starts sessions in threads."""
+
+    def __init__(
+        self, engine: Engine, library: Library, channels: Channels, limits: RateLimits, settings: Settings
+    ) -> None:
+        self._engine = engine
+        self._library = library
+        self._channels = channels
+        self._limits = limits
+        self._places = settings.channels
+
+    def entries(self, flow: str) -> tuple[str, ...]:
+        """Who may start a flow, as far as groups have to be looked up for it."""
+        found = self._library.refresh().get(flow)
+        return (found.allowed_to_start or ()) if found is not None else ()
+
+    async def start(
+        self,
+        row: InboxRow,
+        data: Mapping[str, Json],
+        actor: Actor,
+        name: str,
+        inputs: Mapping[str, Json],
+        thread_ts: str,
+    ) -> Refusal | None:
+        """Start a flow in a thread and consume the row with it, or say why not; the row is the caller's then. `data` has
+        the team and the channel. Raises `LookupFailed` and `StorageError`."""
+        try:
+            flow = self._library.get(name)
+            refusal = await self._place(flow, data["channel"]) or self._rate(actor, data["channel"])
+            if refusal is not None:
+                return refusal
+            thread: dict[str, Json] = {
+                "team": data["team"],
+                "channel": data["channel"],
+                "threadTs": thread_ts,
+                "key": thread_key(data["team"], data["channel"], thread_ts),
+            }
+            consumed = [Consumed(row.id, "started")]
+            await self._engine.start(flow, inputs, actor=actor, thread=thread, consumed=consumed)
+        except (LookupFailed, StorageError):
+            raise
+        except (SaysoError, UnknownFlow) as error:
+            return Refusal(escape(str(error)))
+        self._limits.count(_person(actor), data["channel"])
+        return None
+
+    async def _place(self, flow: Flow, channel: str) -> Refusal | None:
+        direct = channel.startswith("D")
+        if self._places and channel not in self._places and not (direct and "dm" in self._places):
+            return Refusal("Flows are not started here: SAYSO_CHANNELS does not list this channel.")
+        if not await self._channels.among(channel, flow.channels):
+            places = ", ".join(_place(entry) for entry in flow.channels or ())
+            return Refusal(f"`{flow.name}` is not started here, but in {places}.")
+        return None
+
+    def _rate(self, actor: Actor, channel: str) -> Refusal | None:
+        over = self._limits.over(_person(actor), channel)
+        return None if over is None else Refusal(escape(over.text), quiet=not over.first)
+
+
+def _person(actor: Actor) -> str | None:
+    return None if actor.kind == "system" else actor.id
+
+
+def _place(entry: str) -> str:
+    return escape(entry) if entry.startswith("#") else f"<#{entry}>"

@@ -1,0 +1,231 @@
+"""What starts flows beside a mention: alerts, reactions, schedules, the command line; and what keeps them from it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.support.bot import ROOT, BotProcess, ThreadView, running_bot, start_flow
+
+pytestmark = pytest.mark.process
+
+ALERT = """
+flow: outage
+inputs:
+  service: {type: string}
+  alert: {type: string, default: ""}
+  link: {type: string, default: ""}
+triggers:
+  - message: "{service} is down"
+    channels: ["#ops"]
+    from_bots: true
+    dedupe: 10m
+    dedupe_by: [service]
+    message_as: alert
+    link_as: link
+nodes:
+  - {id: look, type: ask, with: {message: "Who looks at {{ inputs.service }}? It said: {{ inputs.alert }}"}}
+  - {id: tell, type: message, with: {text: "{{ nodes.look.text }} looks, asked at {{ inputs.link }}"}}
+"""
+
+
+async def test_an_alert_of_an_app_starts_a_run_that_the_channel_answers(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """A message of an app with the words starts the flow in its thread; anybody in the channel may answer."""
+    pager = workspace.add_user("pager", is_bot=True)
+    workspace.join(pager, "ops")
+    async with running_bot(workspace, tmp_path, {"outage": ALERT}):
+        ts = await workspace.post(pager, "ops", "checkout is down since 10:02")
+        thread = ThreadView(workspace, "ops", ts)
+        await thread.says("Who looks at checkout? It said: checkout is down since 10:02")
+        await thread.reply("cleo", "me")
+        said = await thread.says("me looks, asked at")
+        assert f"/{ts}" in said["text"]
+
+
+async def test_an_alert_storm_starts_one_run(workspace: Workspace, tmp_path: Path) -> None:
+    """Of many alike alerts one starts a run, whose thread counts the others; another service starts one of its own."""
+    pager = workspace.add_user("pager", is_bot=True)
+    workspace.join(pager, "ops")
+    async with running_bot(workspace, tmp_path, {"outage": ALERT}):
+        first = await workspace.post(pager, "ops", "checkout is down")
+        thread = ThreadView(workspace, "ops", first)
+        await thread.says("Who looks at checkout?")
+        others = [await workspace.post(pager, "ops", "checkout is down") for _ in range(5)]
+        await thread.says("5 more messages like this one")
+        ts = await workspace.post(pager, "ops", "search is down")
+        await ThreadView(workspace, "ops", ts).says("Who looks at search?")
+        assert all(len(workspace.messages("ops", other)) == 1 for other in others)
+
+
+async def test_words_in_another_channel_start_nothing(workspace: Workspace, tmp_path: Path) -> None:
+    """A trigger with channels counts in those only; what is said elsewhere is left alone."""
+    async with running_bot(workspace, tmp_path, {"outage": ALERT}):
+        other = await workspace.post("ana", "incidents", "checkout is down")
+        ts = await workspace.post("ana", "ops", "checkout is down")
+        await ThreadView(workspace, "ops", ts).says("Who looks at checkout?")
+        assert len(workspace.messages("incidents", other)) == 1
+
+
+async def test_an_alert_from_before_a_restart_is_found(workspace: Workspace, tmp_path: Path) -> None:
+    """An alert that came while the bot was down starts its run once after the start."""
+    async with running_bot(workspace, tmp_path, {"outage": ALERT}) as bot:
+        await bot.kill()
+        ts = await workspace.post("ana", "ops", "checkout is down")
+        await bot.start()
+        thread = ThreadView(workspace, "ops", ts)
+        await thread.says("Who looks at checkout?")
+        assert thread.count("It said: checkout is down") == 1
+
+
+REACTION = """
+flow: look
+allowed_to_start: ["@sre", ana@example.com]
+inputs:
+  what: {type: string}
+triggers:
+  - {reaction: eyes, message_as: what}
+nodes:
+  - {id: tell, type: message, with: {text: "Looking at: {{ inputs.what }}"}}
+  - {id: done, type: ask, with: {message: "Done?"}}
+"""
+
+
+async def test_a_reaction_starts_a_run_about_the_message(workspace: Workspace, tmp_path: Path) -> None:
+    """A reaction of somebody who may starts the flow in the message's thread, once while it runs, however many react; others are told."""
+    async with running_bot(workspace, tmp_path, {"look": REACTION}):
+        ts = await workspace.post("cleo", "ops", "the queue is long again")
+        await workspace.react("cleo", "ops", ts, "eyes")
+        await workspace.wait_for(
+            lambda: any("can start this" in e["text"] for e in workspace.ephemerals("cleo"))
+        )
+        thread = ThreadView(workspace, "ops", ts)
+        assert len(thread.messages()) == 1
+        await workspace.react("dev", "ops", ts, "eyes")
+        await thread.says("Looking at: the queue is long again")
+        await thread.says("Done?")
+        await workspace.react("ana", "ops", ts, "eyes")
+        await workspace.settled()
+        await thread.reply("dev", "yes")
+        await thread.says("Completed")
+        said = [message for message in thread.messages() if message["text"].startswith("Looking at")]
+        assert len(said) == 1
+
+
+LIMITED = """
+flow: hello
+nodes:
+  - {id: tell, type: message, with: {text: "Hello there"}}
+"""
+
+
+async def test_a_person_over_the_limit_is_told_which_and_until_when(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The start beyond the limit of a person is refused with the limit and when it is over; others go on."""
+    async with running_bot(workspace, tmp_path, {"hello": LIMITED}, SAYSO_RATE_PERSON="2/10m"):
+        for _ in range(2):
+            await (await start_flow(workspace, "ana", "ops", "hello")).says("Hello there")
+        third = await start_flow(workspace, "ana", "ops", "hello")
+        await third.says("You have started 2 flows within 10 min, which is the limit")
+        await (await start_flow(workspace, "ben", "ops", "hello")).says("Hello there")
+        assert third.count("Hello there") == 0
+
+
+async def test_channels_and_people_that_are_not_listed_start_nothing(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """With SAYSO_CHANNELS and SAYSO_USERS only those channels and people count, and others are told so."""
+    ops = workspace.channel("ops").id
+    settings = {"SAYSO_CHANNELS": ops, "SAYSO_USERS": "@sre"}
+    async with running_bot(workspace, tmp_path, {"hello": LIMITED}, **settings):
+        elsewhere = await start_flow(workspace, "ben", "releases", "hello")
+        await elsewhere.says("SAYSO_CHANNELS does not list this channel")
+        stranger = await start_flow(workspace, "cleo", "ops", "hello")
+        await stranger.says("not open to everybody here")
+        await (await start_flow(workspace, "dev", "ops", "hello")).says("Hello there")
+
+
+HERE_ONLY = LIMITED.replace("flow: hello", 'flow: hello\nchannels: ["#releases"]')
+
+
+async def test_a_flow_is_started_in_its_own_channels_only(workspace: Workspace, tmp_path: Path) -> None:
+    """A flow with `channels` says where it is started when somebody tries elsewhere."""
+    async with running_bot(workspace, tmp_path, {"hello": HERE_ONLY}):
+        await (await start_flow(workspace, "ana", "ops", "hello")).says(
+            "is not started here, but in #releases"
+        )
+        await (await start_flow(workspace, "ana", "releases", "hello")).says("Hello there")
+
+
+CI = """
+flow: deploy
+allowed_to_start: ["local:ci", channel]
+inputs:
+  version: {type: string}
+nodes:
+  - {id: go, type: approval, with: {message: "Deploy {{ inputs.version }}?", approvers: [channel]}}
+"""
+
+
+async def sayso(bot: BotProcess, *words: str, **env: str) -> tuple[int, str, str]:
+    """A command beside the running bot: exit code, output, error output."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bot.cli", *words,
+        cwd=bot.home, env={**bot.env, "PYTHONPATH": str(ROOT), **env},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def test_ci_starts_a_flow_in_a_channel(workspace: Workspace, tmp_path: Path) -> None:
+    """`start-flow` posts a message in the channel and starts the flow in its thread; the same key starts it once."""
+    async with running_bot(workspace, tmp_path, {"deploy": CI}) as bot:
+        words = (
+            "start-flow",
+            "deploy",
+            "--channel",
+            "#ops",
+            "-i",
+            "version=1.2",
+            "--json",
+            "--key",
+            "build-7",
+        )
+        code, out, err = await sayso(bot, *words, SAYSO_USER="ci")
+        assert code == 0, err
+        started = json.loads(out)
+        thread = ThreadView(workspace, "ops", started["threadTs"])
+        await thread.says("Deploy 1.2?")
+        again = json.loads((await sayso(bot, *words, SAYSO_USER="ci"))[1])
+        assert again["session"] == started["session"]
+        assert sum("started by ci" in message["text"] for message in workspace.messages("ops")) == 1
+
+
+async def test_a_terminal_that_the_flow_does_not_list_is_refused(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """`start-flow` by somebody whom the flow does not list is refused with what would be needed."""
+    async with running_bot(workspace, tmp_path, {"deploy": CI}) as bot:
+        code, _, err = await sayso(
+            bot, "start-flow", "deploy", "--channel", "#ops", "-i", "version=1", SAYSO_USER="mallory"
+        )
+        assert code == 5
+        assert "unless the flow lists local:mallory" in err
+
+
+async def test_a_channel_without_the_bot_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    """`start-flow` into a channel that the bot is not in says so."""
+    async with running_bot(workspace, tmp_path, {"deploy": CI}) as bot:
+        code, _, err = await sayso(
+            bot, "start-flow", "deploy", "--channel", "#random", "-i", "version=1", SAYSO_USER="ci"
+        )
+        assert code == 5
+        assert "the bot is in no channel #random" in err
