@@ -18,7 +18,7 @@ from engine.codec import Json, clean_text
 from engine.errors import InvalidAnswer, InvalidInputs
 from engine.flow import Flow, Node, parse_input
 from engine.flow.inputs import check_value
-from engine.forms import input_field
+from engine.forms import defaults, input_field
 from engine.forms.asking import (
     ask_parts,
     asked_fields,
@@ -58,9 +58,20 @@ def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
             "acceptsText": False,
             "approvers": config["approvers"],
             "excludeRequester": config["exclude_requester"],
+            "required": config["required"],
+            "veto": config["veto"],
+            "requireReason": config["require_reason"],
+            "editable": config["editable"],
+            "form": config["form"],
+            "values": defaults(config["form"]["fields"]) if config["form"] else {},
         }
     else:
-        spec |= {**ask_parts(config), "who": config.get("who"), "default": config.get("default")}
+        parts = {
+            "who": config.get("who"),
+            "default": config.get("default"),
+            "undoSeconds": config.get("undo"),
+        }
+        spec |= {**ask_parts(config), **parts}
     return spec
 
 
@@ -200,9 +211,9 @@ def output(prompt: PromptRun) -> dict[str, Json]:
     if prompt.kind == "approval":
         return {
             "decision": answer["value"],
-            "by": [_who(prompt)],
-            "reason": None,
-            "values": {},
+            "by": [_named(actor) for actor in _deciders(prompt)],
+            "reason": answer.get("reason"),
+            "values": answer.get("values") or {},
             "at": prompt.at,
         }
     chosen = bool(prompt.spec["options"] or asked_fields(prompt.spec))
@@ -211,20 +222,27 @@ def output(prompt: PromptRun) -> dict[str, Json]:
         "value": answer["value"] if chosen else None,
         "values": answer.get("values") or {},
         "files": answer.get("files") or [],
-        "by": _who(prompt),
+        "by": _named(prompt.actor or {}),
         "at": prompt.at,
     }
 
 
-def _who(prompt: PromptRun) -> dict[str, Json]:
-    actor = prompt.actor or {}
+def _deciders(prompt: PromptRun) -> list[dict[str, Json]]:
+    """Everybody on the side that won."""
+    answer = prompt.answer or {}
+    votes = answer.get("votes") or []
+    return [vote["actor"] for vote in votes if vote["vote"] == answer["value"]] or [prompt.actor or {}]
+
+
+def _named(actor: dict[str, Json]) -> dict[str, Json]:
     return {"id": actor.get("id"), "name": actor.get("name")}
 
 
 def expired_output(prompt: PromptRun, outcome: str) -> dict[str, Json]:
     """The output of a node whose prompt expired with `on_timeout: approve | reject | default`."""
     if prompt.kind == "approval":
-        return {"decision": outcome, "by": [], "reason": "timeout", "values": {}, "at": prompt.at}
+        values = prompt.spec.get("values") or {}
+        return {"decision": outcome, "by": [], "reason": "timeout", "values": values, "at": prompt.at}
     return {**default_answer(prompt.spec), "files": [], "by": None, "at": prompt.at}
 
 
@@ -232,5 +250,26 @@ def summary(prompt: PromptRun) -> str:
     """The answer in a few words: for the card, the closed prompt, and the one who came second."""
     answer = prompt.answer or {}
     if prompt.kind == "approval":
-        return "approved" if answer.get("value") == "approve" else "rejected"
+        return DECIDED.get(str(answer.get("value")), "rejected")
     return str(answer.get("label") or answer.get("text") or "")
+
+
+DECIDED = {"approve": "approved", "reject": "rejected"}
+"""What a decision is called once it was made."""
+
+
+def already(prompt: PromptRun) -> str:
+    """Who answered, when and what: for the one who came too late."""
+    names = [str(actor.get("name") or actor.get("id")) for actor in _deciders(prompt)]
+    who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    reason = (prompt.answer or {}).get("reason")
+    why = f" ({reason})" if reason else ""
+    return f"Already answered by {who} at {prompt.at}: {summary(prompt)}{why}."
+
+
+def tally(prompt: PromptRun) -> str:
+    """How far the votes are, in a sentence."""
+    required = prompt.spec.get("required") or 1
+    approved = sum(vote["vote"] == "approve" for vote in prompt.votes)
+    against = len(prompt.votes) - approved
+    return f"{approved} of {required} approved" + (f", {against} rejected." if against else ".")

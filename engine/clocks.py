@@ -53,6 +53,21 @@ def start(turn: Turn, prompt: PromptRun) -> None:
         _set(turn, prompt, f"escalate{step}", due_at, "escalate")
 
 
+def start_again(turn: Turn, prompt: PromptRun, at_least: float) -> None:
+    """The answer of a prompt was taken back: its clocks run again. Its deadline stays, but leaves so many seconds."""
+    if prompt.deadline is None:
+        return
+    now, spec = turn.facts.now, prompt.spec
+    working = hours.of(spec.get("hours"))
+    _set(turn, prompt, "deadline", max(prompt.deadline, clock.after(now, at_least)), "deadline")
+    if spec.get("remindSeconds") is not None:
+        _set(turn, prompt, "remind", hours.after(now, spec["remindSeconds"], working), "remind")
+    for step, told in enumerate(spec.get("escalate") or ()):
+        if step not in prompt.escalated:
+            due_at = hours.after(now, told["afterSeconds"], working)
+            _set(turn, prompt, f"escalate{step}", due_at, "escalate")
+
+
 def due(turn: Turn, timer: TimerRun) -> bool:
     """A timer of an open prompt is due: with it, all that is due of its clocks. True where its deadline is over."""
     prompt = turn.state.prompts[timer.prompt_id or ""]

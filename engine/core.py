@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from engine import answers, clock, clocks, containers, locks, people
+from engine import answers, clock, clocks, containers, covers, decisions, locks, people
 from engine import events as ev
 from engine.codec import Json
 from engine.commands import (
@@ -19,8 +19,10 @@ from engine.commands import (
     Claimed,
     Command,
     Due,
+    Edit,
     Facts,
     Gone,
+    HandOver,
     Hold,
     LockGranted,
     LockQueued,
@@ -33,6 +35,7 @@ from engine.commands import (
     Shown,
     Start,
     StartRule,
+    Undo,
     Unreachable,
 )
 from engine.errors import NotAllowed, SaysoError
@@ -56,7 +59,7 @@ from engine.state import (
     scope_of,
     visit_path,
 )
-from engine.turn import Turn, doomed, launched, open_prompt_at
+from engine.turn import Turn, doomed, launched, open_prompt_at, undo_pending
 
 CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
@@ -285,7 +288,8 @@ def _only_waits(flow: Flow, state: State) -> bool:
     waits = bool(state.open_prompts)
     for path in state.active:
         run = state.nodes[path]
-        if run.status == "retrying" or (run.status == "started" and node_types()[run.type].mode == "timer"):
+        timed = run.status == "started" and node_types()[run.type].mode == "timer"
+        if timed or run.status == "retrying" or undo_pending(state, path):
             waits = True
         elif open_prompt_at(state, path) is None and path not in state.containers:
             return False
@@ -358,6 +362,7 @@ def _start_again(turn: Turn, path: str) -> None:
         # Without an input it failed before it had one.
         if config is None:
             config = evaluate_config(turn.flow, node, turn.state, scope_of(path))
+        covers.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
     except SaysoError as error:
         turn.start(path, run.node_id, run.type, run.position, None, run.attempt + 1)
         turn.fail(path, {"type": error.code, "message": str(error)})
@@ -379,17 +384,26 @@ def _start_next(turn: Turn, item: Work) -> None:
         return
     try:
         if not evaluate_condition(turn.flow, node, turn.state, scope):
-            reason, place = "its `if` is false", None if item.node is None else node.index
-            fields = {"node_type": node.type, "reason": reason, "node_index": place}
-            turn.emit(ev.NodeSkipped, path=path, node_id=node.id, **fields)
+            _skip(turn, path, node, item, "its `if` is false")
+            return
+        declined = covers.declined(turn.flow, turn.state, node, path)
+        if declined is not None:
+            _skip(turn, path, node, item, declined)
             return
         config = evaluate_config(turn.flow, node, turn.state, scope)
+        covers.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
     except SaysoError as error:
         turn.start(path, node.id, node.type, node.index, None)
         turn.fail(path, {"type": error.code, "message": str(error)})
         return
     turn.start(path, node.id, node.type, node.index, config)
     _PERFORM[node.spec.mode](turn, path, node, config)
+
+
+def _skip(turn: Turn, path: str, node: Node, item: Work, reason: str) -> None:
+    place = None if item.node is None else node.index
+    fields = {"node_type": node.type, "reason": reason, "node_index": place}
+    turn.emit(ev.NodeSkipped, path=path, node_id=node.id, **fields)
 
 
 def _is_next(frame: Frame, item: Work) -> bool:
@@ -429,7 +443,14 @@ def _perform_prompt(turn: Turn, path: str, node: Node, config: Json) -> None:
     if turn.state.phase == "finalizing":
         turn.fail(path, {"type": "config", "message": f"node {node.id}: `finally` asks nobody"})
         return
-    turn.ask(path, answers.node_prompt(node, config))
+    spec = answers.node_prompt(node, config)
+    try:
+        spec["covers"] = covers.foreseen(turn.flow, turn.state, path, spec.get("values") or {})
+    except SaysoError as error:
+        message = f"{error} (while it was put together what would run once this is approved)"
+        turn.fail(path, {"type": error.code, "message": message})
+        return
+    turn.ask(path, spec)
 
 
 def _perform_timer(turn: Turn, path: str, node: Node, config: Json) -> None:
@@ -507,6 +528,9 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     NodeBroke: _node_broke,
     NodeCut: _node_cut,
     Answer: people.answer,
+    Edit: decisions.edit,
+    HandOver: decisions.hand_over,
+    Undo: decisions.undo,
     Message: people.message,
     Shown: people.shown,
     Due: people.timer_due,

@@ -29,7 +29,7 @@ from engine.events import Event
 from engine.locks import pending
 from engine.nodes.specs import node_types
 from engine.state import PromptRun, State, derive_state, evolve
-from engine.turn import open_prompt_at
+from engine.turn import open_prompt_at, undo_pending
 
 
 class Fork(NamedTuple):
@@ -135,7 +135,7 @@ def _can_go_on(state: State, path: str) -> bool:
         return True
     match node_types()[run.type].mode:
         case "prompt":
-            return open_prompt_at(state, path) is not None
+            return open_prompt_at(state, path) is not None or undo_pending(state, path)
         case "timer":
             return any(timer.path == path for timer in state.timers.values())
         case "container":
@@ -176,6 +176,9 @@ class _Copier:
                 return None
             case ev.PromptReminded() | ev.PromptEscalated() if event.prompt_id in self._past.open_prompts:
                 return None
+            case ev.PromptVoted() if event.prompt_id in self._past.open_prompts:
+                # They voted on another session, and whoever forks it may be one of them.
+                return None
         return event.model_copy(update={"seq": seq, **self._ids(event)})
 
     def _ids(self, event: Event) -> dict[str, Any]:
@@ -187,13 +190,25 @@ class _Copier:
         if timer_id is not None:
             new["timer_id"] = self._timer(timer_id)
         if isinstance(event, ev.PromptRequested):
-            new["prompt"] = {**event.prompt, "nonce": self._random(f"nonce {event.prompt_id}")}
+            nonce = self._random(f"nonce {event.prompt_id}")
+            new["prompt"] = {**event.prompt, **self._covers(event.prompt_id, event.prompt), "nonce": nonce}
+        elif isinstance(event, ev.PromptEdited):
+            new |= self._covers(event.prompt_id, {"covers": event.covers})
+        if isinstance(event, ev.PromptEdited | ev.PromptUndone):
+            new["nonce"] = self._random(f"nonce {event.prompt_id} {event.seq}")
         return new
 
     def _is_clock_of_an_open_prompt(self, timer_id: str) -> bool:
         """Whether this is a timer that starts anew when the question is shown in the fork."""
         name, _, word = timer_id.removeprefix(f"{self._past.session_id}:").partition(":")
         return name in self._past.open_prompts and word.rstrip("0123456789") in clocks.PURPOSES
+
+    def _covers(self, prompt_id: str, told: Mapping[str, Json]) -> dict[str, Json]:
+        """What an approval covers that the fork is still to give; one that was given counts where it was given."""
+        covers = told.get("covers")
+        if covers is None or prompt_id not in self._past.open_prompts:
+            return {}
+        return {"covers": {**covers, "sessionId": self._session_id}}
 
     def _prompt(self, prompt_id: str) -> str:
         return "prompt-" + self._random(prompt_id)

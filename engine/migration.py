@@ -16,7 +16,7 @@ from engine.errors import InvalidInputs, SessionEnded, SessionError, SessionRunn
 from engine.events import FlowMigrated
 from engine.flow import Flow, coerce_inputs
 from engine.flow.model import NodeList
-from engine.state import Frame, State
+from engine.state import Frame, NodeRun, State
 
 
 class MigrationRefused(SessionError):
@@ -130,9 +130,11 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
             if not said:
                 active.append(places[node_id])
                 made.nodes[path] = places[node_id]
+            made.problems += _approves_less(path, run, state, after)
             if path not in state.containers:
                 made.waits[path] = run.type if not said else "missing"
         elif node_id in places:
+            made.problems += _approves_less(path, run, state, after)
             done.append(places[node_id])
             made.nodes[path] = places[node_id]
         else:
@@ -152,6 +154,16 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
         for node in after.nodes[:position]
         if node.id not in frame.nodes
     ]
+
+
+def _approves_less(path: str, run: NodeRun, state: State, after: NodeList) -> list[str]:
+    """An approval that covers a node covers it in the new text too: what people were shown is what may run."""
+    prompt = state.prompts.get(run.prompt_id or "")
+    covers = None if prompt is None else prompt.spec.get("covers")
+    here = after.by_id.get(run.node_id)
+    if not covers or here is None or here.covers == covers["nodeId"] or covers["path"] in state.nodes:
+        return []
+    return [f"{path}: approves what `{covers['nodeId']}` does, and the new text does not say so"]
 
 
 def _under_way(path: str, kind: str, node_id: str, after: NodeList) -> list[str]:

@@ -7,10 +7,9 @@ from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text, copy
 from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown
+from engine.decisions import OPEN_PHASES, open_prompt, start_undo, vote
 from engine.errors import (
-    AlreadyAnswered,
     EmptyMessage,
-    PromptClosed,
     SessionEnded,
     SessionRunning,
     SeveralPrompts,
@@ -21,9 +20,6 @@ from engine.nodes.specs import node_types
 from engine.session_state import current_path
 from engine.state import AGAIN, RETRY, PromptRun, State, in_finally
 from engine.turn import Turn
-
-OPEN_PHASES = ("running", "waiting", "held", "unreachable")
-"""Phases in which answers and times still count."""
 
 
 def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
@@ -46,12 +42,7 @@ _ACTIONS: dict[str, Action] = {
 def answer(turn: Turn, command: Answer) -> None:
     if command.key in turn.state.seen:
         return
-    prompt = turn.state.prompts.get(command.prompt_id)
-    if prompt is None:
-        raise PromptClosed("This question is not known here.")
-    _refuse_closed(turn.state, prompt)
-    if command.nonce is not None and command.nonce != prompt.spec["nonce"]:
-        raise PromptClosed("This button belongs to an older copy of the question.")
+    prompt = open_prompt(turn, command.prompt_id, command.nonce)
     turn.permit(command.actor, _ACTIONS[prompt.kind], prompt)
     answer = answers.check(
         turn.flow,
@@ -61,18 +52,12 @@ def answer(turn: Turn, command: Answer) -> None:
         values=command.values,
         files=command.files,
     )
+    if prompt.kind == "approval":
+        decided = vote(turn, prompt, command, answer)
+        if decided is None:
+            return
+        answer = decided
     _take_answer(turn, prompt, command, answer)
-
-
-def _refuse_closed(state: State, prompt: PromptRun) -> None:
-    if prompt.status == "answered":
-        actor = prompt.actor or {}
-        who = actor.get("name") or actor.get("id")
-        raise AlreadyAnswered(f"Already answered by {who} at {prompt.at}: {answers.summary(prompt)}.")
-    if prompt.status == "expired":
-        raise PromptClosed(f"The time to answer was over at {prompt.at}.")
-    if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
-        raise PromptClosed("This question was withdrawn.")
 
 
 def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[str, Json]) -> None:
@@ -84,6 +69,10 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
         answer=answer,
         key=command.key,
     )
+    seconds = prompt.spec.get("undoSeconds")
+    if seconds:
+        start_undo(turn, prompt, float(seconds))
+        return
     turn.wake(prompt.path, answers.summary(turn.state.prompts[prompt.prompt_id]))
     if prompt.kind == "interrupted":
         _interruption_resolved(turn, prompt, answer["value"], command)
@@ -190,10 +179,18 @@ def timer_due(turn: Turn, command: Due) -> None:
             _expire(turn, turn.state.prompts[timer.prompt_id])
         return
     turn.emit(ev.TimerFired, path=timer.path, timer_id=timer.timer_id)
-    if timer.purpose != "unreachable":
+    if timer.purpose == "undo" and timer.prompt_id is not None:
+        _let_follow(turn, turn.state.prompts[timer.prompt_id])
+    elif timer.purpose != "unreachable":
         turn.wake(timer.path)
         if timer.purpose == "wait":
             turn.complete(timer.path or "", {"until": timer.due_at})
+
+
+def _let_follow(turn: Turn, prompt: PromptRun) -> None:
+    """The time to take the answer back is over."""
+    turn.wake(prompt.path, answers.summary(prompt))
+    turn.complete(prompt.path, answers.output(prompt))
 
 
 def _expire(turn: Turn, prompt: PromptRun) -> None:

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING
 
 from engine.actors import Actor
 from engine.codec import Json, canonical, decode, encode
-from engine.commands import Abort, Answer, Command, Hold, Message, NodeBroke, NodeDone, Resume, Shown
+from engine.commands import (
+    Abort,
+    Answer,
+    Command,
+    Edit,
+    HandOver,
+    Hold,
+    Message,
+    NodeBroke,
+    NodeDone,
+    Resume,
+    Shown,
+    Undo,
+)
 from engine.errors import NotJson, SaysoError, StorageError
 from engine.flow import Flow, flow_from_body
 from engine.storage.port import Consumed, InboxItem, InboxRow
@@ -61,8 +74,15 @@ def _command(row: InboxRow, data: Json) -> Command:
         case "undelivered":
             return NodeBroke(data["path"], data["attempt"], data["error"])
         case "answer":
+            given = {name: data.get(name) for name in _ANSWER_PARTS}
+            return Answer(data["promptId"], actor_from(data["actor"]), row.key, **given)
+        case "edit":
             actor = actor_from(data["actor"])
-            return Answer(data["promptId"], actor, row.key, value=data.get("value"), text=data.get("text"))
+            return Edit(data["promptId"], actor, row.key, dict(data["values"]), data.get("nonce"))
+        case "handOver":
+            return HandOver(data["promptId"], actor_from(data["actor"]), row.key, data["to"])
+        case "undo":
+            return Undo(data["promptId"], actor_from(data["actor"]), row.key)
         case "message":
             return Message(data["text"], actor_from(data["actor"]), row.key)
         case "abort":
@@ -73,6 +93,9 @@ def _command(row: InboxRow, data: Json) -> Command:
             return Resume(data["text"], actor_from(data["actor"]), row.key)
         case other:
             raise ValueError(f"unknown request {other!r}")
+
+
+_ANSWER_PARTS = ("value", "text", "values", "reason", "files", "nonce")
 
 
 def _migration(row: InboxRow) -> tuple[Flow, Actor] | None:

@@ -846,7 +846,7 @@ def _prompt_handed(state: State, event: ev.PromptHanded) -> State:
     excluded = [entry for entry in [*(spec.get("excluded") or []), giver] if entry != event.to]
     handed = {"by": event.actor, "to": event.to, "at": event.timestamp}
     changes: dict[str, Json] = {
-        listed: [*asked_people(state, prompt), event.to],
+        listed: list(dict.fromkeys([*asked_people(state, prompt), event.to])),
         "excluded": list(dict.fromkeys(excluded)),
         "handed": [*(spec.get("handed") or []), handed],
     }

@@ -143,7 +143,9 @@ class _Builder:
                 self._asked(event)
             case ev.PromptAnswered() | ev.PromptExpired() | ev.PromptCancelled():
                 self._no_prompt(event.prompt_id)
-            case ev.TimerSet(purpose="wait"):
+            case ev.PromptUndone():
+                self._waits_again(event)
+            case ev.TimerSet(purpose="wait" | "undo"):
                 entry = self._nodes[event.path or ""]
                 entry.status, entry.until = "waiting", event.due_at
                 self._timers[event.timer_id] = entry
@@ -210,6 +212,13 @@ class _Builder:
         entry.prompts.append(event.prompt_id)
         if entry.status != "interrupted":
             entry.status = "waiting"
+        self._prompts[event.prompt_id] = entry
+
+    def _waits_again(self, event: ev.PromptUndone) -> None:
+        """An answer was taken back."""
+        entry = self._nodes[event.path or ""]
+        entry.status, entry.until = "waiting", None
+        entry.prompts.append(event.prompt_id)
         self._prompts[event.prompt_id] = entry
 
     def _no_prompt(self, prompt_id: str) -> None:

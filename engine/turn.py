@@ -194,6 +194,13 @@ def launched_below(state: State, path: str) -> bool:
     return any(inner != path and below(path, inner) for inner in launched(state))
 
 
+def undo_pending(state: State, path: str) -> bool:
+    """Whether the question of the node at this path has an answer that can still be taken back."""
+    prompt_id = state.nodes[path].prompt_id
+    prompt = None if prompt_id is None else state.prompts.get(prompt_id)
+    return prompt is not None and prompt.undo_until is not None
+
+
 def open_prompt_at(state: State, path: str) -> PromptRun | None:
     """The open prompt of the node at this path."""
     for prompt_id in state.open_prompts:

@@ -15,6 +15,7 @@ from engine.codec import Json
 from engine.expression_text import has_expression
 from engine.faults import Fault, Path, faults_of, kind_of, suggest
 from engine.flow import graph
+from engine.flow.check_covers import check_covers
 from engine.flow.check_edges import check_edges, sound_pairs
 from engine.flow.check_text import check_condition, check_values, name_hint
 from engine.flow.document import RetryDoc
@@ -58,6 +59,8 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> I
     for position, node in enumerate(nodes):
         if isinstance(node, dict):
             yield from _node(node, replace(site, path=(*site.path, position)), levels[position])
+    for fault in check_covers(nodes, positions, seen, site.scope, levels):
+        yield fault.under(site.path)
     if edges:
         scopes = {
             name: site.scope.at(name, levels[position]._replace(seen=seen[position] | 1 << position))

@@ -162,6 +162,11 @@ class Node:
         return self.spec.on_crash(evaluated if isinstance(evaluated, dict) else {})
 
     @property
+    def covers(self) -> str | None:
+        """The id of the node, in the same list, that runs only if this approval approved exactly what it does."""
+        return self.config.get("covers") if self.type == "approval" else None
+
+    @property
     def if_(self) -> Json:
         """The condition as written; None without one."""
         return None if self.condition is None else self.condition.raw
@@ -207,6 +212,15 @@ class NodeList:
     def by_id(self) -> Mapping[str, Node]:
         """The nodes by id."""
         return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def guards(self) -> Mapping[str, tuple[str, ...]]:
+        """By the id of each covered node the ids of the approvals that cover it."""
+        found: dict[str, tuple[str, ...]] = {}
+        for node in self.nodes:
+            if node.covers is not None:
+                found[node.covers] = (*found.get(node.covers, ()), node.id)
+        return found
 
     @cached_property
     def incoming(self) -> Mapping[str, tuple[Edge, ...]]:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.codec import Json
 from engine.expression_text import has_expression
-from engine.faults import Fault, kind_of
+from engine.faults import Fault, kind_of, suggest
 from engine.forms import FORM_SCHEMA, form_faults
 from engine.forms.asking import lacks_default
 from engine.nodes.clock_configs import (
@@ -21,7 +21,7 @@ from engine.nodes.clock_configs import (
     WorkingHours,
     clock_conflicts,
 )
-from engine.nodes.configs import Config, FileSize, Label, Person, Text
+from engine.nodes.configs import MAX_NAME, NAME, Config, Duration, FileSize, Label, Person, Text
 
 Form: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(FORM_SCHEMA)]
 """Fields to fill in; `engine.forms` checks and settles them."""
@@ -36,6 +36,17 @@ def _choice(value: Any) -> Any:
     if not isinstance(value, dict | Choice):
         raise ValueError(f"expected text, or a mapping with `value`, not {kind_of(value)}")
     return value
+
+
+def _node_id(value: Any) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value) or len(value) > MAX_NAME:
+        raise ValueError(f"expected the id of a node, not {kind_of(value)}")
+    return value
+
+
+NodeId: TypeAlias = Annotated[
+    str, BeforeValidator(_node_id), WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
+]
 
 
 class Choice(Config):
@@ -103,6 +114,11 @@ class AskConfig(Config):
     remind_every: RemindEvery = None
     escalate: Escalate = None
     hours: WorkingHours = None
+    undo: Duration | None = Field(
+        None,
+        description="How long the answer can be taken back. What follows starts only then. Left out: an answer is "
+        "final at once.",
+    )
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
@@ -120,15 +136,20 @@ class AskConfig(Config):
             yield from _choice_conflicts(choices, raw.get("default"))
 
 
-def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+def _form_faults(raw: Mapping[str, Json]) -> Iterator[Fault]:
     form = raw.get("form")
-    if form is None:
-        return
     if has_expression(form) and isinstance(form, str):
         yield Fault(("form",), "a form is not evaluated as a whole", "expressions stand in its fields")
+    elif form is not None:
+        for fault in form_faults(form):
+            yield fault.under(("form",))
+
+
+def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    form = raw.get("form")
+    yield from _form_faults(raw)
+    if form is None or isinstance(form, str):
         return
-    for fault in form_faults(form):
-        yield fault.under(("form",))
     for other in ("choices", "default"):
         if raw.get(other) is not None:
             hint = "give the fields of the form a default" if other == "default" else "make them a field"
@@ -169,14 +190,48 @@ def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
 
 
 class ApprovalConfig(Config):
-    """Asks for a decision with two buttons. Text never approves."""
+    """Asks for a decision with two buttons. Text never approves.
+
+    With `required` several people have to agree, each with one vote, which they can change until one side stands. With
+    `covers` the approval shows what a later node will do, and that node does exactly that or nothing.
+    """
 
     message: Text = Field(description="What is to be approved.")
     approvers: Annotated[list[Person], Field(min_length=1)] = Field(
         description="Who may decide: user ids, e-mail addresses, user groups (`@sre`), `channel`, `requester`, "
         "`local:<user>` for the terminal."
     )
-    exclude_requester: bool = Field(False, description="Whoever asked for the run may not decide.")
+    exclude_requester: bool = Field(
+        False, description="Whoever asked for the run may not decide, nor may who changed what is proposed."
+    )
+    required: Annotated[int, Field(ge=1, le=50)] = Field(
+        1, description="How many different people have to approve."
+    )
+    veto: Literal["any", "majority"] = Field(
+        "any",
+        description="How many rejections reject it: the first one (`any`), or more than half of `required` "
+        "(`majority`).",
+    )
+    form: Form | None = Field(
+        None,
+        description="What is proposed, as fields with their values as `default`; see [Forms](#forms). The output has "
+        "them as `values`.",
+    )
+    editable: list[str] = Field(
+        default_factory=list,
+        description="The fields of the form that whoever may decide can change before it is approved. Votes before that "
+        "are void.",
+    )
+    require_reason: bool = Field(False, description="Whoever rejects says why; it is `reason` of the output.")
+    covers: NodeId | None = Field(
+        None,
+        description="The id of a later node in the same list, of a type that does something: `shell`, `http`, "
+        "`message`, `python`, or your own. The approval shows what it will do. It runs only if it was approved, and "
+        "fails if it would do anything else by then.",
+    )
+    valid_for: Duration = Field(
+        86400.0, description="With `covers`: how long after the approval that node may still start."
+    )
     approve_label: Label = Field("Approve", description="What the first button says.")
     reject_label: Label = Field("Reject", description="What the second button says.")
     style: Literal["primary", "danger"] = Field(
@@ -200,7 +255,44 @@ class ApprovalConfig(Config):
         yield from clock_conflicts(raw)
         if raw.get("exclude_requester") is True and raw.get("approvers") == ["requester"]:
             yield Fault(("approvers",), "with `exclude_requester` nobody is left who may decide")
+        yield from _too_few(raw)
+        yield from _form_faults(raw)
+        yield from _editable(raw)
+        if "valid_for" in raw and raw.get("covers") is None:
+            yield Fault(("valid_for",), "`valid_for` counts only with `covers`", on_key=True)
         labels = raw.get("approve_label", "Approve"), raw.get("reject_label", "Reject")
         if labels[0] == labels[1] and not has_expression(labels[0]):
             field = "approve_label" if "approve_label" in raw else "reject_label"
             yield Fault((field,), "both buttons say the same")
+
+
+def _too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """More people have to approve than are listed, as far as people are listed one by one."""
+    required, approvers = raw.get("required"), raw.get("approvers")
+    if isinstance(required, bool) or not isinstance(required, int) or not isinstance(approvers, list):
+        return
+    people = {entry for entry in approvers if isinstance(entry, str)}
+    if any(entry.startswith("@") or entry == "channel" or has_expression(entry) for entry in people):
+        return
+    count = len(people - {"requester"} if raw.get("exclude_requester") is True else people)
+    if people and required > 1 and count < required:
+        told = (
+            "only one person is listed who may" if count == 1 else f"only {count} people are listed who may"
+        )
+        yield Fault(("required",), f"{required} people have to approve, and {told}")
+
+
+def _editable(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """Only fields of the form can be changed."""
+    form, editable = raw.get("form"), raw.get("editable")
+    if not editable or not isinstance(editable, list):
+        return
+    if form is None:
+        yield Fault(("editable",), "`editable` names fields of `form`, and there is none", on_key=True)
+        return
+    properties = form.get("properties") if isinstance(form, dict) else None
+    for index, name in enumerate(editable if isinstance(properties, dict) else ()):
+        if isinstance(name, str) and name not in properties:
+            yield Fault(
+                ("editable", index), f"the form has no field `{name[:80]}`", suggest(name, properties)
+            )

@@ -223,6 +223,8 @@ _SPECS = (
             "at": _AT,
         },
         mode="prompt",
+        verbatim_fields=frozenset({"covers", "editable"}),
+        static_fields=frozenset({"covers", "editable"}),
         markup={"message": "mrkdwn"},
     ),
     NodeSpec(

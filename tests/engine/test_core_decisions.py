@@ -1,0 +1,321 @@
+"""Decisions of several people: votes, vetoes, reasons, edits, handing over, and the words for who comes too late."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given as of
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from engine.actors import Actor
+from engine.commands import Answer, HandOver
+from engine.errors import AlreadyAnswered, FlowError, InvalidAnswer, NotAllowed
+from engine.session_state import from_bytes, to_bytes
+from engine.state import derive_state
+from prompt_state.model import PromptState, prompt_row
+from prompt_state.policy import Gate
+from tests.support.engine import Scenario, flow_of, given
+
+TEAM = "T1"
+
+
+def person(name: str, **facts: Any) -> Actor:
+    """Somebody of this workspace, with every fact known."""
+    known = {"team_id": TEAM, "in_channel": True, "facts_known": True, **facts}
+    return Actor(f"U{name.upper()}", name=name, **known)
+
+
+UMA, BEA, CEM, DAN = person("uma"), person("bea"), person("cem"), person("dan")
+
+
+def gate(**more: Any) -> Scenario:
+    """An approval, with the real policy, that Uma asked for."""
+    config = {"message": "Go?", "approvers": ["UBEA", "UCEM", "UDAN"], **more}
+    case = given(json.dumps({"flow": "demo", "nodes": [{"id": "gate", "type": "approval", "with": config}]}))
+    case.policy = Gate(home_team=TEAM)
+    return case.started(UMA)
+
+
+def decided(case: Scenario) -> tuple[str, list[str], str | None]:
+    """Decision, by whom, and why."""
+    output = case.node("gate").output
+    return output["decision"], [who["id"] for who in output["by"]], output["reason"]
+
+
+def row(case: Scenario, prompt_id: str) -> PromptState:
+    """The prompt as its thread sees it."""
+    put = prompt_row("s", case.state.thread, case.state.actor, case.state.prompts[prompt_id], case.state.seq)
+    return PromptState.from_bytes(put.body)
+
+
+# --- several people --------------------------------------------------------------------------------------
+
+
+def test_the_first_of_two_approvals_decides_nothing() -> None:
+    """A vote is recorded, the flow goes on waiting, and the prompt shows how far it is."""
+    case = gate(required=2)
+    prompt_id = case.prompt.prompt_id
+    case.when(case.answer("approve", actor=BEA)).then("prompt:voted")
+    assert case.state.phase == "waiting"
+    (vote,) = row(case, prompt_id).votes
+    assert (vote.actor_id, vote.actor_name, vote.vote, vote.at) == ("UBEA", "bea", "approve", case.now)
+    assert row(case, prompt_id).required == 2
+
+
+def test_the_last_approval_that_was_missing_decides() -> None:
+    """The second person's vote is a fact like the first, and the answer follows with all votes in it."""
+    case = gate(required=2)
+    case.when(case.answer("approve", actor=BEA))
+    case.when(case.answer("approve", actor=CEM, reason=" looks right "))
+    case.then(
+        "prompt:voted", "prompt:answered", "flow:resumed", "node:completed", "flow:completed", "session:end"
+    )
+    assert decided(case) == ("approve", ["UBEA", "UCEM"], "looks right")
+    assert [vote["vote"] for vote in case.event("prompt:answered").answer["votes"]] == ["approve", "approve"]
+
+
+def test_one_approver_leaves_one_event() -> None:
+    """Where one person decides, the answer alone says it."""
+    case = gate()
+    case.when(case.answer("approve", actor=BEA))
+    assert [event.type for event in case.last if event.type.startswith("prompt:")] == ["prompt:answered"]
+    assert "votes" not in case.event("prompt:answered").answer
+
+
+def test_nobody_votes_twice() -> None:
+    """The same person's second approval is refused with how far it is, and counts no second time."""
+    case = gate(required=2)
+    case.when(case.answer("approve", actor=BEA))
+    text = case.refused(case.answer("approve", actor=BEA), AlreadyAnswered)
+    assert "You voted already" in text
+    assert "1 of 2 approved" in text
+
+
+def test_a_later_vote_replaces_ones_own() -> None:
+    """Whoever changes their mind before a side stands has one vote, the later one."""
+    case = gate(required=2, veto="majority")
+    case.when(case.answer("reject", actor=BEA, reason="why?"), case.answer("approve", actor=BEA))
+    assert [vote["vote"] for vote in case.prompt.votes] == ["approve"]
+    case.when(case.answer("approve", actor=CEM))
+    assert decided(case) == ("approve", ["UBEA", "UCEM"], None)
+
+
+def test_a_veto_ends_it_at_once() -> None:
+    """With `veto: any` one rejection decides, whatever was voted before."""
+    case = gate(required=3)
+    case.when(case.answer("approve", actor=BEA), case.answer("approve", actor=CEM))
+    case.when(case.answer("reject", actor=DAN, reason="too risky"))
+    assert decided(case) == ("reject", ["UDAN"], "too risky")
+
+
+def test_a_majority_has_to_reject() -> None:
+    """With `veto: majority` it is rejected when more than half of those required have rejected, with their reasons."""
+    case = gate(required=2, veto="majority")
+    case.when(case.answer("reject", actor=BEA, reason="one"))
+    assert case.state.phase == "waiting"
+    case.when(case.answer("reject", actor=CEM, reason="two"))
+    assert decided(case) == ("reject", ["UBEA", "UCEM"], "one\ntwo")
+
+
+def test_a_rejection_needs_its_reason() -> None:
+    """With `require_reason` a rejection without one is refused, and the question stays open; approving needs none."""
+    case = gate(require_reason=True)
+    for reason in (None, "", "  \n "):
+        text = case.refused(case.answer("reject", actor=BEA, reason=reason), InvalidAnswer)
+        assert "say why" in text
+    case.when(case.answer("reject", actor=BEA, reason="not tonight"))
+    assert decided(case) == ("reject", ["UBEA"], "not tonight")
+    assert decided_at_once(gate(require_reason=True)) == "approve"
+
+
+def decided_at_once(case: Scenario) -> str:
+    case.when(case.answer("approve", actor=BEA))
+    return decided(case)[0]
+
+
+def test_a_vote_after_the_decision_is_told_who_decided() -> None:
+    """Whoever comes too late reads who decided, when, and what; nothing changes."""
+    case = gate(required=2)
+    late = case.answer("approve", actor=DAN)
+    case.when(case.answer("approve", actor=BEA), case.answer("approve", actor=CEM))
+    text = case.refused(late, AlreadyAnswered)
+    assert text == f"Already answered by bea and cem at {case.now}: approved."
+
+
+def test_a_vote_of_somebody_who_may_not_counts_nothing() -> None:
+    """The policy is asked for each vote: the requester, a bystander and a bot are refused."""
+    case = gate(required=2, exclude_requester=True, approvers=["UBEA", "UCEM", "UUMA"])
+    for who in (UMA, DAN, person("bea", is_bot=True), person("bea", facts_known=False)):
+        case.refused(case.answer("approve", actor=who), NotAllowed)
+
+
+def test_text_never_votes() -> None:
+    """A text is no vote, whatever it says."""
+    case = gate(required=2)
+    case.refused(case.answer(text="approve", actor=BEA), InvalidAnswer)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"required": 3, "approvers": ["UBEA", "UCEM"]},
+            "3 people have to approve, and only 2 people are listed",
+        ),
+        (
+            {"required": 2, "approvers": ["UBEA", "requester"], "exclude_requester": True},
+            "2 people have to approve, and only one person is listed",
+        ),
+        ({"required": 0, "approvers": ["UBEA"]}, "expected at least 1"),
+        ({"veto": "all", "approvers": ["UBEA"]}, "expected any or majority"),
+        ({"valid_for": "1h", "approvers": ["UBEA"]}, "`valid_for` counts only with `covers`"),
+    ],
+)
+def test_a_quorum_that_cannot_be_reached_does_not_load(config: dict[str, Any], message: str) -> None:
+    """What can be seen in the file to be wrong is said when the file is loaded."""
+    node = {"id": "gate", "type": "approval", "with": {"message": "Go?", **config}}
+    with pytest.raises(FlowError, match=message):
+        flow_of(json.dumps({"flow": "demo", "nodes": [node]}))
+
+
+VOTERS = (BEA, CEM, DAN)
+VOTES = st.lists(st.tuples(st.sampled_from(VOTERS), st.sampled_from(["approve", "reject"])), max_size=12)
+
+
+def modelled(votes: list[tuple[Actor, str]], required: int, veto: str) -> str | None:
+    """What such votes decide, said as plainly as possible."""
+    standing: dict[str, str] = {}
+    for who, vote in votes:
+        standing[who.id] = vote
+        against = [one for one in standing.values() if one == "reject"]
+        if (veto == "any" and against) or len(against) > required / 2:
+            return "reject"
+        if len(standing) - len(against) >= required:
+            return "approve"
+    return None
+
+
+@settings(max_examples=150, deadline=None)
+@of(VOTES, st.integers(1, 3), st.sampled_from(["any", "majority"]))
+def test_votes_never_give_a_wrong_outcome(votes: list[tuple[Actor, str]], required: int, veto: str) -> None:
+    """Whatever is voted in whatever order, the outcome is that of a model, and the fold of the journal agrees."""
+    case = gate(required=required, veto=veto)
+    prompt_id = case.prompt.prompt_id
+    for number, (who, vote) in enumerate(votes):
+        command = Answer(prompt_id, who, f"k{number}", value=vote, reason=str(number))
+        if case.state.prompts[prompt_id].open:
+            case.when(command)
+        else:
+            case.refused(command, AlreadyAnswered)
+    expected = modelled(votes, required, veto)
+    assert (case.node("gate").output or {}).get("decision") == expected
+    if expected is not None:
+        by = [who["id"] for who in case.node("gate").output["by"]]
+        assert len(by) == len(set(by))
+        assert len(by) >= required or expected == "reject"
+    assert derive_state(case.events) == case.state
+    assert to_bytes(from_bytes(to_bytes(case.state))) == to_bytes(case.state)
+    assert len(row(case, prompt_id).votes) == len(case.state.prompts[prompt_id].votes)
+
+
+# --- handing over ----------------------------------------------------------------------------------------
+
+
+def hand(case: Scenario, giver: Actor, to: str, key: str = "h1") -> HandOver:
+    return HandOver(case.prompt.prompt_id, giver, key, to)
+
+
+def test_the_new_person_takes_the_place_of_the_old() -> None:
+    """Whoever hands an approval over may decide it no more, and the one it was handed to may."""
+    case = gate()
+    case.when(hand(case, BEA, "UEVE")).then("prompt:handed")
+    assert case.prompt.spec["approvers"] == ["UBEA", "UCEM", "UDAN", "UEVE"]
+    assert case.prompt.spec["excluded"] == ["UBEA"]
+    assert case.prompt.spec["handed"] == [{"by": BEA.record(), "to": "UEVE", "at": case.now}]
+    assert "You handed this over" in case.refused(case.answer("approve", actor=BEA), NotAllowed)
+    case.when(case.answer("approve", actor=person("eve")))
+    assert decided(case)[:2] == ("approve", ["UEVE"])
+
+
+def test_a_vote_goes_with_the_place() -> None:
+    """Handing over drops the vote of the one who does it, so that one place never counts twice."""
+    case = gate(required=2)
+    case.when(case.answer("approve", actor=BEA), hand(case, BEA, "UEVE"))
+    assert case.prompt.votes == ()
+    case.when(case.answer("approve", actor=person("eve")))
+    assert case.state.phase == "waiting"
+
+
+def test_what_was_handed_over_can_be_given_back() -> None:
+    """The place returns to the one who had it."""
+    case = gate()
+    case.when(hand(case, BEA, "UEVE"), hand(case, person("eve"), "UBEA", "h2"))
+    assert case.prompt.spec["excluded"] == ["UEVE"]
+    case.refused(case.answer("approve", actor=person("eve")), NotAllowed)
+    case.when(case.answer("approve", actor=BEA))
+    assert decided(case)[1] == ["UBEA"]
+
+
+@pytest.mark.parametrize(
+    ("to", "text"),
+    [
+        ("UUMA", "started this and cannot approve it"),
+        ("requester", "started this and cannot approve it"),
+        ("UBEA", "with you already"),
+        ("UCEM", "is asked already"),
+        ("@sre", "names no person"),
+        ("channel", "names no person"),
+        ("", "names no person"),
+        ("U1 OR 1=1", "names no person"),
+    ],
+)
+def test_nobody_gets_a_prompt_who_must_not(to: str, text: str) -> None:
+    """An approval that excludes the requester is not handed to them, nor to a group, nor to whoever is asked already."""
+    case = gate(exclude_requester=True)
+    assert text in case.refused(hand(case, BEA, to), InvalidAnswer)
+
+
+def test_only_who_may_decide_hands_an_approval_over() -> None:
+    """Neither the requester nor a bystander can choose who decides."""
+    case = gate()
+    for who in (UMA, person("eve")):
+        case.refused(hand(case, who, "UEVE"), NotAllowed)
+
+
+def test_a_question_can_be_handed_over_by_its_requester() -> None:
+    """An ask for the requester is answered by the person whom it was handed to, and no more by the requester."""
+    case = given("nodes: [{id: q, type: ask, with: {message: How?}}]")
+    case.policy = Gate(home_team=TEAM)
+    case.started(UMA).when(hand(case, UMA, "UBEA"))
+    assert case.prompt.spec["who"] == ["requester", "UBEA"]
+    case.refused(case.answer(text="fine", actor=UMA), NotAllowed)
+    case.when(case.answer(text="fine", actor=BEA))
+    assert case.node("q").output["by"]["id"] == "UBEA"
+
+
+def test_a_question_about_a_failed_step_can_be_handed_over() -> None:
+    """Whoever the question about a failure was handed to says how it goes on."""
+    case = given("nodes: [{id: f, type: fail, on_error: ask, with: {message: broken}}]")
+    case.policy = Gate(home_team=TEAM)
+    case.started(UMA).when(hand(case, UMA, "UBEA"))
+    case.refused(case.answer("skip", actor=CEM), NotAllowed)
+    case.when(case.answer("skip", actor=BEA))
+    assert case.state.status == "complete"
+
+
+def test_a_closed_question_is_not_handed_over() -> None:
+    """Once it is answered, who answers it is no question any more."""
+    case = gate()
+    late = hand(case, BEA, "UEVE")
+    case.when(case.answer("approve", actor=CEM))
+    case.refused(late, AlreadyAnswered)
+
+
+def test_a_hand_over_that_was_seen_changes_nothing() -> None:
+    """The same delivery twice is one hand-over."""
+    case = gate()
+    case.when(hand(case, BEA, "UEVE"))
+    case.when(hand(case, BEA, "UEVE")).then()
