@@ -214,8 +214,8 @@ class ApprovalConfig(Config):
     )
     form: Form | None = Field(
         None,
-        description="What is proposed, as fields with their values as `default`; see [Forms](#forms). The output has "
-        "them as `values`.",
+        description="What is proposed, as fields with their values as `default`, like the form of an `ask`. The output "
+        "has them as `values`.",
     )
     editable: list[str] = Field(
         default_factory=list,
@@ -291,7 +291,9 @@ def _editable(raw: Mapping[str, Json]) -> Iterator[Fault]:
         yield Fault(("editable",), "`editable` names fields of `form`, and there is none", on_key=True)
         return
     properties = form.get("properties") if isinstance(form, dict) else None
-    for index, name in enumerate(editable if isinstance(properties, dict) else ()):
+    if not isinstance(properties, dict):
+        return
+    for index, name in enumerate(editable):
         if isinstance(name, str) and name not in properties:
             yield Fault(
                 ("editable", index), f"the form has no field `{name[:80]}`", suggest(name, properties)

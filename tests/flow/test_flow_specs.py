@@ -52,6 +52,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "on_timeout": "fail",
             **NO_CLOCKS,
             "default": None,
+            "undo": None,
         },
     ),
     (
