@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from bot import inbound, words
 from bot.flows import Library
+from bot.incoming_files import IncomingFiles, NotNow
 from bot.intents import ephemeral_row, note_row, respond_row, root_row
 from bot.listening import Listening
 from bot.people import LookupFailed, People
 from bot.rendering.decisions import UNDO
 from bot.rendering.flow import around
 from bot.rendering.text import escape
+from bot.session_files import FileRefused
 from bot.start_line import BadLine, StartLine, parse
 from bot.starting import Starter
 from engine import clock
@@ -68,6 +70,7 @@ class Conversation:
         gate: Gate,
         home: inbound.Home,
         starter: Starter,
+        files: IncomingFiles | None = None,
     ) -> None:
         self._engine = engine
         self._starter = starter
@@ -75,6 +78,7 @@ class Conversation:
         self._people = people
         self._gate = gate
         self._home = home
+        self._files = files
         self._hinted: set[str] = set()
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
@@ -184,7 +188,7 @@ class Conversation:
             case Hold():
                 return False
             case TextAnswer(prompt_id, text):
-                return await self._answer(row, data, actor, _by_id(asked, prompt_id), text=text)
+                return await self._replied(row, data, actor, _by_id(asked, prompt_id), text)
             case Control():
                 return await self._control(row, data, actor, found)
             case Chatter() | Ignore() | Note() | Steer():
@@ -329,6 +333,23 @@ class Conversation:
         nonce: str | None = None,
     ) -> bool:
         command = Answer(prompt.prompt_id, actor, row.key, value=value, text=text, nonce=nonce)
+        return await self._do(row, data, prompt.session_id, command)
+
+    async def _replied(
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, prompt: PromptState, text: str
+    ) -> bool:
+        """A reply with its words, and with its files where the prompt takes some: they are fetched before it counts."""
+        sent = data.get("files") or []
+        if not (sent and prompt.accepts_files and self._files is not None):
+            return await self._answer(row, data, actor, prompt, text=text)
+        try:
+            files = await self._files.fetch(prompt, sent, data["ts"])
+        except NotNow as error:
+            log.warning("reply %s is held: %s", row.key, error)
+            return False
+        except FileRefused as error:
+            return await self._tell(row, data, escape(str(error)), "refused")
+        command = Answer(prompt.prompt_id, actor, row.key, text=text or None, files=files)
         return await self._do(row, data, prompt.session_id, command)
 
     async def _do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from bot.incoming_files import described
 from bot.listening import app_of, said_in
 from bot.views.values import CALLBACK, INSIDE, OPEN, Opening, Submission
 from engine.codec import Json, decode, encode
@@ -164,6 +165,7 @@ def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
         "app": bool(event.get("app_id")),
         "direct": direct,
         "hasFiles": bool(event.get("files")),
+        "files": described(event),
     }
     item = InboxItem(
         key=f"message:{home.team_id}:{channel}:{ts}",

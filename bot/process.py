@@ -17,6 +17,7 @@ from bot.catchup import INSTALLED, CatchUp
 from bot.channels import Channels
 from bot.conversation import Conversation
 from bot.flows import Library
+from bot.incoming_files import IncomingFiles
 from bot.intents import note_row
 from bot.listening import Listening
 from bot.machine import THIS_MACHINE, Machine
@@ -152,8 +153,9 @@ class Bot:
         people = People(bot, identity.team_id, machine.steady, always=settings.users | settings.admins)
         channels = Channels(bot, machine.steady)
         limits = RateLimits(settings.rates, machine.steady)
+        files = SessionFiles(settings.home)
         starter = Starter(self.engine, self.library, channels, limits, settings)
-        talk = Conversation(self.engine, self.library, people, gate, home, starter)
+        talk = Conversation(self.engine, self.library, people, gate, home, starter, IncomingFiles(bot, files))
         ways = WaysIn(self.engine, self.library, people, channels, starter, bot, identity.team_id)
         self.views = self._views(bot, people, gate, talk)
         handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers()}
@@ -174,7 +176,7 @@ class Bot:
             taken=self.service.notify,
             now=machine.now,
             tuning=machine.tuning,
-            files=SessionFiles(settings.home),
+            files=files,
         )
         self.engine.subscribe(lambda state, events: self.outbound.notify())
         self.slack = machine.slack_app(

@@ -186,6 +186,8 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
     first = asked[0]
     if kind == "buttons":
         return f"That is answered with its buttons, not with text: {_first_line(first.message)}"
+    if kind == "files":
+        return f"That is answered with files: drop them into this thread. {_first_line(first.message)}"
     if kind == "closed":
         return f"That question is closed ({first.status}{': ' + escape(first.answer_summary) if first.answer_summary else ''})."
     if kind == "not_yours":

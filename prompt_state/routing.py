@@ -136,14 +136,14 @@ class Menu:
     text: str
 
 
-HintKind: TypeAlias = Literal["buttons", "closed", "not_yours", "older", "no_text"]
+HintKind: TypeAlias = Literal["buttons", "files", "closed", "not_yours", "older", "no_text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
     """The text answers nothing, and its author should know why.
 
-    `buttons`: these are answered with their buttons. `closed`: this one is closed (its state says how).
+    `buttons`: these are answered with their buttons. `files`: these are answered with files. `closed`: this one is closed (its state says how).
     `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it named a prompt and said
     nothing.
     """
@@ -323,16 +323,16 @@ def _named(message: Message, thread: Thread) -> Route | None:
     own = _own(still_open, thread)
     if not own:
         return Hint("not_yours", _ids(still_open))
-    texts = [prompt for prompt in own if _takes_text(prompt)]
+    texts = [prompt for prompt in own if _takes_reply(prompt, message)]
     if not texts:
-        return Hint("buttons", _ids(own))
+        return Hint("files" if any(map(_takes_files, own)) else "buttons", _ids(own))
     if not found["text"].strip() and not message.has_files:
         return Hint("no_text", _ids(texts))
     return _take(texts, message, found["text"].strip()) or Hint("older", _ids(texts))
 
 
 def _only_text_prompt(message: Message, thread: Thread) -> Route | None:
-    texts = [prompt for prompt in thread.prompts if prompt.open and _takes_text(prompt)]
+    texts = [prompt for prompt in thread.prompts if prompt.open and _takes_reply(prompt, message)]
     own = _own(texts, thread)
     taken = _take(own, message, message.text)
     others = [prompt for prompt in texts if _sent_after(message, prompt)]
@@ -367,7 +367,7 @@ def _only_buttons(message: Message, thread: Thread) -> Route | None:
     ]
     if not buttons or thread.hinted.issuperset(_ids(buttons)):
         return None
-    return Hint("buttons", _ids(buttons))
+    return Hint("files" if all(map(_takes_files, buttons)) else "buttons", _ids(buttons))
 
 
 _STEPS: tuple[Callable[[Message, Thread], Route | None], ...] = (
@@ -387,6 +387,17 @@ def _sent_after(message: Message, prompt: PromptState) -> bool:
 def _takes_text(prompt: PromptState) -> bool:
     """Free text never reaches an approval or a question about an interruption, whatever the prompt says."""
     return prompt.accepts_text and prompt.kind in ("ask", "input")
+
+
+def _takes_files(prompt: PromptState) -> bool:
+    return prompt.accepts_files and prompt.kind == "ask"
+
+
+def _takes_reply(prompt: PromptState, message: Message) -> bool:
+    """Whether a reply can answer it: with words where it takes text, with files where it takes those."""
+    if message.has_files and _takes_files(prompt):
+        return True
+    return _takes_text(prompt) and bool(message.text.strip() or not message.has_files)
 
 
 def _unshown(prompts: Iterable[PromptState]) -> list[PromptState]:

@@ -6,6 +6,7 @@ web page that a person visits could act in the workspace through their browser.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,6 +22,8 @@ from bot.workspace.pageapi import PageApi
 from bot.workspace.webapi import WebApi
 
 HOST = "127.0.0.1"
+DOWNLOAD = "files.download"
+"""What faults call the fetching of a file, which is no method of the Web API."""
 PAGE = Path(__file__).parent / "page"
 PAGE_TYPES = {
     ".html": "text/html",
@@ -100,7 +103,7 @@ class Site:
             return web.Response(status=404, text=problem.text)
         return web.Response(text=f"OK - {len(content)}")
 
-    async def _file(self, request: web.Request) -> web.Response:
+    async def _file(self, request: web.Request) -> web.StreamResponse:
         """A stored file: for the app with its token, for the page without."""
         file = self.core.state.files.get(request.match_info["file"])
         if file is None:
@@ -109,8 +112,29 @@ class Site:
         is_page = request.headers.get("Sec-Fetch-Site") in ("same-origin", "none")
         if not is_page and sent != f"Bearer {self.core.state.bot_token}":
             return web.Response(status=403, text="a file needs the token of the app")
+        refusal = self.core.faults.take(DOWNLOAD, ("fail",))
+        if refusal:
+            self.core.changes.touch()
+            headers = {"Location": refusal.error} if refusal.error else {}
+            return web.Response(
+                status=refusal.status, text="the local workspace was told to fail", headers=headers
+            )
         headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
-        return web.Response(body=files.content_of(file), content_type=file["mimetype"], headers=headers)
+        slow = self.core.faults.take(DOWNLOAD, ("slow",))
+        content = files.content_of(file)
+        if slow:
+            return await self._stalled(request, content, slow.seconds)
+        return web.Response(body=content, content_type=file["mimetype"], headers=headers)
+
+    async def _stalled(self, request: web.Request, content: bytes, seconds: float) -> web.StreamResponse:
+        """Send half of a file, and the rest much later."""
+        answer = web.StreamResponse(headers={"Content-Length": str(len(content))})
+        await answer.prepare(request)
+        await answer.write(content[: len(content) // 2])
+        self.core.changes.touch()
+        await asyncio.sleep(seconds)
+        await answer.write(content[len(content) // 2 :])
+        return answer
 
     async def _set_fault(self, request: web.Request) -> web.Response:
         try:

@@ -60,6 +60,7 @@ class Case(NamedTuple):
 
 
 A, B = ask("p-a", number=1), ask("p-b", number=2)
+FILES = ask("p-a", number=1, accepts_text=False, accepts_files=True)
 LATER = ask("p-later", number=3, message_ts="1009.000000")
 UNSHOWN = ask("p-unshown", number=4, status="requested", message_ts=None)
 GATE = approval(number=5)
@@ -77,10 +78,28 @@ CASES = [
     ),
     Case("also sent to the channel", thread(A), said("x", subtype="thread_broadcast"), Answer("p-a", "x")),
     Case(
-        "a file without words is an answer",
-        thread(A),
+        "a file without words is an answer where files are",
+        thread(FILES),
         said("", subtype="file_share", has_files=True),
         Answer("p-a", ""),
+    ),
+    Case(
+        "a file without words is no answer to a question for words",
+        thread(A),
+        said("", subtype="file_share", has_files=True),
+        Chatter(),
+    ),
+    Case(
+        "words are no answer to a question for files",
+        thread(FILES),
+        said("one moment"),
+        Hint("files", ("p-a",)),
+    ),
+    Case(
+        "words and files are one answer",
+        thread(FILES),
+        said("here", subtype="file_share", has_files=True),
+        Answer("p-a", "here"),
     ),
     Case("nothing at all", thread(A), said(" "), Ignore("empty")),
     Case("only a mention", thread(A), said("", mentions_bot=True), Say((WAITING,))),

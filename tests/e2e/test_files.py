@@ -1,0 +1,136 @@
+"""Files in and out of a thread, with the real bot as a process: an answer that is a file, kills, limits, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.support.bot import ThreadView, running_bot, start_flow, words
+
+pytestmark = pytest.mark.process
+
+REPORT = """
+flow: report
+nodes:
+  - id: send
+    type: ask
+    with: {message: "Please drop the report here", accept: files, max_files: 2, max_size: 2KiB}
+  - id: count
+    type: shell
+    with: {run: [wc, -c, "{{ nodes.send.files[0].path }}"]}
+  - id: tell
+    type: message
+    with:
+      text: "{{ nodes.send.files[0].name }} is {{ nodes.send.files[0].type }}, {{ nodes.count.stdout }}"
+      files: [{path: "{{ nodes.send.files[0].path }}", name: copy.csv}]
+"""
+
+
+async def drop(thread: ThreadView, user: str, files: dict[str, bytes], text: str = "") -> str:
+    """Drop files into the thread as somebody."""
+    return str(await thread.workspace.post(user, thread.channel, text, thread_ts=thread.root_ts, files=files))
+
+
+def received(home: Path) -> list[str]:
+    """The names of all files that sessions received."""
+    return sorted(path.name for path in home.glob("sessions/*/files/*/*"))
+
+
+async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """It lies in the session's folder under a name of ours; a program reads it, and it is uploaded again."""
+    async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "report")
+        await thread.says("drop the report")
+        ts = await drop(thread, "ana", {"../../évil <!here>.csv": b"a,b\n1,2\n"})
+        told = await thread.says("is text/plain")
+        assert "8 " in words(told)
+        assert "<!here>" not in words(told)
+        await workspace.wait_for(lambda: [m for m in thread.messages() if m.get("upload")])
+        assert received(bot.home) == [f"{ts.replace('.', '-')}-1.csv"]
+
+
+async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Nothing of it is kept, the question stays open, and a smaller one answers it."""
+    async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "report")
+        await thread.says("drop the report")
+        await drop(thread, "ana", {"big.csv": b"x" * 3_000})
+        await thread.says("a file may have 2,048")
+        assert received(bot.home) == []
+        await drop(thread, "ana", {"small.csv": b"x"})
+        await thread.says("small.csv is text/plain")
+
+
+async def test_words_to_a_question_for_files_get_one_hint(workspace: Workspace, tmp_path: Path) -> None:
+    """They are no answer; the thread is told so once."""
+    async with running_bot(workspace, tmp_path, {"report": REPORT}):
+        thread = await start_flow(workspace, "ana", "ops", "report")
+        await thread.says("drop the report")
+        await thread.reply("ana", "one moment")
+        await thread.says("answered with files")
+        await thread.reply("ana", "still looking")
+        await drop(thread, "ana", {"a.csv": b"x"})
+        await thread.says("a.csv is text/plain")
+        assert thread.count("answered with files") == 1
+
+
+async def test_a_kill_while_a_file_is_fetched_leaves_nothing_half(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """After the restart the file is fetched once more, whole, and the flow goes on with it."""
+    async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "report")
+        await thread.says("drop the report")
+        workspace.faults.slow("files.download", 60, times=1)
+        await drop(thread, "ana", {"a.csv": b"y" * 1_500})
+        await workspace.wait_for(lambda: workspace.faults.struck)
+        await bot.kill()
+        assert [name for name in received(bot.home) if not name.startswith(".")] == []
+        await bot.start()
+        await thread.says("1500")
+        assert [name[-6:] for name in received(bot.home)] == ["-1.csv"]
+
+
+async def test_a_message_that_comes_twice_brings_its_file_once(workspace: Workspace, tmp_path: Path) -> None:
+    """The second delivery finds what the first one brought."""
+    async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "report")
+        await thread.says("drop the report")
+        workspace.faults.redeliver_next(1)
+        await drop(thread, "ana", {"a.csv": b"x"})
+        await thread.says("a.csv is text/plain")
+        await workspace.settled()
+        assert len(received(bot.home)) == 1
+
+
+async def test_the_token_goes_to_no_other_host(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that lies elsewhere is refused before anything is asked there, and so is one that redirects."""
+    asked: list[Any] = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.read(100))
+        writer.close()
+
+    server = await asyncio.start_server(elsewhere, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, running_bot(workspace, tmp_path, {"report": REPORT}):
+        thread = await start_flow(workspace, "ana", "ops", "report")
+        await thread.says("drop the report")
+        with monkeypatch.context() as patch:
+            patch.setattr(workspace.core, "base_url", f"http://127.0.0.1:{port}")
+            await drop(thread, "ana", {"a.csv": b"x"})
+        await thread.says("does not lie in Slack itself")
+        workspace.faults.fail("files.download", status=302, error=f"http://127.0.0.1:{port}/x")
+        await drop(thread, "ana", {"b.csv": b"x"})
+        await thread.says("does not give")
+    assert asked == []
