@@ -49,7 +49,6 @@ from prompt_state.routing import (
     Steer,
     Thread,
     control_word,
-    read_message,
     route,
 )
 
@@ -97,7 +96,7 @@ class Conversation:
         data = decode(row.payload)
         heads = await self._heads(row.thread_key)
         try:
-            said = _read(data, self._home.bot_user_id)
+            said = inbound.said(data, self._home)
         except TooLong as error:
             return await self._tell(row, data, str(error), "too_long")
         if said.mentions_bot and not said.edited and self._starts(said, heads):
@@ -105,8 +104,7 @@ class Conversation:
         try:
             actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
         except LookupFailed as error:
-            log.warning("reply %s is held: %s", row.key, error)
-            return False
+            return _held(row, error)
         return await self._routed(row, data, said, actor, heads)
 
     def _starts(self, said: Message, heads: Sequence[Head]) -> bool:
@@ -331,8 +329,9 @@ class Conversation:
         value: Json = None,
         text: str | None = None,
         nonce: str | None = None,
+        files: list[Json] | None = None,
     ) -> bool:
-        command = Answer(prompt.prompt_id, actor, row.key, value=value, text=text, nonce=nonce)
+        command = Answer(prompt.prompt_id, actor, row.key, value=value, text=text, nonce=nonce, files=files)
         return await self._do(row, data, prompt.session_id, command)
 
     async def _replied(
@@ -345,12 +344,10 @@ class Conversation:
         try:
             files = await self._files.fetch(prompt, sent, data["ts"])
         except NotNow as error:
-            log.warning("reply %s is held: %s", row.key, error)
-            return False
+            return _held(row, error)
         except FileRefused as error:
             return await self._tell(row, data, escape(str(error)), "refused")
-        command = Answer(prompt.prompt_id, actor, row.key, text=text or None, files=files)
-        return await self._do(row, data, prompt.session_id, command)
+        return await self._answer(row, data, actor, prompt, text=text or None, files=files)
 
     async def _do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
         """Carry a command out with this row; a refusal is told to its author only."""
@@ -502,19 +499,10 @@ def _whispered(row: InboxRow, data: dict[str, Json], text: str) -> PutOutbox:
     return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), escape(text))
 
 
-def _read(data: dict[str, Json], bot_user_id: str) -> Message:
-    return read_message(
-        data["text"],
-        bot_user_id=bot_user_id,
-        user=data["user"],
-        ts=data["ts"],
-        thread_ts=data["threadTs"],
-        edited=data["edited"],
-        subtype=data["subtype"],
-        bot=data["app"],
-        direct=data["direct"],
-        has_files=data["hasFiles"],
-    )
+def _held(row: InboxRow, error: Exception) -> bool:
+    """The row stays in the inbox and is tried again."""
+    log.warning("%s is held: %s", row.key, error)
+    return False
 
 
 def _by_id(asked: Sequence[PromptState], prompt_id: str) -> PromptState:

@@ -19,7 +19,7 @@ from engine.codec import Json, decode, encode
 from engine.errors import NotJson
 from engine.storage.port import InboxItem
 from prompt_state.model import thread_key
-from prompt_state.routing import SUBTYPES
+from prompt_state.routing import SUBTYPES, Message, read_message
 
 MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
 OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
@@ -376,3 +376,19 @@ def _slash(body: Mapping[str, Any], home: Home) -> Decision:
         data=data,
     )
     return Take(InboxItem(f"slash:{body['trigger_id']}", SLASH, encode(data)), instead=opening)
+
+
+def said(data: Mapping[str, Json], home: Home) -> Message:
+    """A stored message as routing reads it. Raises `TooLong`."""
+    return read_message(
+        data["text"],
+        bot_user_id=home.bot_user_id,
+        user=data["user"],
+        ts=data["ts"],
+        thread_ts=data["threadTs"],
+        edited=data["edited"],
+        subtype=data["subtype"],
+        bot=data["app"],
+        direct=data["direct"],
+        has_files=data["hasFiles"],
+    )
