@@ -1,0 +1,229 @@
+"""What must be true at the end of every run, read from Slack and from the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from bot.rendering import card
+from engine.codec import decode
+from engine.engine import utc_now
+from engine.events import Event, event_from_bytes
+from engine.flow import flow_from_body
+from engine.state import State, derive_state
+from engine.storage.sqlite import open_sqlite
+from tests.simulation.flows import NOBODY, SAMPLES, Answers
+from tests.simulation.life import KEY
+from tests.simulation.people import Said, live_buttons
+from tests.simulation.slack import CHANNEL, key_of
+from tests.simulation.world import World
+
+TEAM = "T0LOCAL01"
+_VISIBLE = ("applied", "told", "refused", "too_long", "help", "started")
+
+
+class Session:
+    """A session as the store has it."""
+
+    def __init__(self, store: Any, head: Any) -> None:
+        self.head = head
+        self.events: list[Event] = [event_from_bytes(row) for row in store.journal(head.session_id)]
+        self.state: State = derive_state(self.events)
+        self.flow = flow_from_body(store.flow(head.flow_digest))
+
+    def of(self, kind: str) -> list[Any]:
+        """The events of a type."""
+        return [event for event in self.events if event.type == kind]
+
+
+def check(world: World) -> Iterator[str]:
+    """Everything that is wrong, in words."""
+    store = open_sqlite(world.database, key=KEY)
+    try:
+        heads = store.heads(limit=100)
+        damaged = [head for head in heads if head.quarantined is not None]
+        yield from (f"{head.session_id} was set aside: {head.quarantined}" for head in damaged)
+        sessions = [Session(store, head) for head in heads if head.quarantined is None]
+        yield from _counted(world, sessions)
+        for session in sessions:
+            yield from _of_session(world, session)
+        yield from _keys_used_once(sessions)
+        yield from _replies(world, store, sessions)
+        yield from _presses(world, store)
+        yield from _messages(world, store, sessions)
+        if store.outbox(now="9999-01-01T00:00:00.000Z"):
+            yield "the outbox is not empty"
+    finally:
+        store.close()
+
+
+def _counted(world: World, sessions: list[Session]) -> Iterator[str]:
+    """Each start made one session."""
+    if len(sessions) != world.people.expected():
+        yield f"{world.people.expected()} starts made {len(sessions)} sessions"
+    twice = [key for key, times in Counter(s.head.thread_key for s in sessions).items() if times > 1]
+    yield from (f"{key} has several sessions" for key in twice)
+
+
+# --- sessions ----------------------------------------------------------------------------------------------
+
+
+def _of_session(world: World, session: Session) -> Iterator[str]:
+    name = session.head.session_id
+    if session.head.status != "complete":
+        yield f"{name} ({session.head.flow_name}) is {session.head.status} {session.state.error}"
+        return
+    answered = Counter(event.prompt_id for event in session.of("prompt:answered"))
+    yield from (f"{prompt} was answered {times} times" for prompt, times in answered.items() if times > 1)
+    yield from _truly_said(world, session)
+    answers = _answers(session)
+    yield from _said(world, session, answers)
+    yield from _ran(world, session, answers)
+
+
+def _answers(session: Session) -> Answers:
+    """What the journal has as the answer of each question, by its place; `-` where its time ran out."""
+    places = {e.prompt_id: e.path for e in session.of("prompt:requested") if _asks(e)}
+    found = {path: NOBODY for path in places.values()}
+    for event in session.of("prompt:answered"):
+        if event.prompt_id in places:
+            found[places[event.prompt_id]] = str(event.answer["text"])
+    return found
+
+
+def _asks(event: Any) -> bool:
+    return event.prompt["kind"] in ("ask", "approval", "input")
+
+
+def _truly_said(world: World, session: Session) -> Iterator[str]:
+    """Each answer is what that person wrote or pressed, for that prompt."""
+    pressed = {press.delivery.body["actions"][0]["action_ts"]: press for press in world.people.pressed}
+    for event in session.of("prompt:answered"):
+        kind, *_, last = event.key.split(":")
+        if kind == "message":
+            said = world.people.said[last]
+            wrote = said.text.split(": ", 1)[-1] if said.number else said.text
+            if event.answer["text"] != wrote:
+                yield f"{said.text!r} became the answer {event.answer['text']!r}"
+        elif kind == "click":
+            press = pressed[last]
+            if (press.prompt, press.label) != (event.prompt_id, event.answer["label"]):
+                yield f"{press.label!r} for {press.prompt} became {event.answer} of {event.prompt_id}"
+        else:
+            yield f"{event.prompt_id} was answered by {event.key}"
+
+
+def _said(world: World, session: Session, answers: Answers) -> Iterator[str]:
+    """The thread shows what the model says, each once and in order."""
+    wanted = SAMPLES[session.head.flow_name].says(answers)
+    root = session.head.thread_key.rsplit(":", 1)[1]
+    thread = world.slack.thread(root)
+    shown = [m["text"] for m in thread if key_of(m).startswith(f"message:{session.head.session_id}")]
+    if shown != wanted:
+        yield f"{session.head.session_id} says {shown}, not {wanted}"
+
+
+def _ran(world: World, session: Session, answers: Answers) -> Iterator[str]:
+    """Commands ran at least once unless somebody said they are done, and never again unasked."""
+    asked = {e.prompt_id: e.path for e in session.of("prompt:requested") if e.prompt["kind"] == "interrupted"}
+    again, done = Counter[str](), Counter[str]()
+    for event in session.of("prompt:answered"):
+        if event.prompt_id in asked:
+            (again if event.answer["value"] == "again" else done)[asked[event.prompt_id]] += 1
+    ran = Counter(path for session_id, path in world.ran if session_id == session.head.session_id)
+    wanted = SAMPLES[session.head.flow_name].shells(answers)
+    for path in {*wanted, *ran}:
+        least = 0 if done[path] else 1
+        if path not in wanted:
+            yield f"{path} ran {ran[path]} times and should not"
+        elif not least <= ran[path] <= 1 + again[path]:
+            yield f"{path} ran {ran[path]} times, and {again[path]} times somebody wanted it again"
+
+
+def _keys_used_once(sessions: list[Session]) -> Iterator[str]:
+    """No reply and no press counts twice, wherever."""
+    keys = Counter[str]()
+    for session in sessions:
+        for event in session.events:
+            key = getattr(event, "key", None)
+            if key is not None and event.type in ("prompt:answered", "session:message", "prompt:voted"):
+                keys[":".join(key.split(":")[-1:])] += 1
+    yield from (f"{key} counts {times} times" for key, times in keys.items() if times > 1)
+
+
+# --- people ------------------------------------------------------------------------------------------------
+
+
+def _replies(world: World, store: Any, sessions: list[Session]) -> Iterator[str]:
+    """Every reply that was acknowledged, or can be read in the thread, is done, and its author can see it."""
+    heard = {_message_ts(d.body) for d in world.slack.deliveries if d.acknowledged}
+    born = {s.head.thread_key: float(s.head.thread_key.rsplit(":", 1)[1]) for s in sessions}
+    used = {e.key for s in sessions for e in s.of("prompt:answered")}
+    for said in world.people.said.values():
+        key = f"message:{TEAM}:{CHANNEL}:{said.ts}"
+        row = store.inbox_row(key)
+        if row is None:
+            readable = not said.deleted
+            if (readable or said.ts in heard) and f"{TEAM}:{CHANNEL}:{said.root}" in born:
+                yield f"the reply {said.text!r} ({said.ts}) is lost"
+        elif row.outcome is None:
+            yield f"the reply {said.text!r} ({said.ts}) was not handled"
+        else:
+            yield from _answered_for(said, row, used, store)
+
+
+def _answered_for(said: Said, row: Any, used: set[str], store: Any) -> Iterator[str]:
+    if (row.key in used) and row.outcome != "applied":
+        yield f"the reply {said.text!r} was applied, and its row says {row.outcome}"
+    if row.outcome in ("told", "refused") and not (
+        store.outbox_row(f"note:{row.key}") or store.outbox_row(f"ephemeral:{row.key}")
+    ):
+        yield f"the reply {said.text!r} was {row.outcome} without a word"
+    if said.text in ("pause", "stop", "resume") and said.user == "ana" and not said.edited:
+        if row.outcome not in _VISIBLE:
+            yield f"{said.text!r} ({said.ts}) was {row.outcome}"
+
+
+def _message_ts(body: dict[str, Any]) -> str:
+    event = body.get("event") or {}
+    return str(event.get("ts", "")) if not event.get("subtype") else ""
+
+
+def _presses(world: World, store: Any) -> Iterator[str]:
+    """Every press that was acknowledged is applied, or refused with a word to its author."""
+    for press in world.people.pressed:
+        body = press.delivery.body
+        ts, user = body["actions"][0]["action_ts"], body["user"]["id"]
+        row = store.inbox_row(f"click:{TEAM}:{body['container']['message_ts']}:{user}:{ts}")
+        if row is None:
+            if press.delivery.acknowledged:
+                yield f"the press {press.label!r} at {ts} is lost"
+        elif row.outcome not in ("applied", "refused"):
+            yield f"the press {press.label!r} at {ts} is {row.outcome}"
+        elif row.outcome == "refused" and store.outbox_row(f"ephemeral:{row.key}") is None:
+            if store.outbox_row(f"note:{row.key}") is None:
+                yield f"the press {press.label!r} at {ts} was refused without a word"
+
+
+# --- messages ----------------------------------------------------------------------------------------------
+
+
+def _messages(world: World, store: Any, sessions: list[Session]) -> Iterator[str]:
+    """Nothing stands twice, nothing can be pressed any more, and each card shows the end."""
+    ours = world.slack.by_bot()
+    times = Counter(key_of(message) for message in ours if key_of(message))
+    yield from (f"{key} stands {number} times" for key, number in times.items() if number > 1)
+    yield from (f"{key_of(m) or m['text']!r} can still be pressed" for m in ours if live_buttons(m))
+    by_key = {key_of(message): message for message in ours}
+    for session in sessions:
+        wanted = card(session.state, session.flow, utc_now()).text
+        shown = by_key.get(f"card:{session.head.session_id}")
+        if shown is None or shown["text"] != wanted:
+            yield f"the card of {session.head.session_id} shows {shown and shown['text']!r}, not {wanted!r}"
+    for session in sessions:
+        for event in session.of("prompt:answered"):
+            row = store.outbox_row(f"prompt:{event.prompt_id}")
+            message = by_key.get(f"prompt:{event.prompt_id}")
+            if row is not None and message is None and "dropped" not in decode(row.result or b"{}"):
+                yield f"{event.prompt_id} is not shown any more"

@@ -1,0 +1,315 @@
+"""One life of the bot, from its start to its death: the real `Bot` on a simulated machine.
+
+Every commit, every call of the Web API and every acknowledgement is a *point*, before and after it: there the process
+can die. What is dead does nothing any more: its inputs and outputs never return, its memory is thrown away, and what
+it had committed is all that the next life finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+from slack_bolt.request.async_request import AsyncBoltRequest
+
+from bot.app import SlackApp
+from bot.machine import Machine
+from bot.outbound.run import Tuning
+from bot.process import Bot
+from bot.settings import Settings
+from engine.codec import Json
+from engine.errors import StorageError
+from engine.nodes.port import Completed, Interrupted, NodeContext, Runner
+from engine.storage.port import Store
+from engine.storage.sqlite import open_sqlite
+from engine.storage.writer import Writer
+from tests.simulation.slack import Delivery, Response, Wire
+from tests.simulation.timeline import SimLoop
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+CALL_SECONDS = 0.02
+KEY = b"the key of the simulation"
+_KEY = aiohttp.client_reqrep.ConnectionKey("slack.test", 443, True, True, None, None, None)
+
+
+class InlineWriter(Writer):
+    """The writer on the loop instead of on a thread of its own: same queue, same group commit, same order."""
+
+    def __init__(self, life: Life, store: Store) -> None:
+        super().__init__(store)
+        self._life = life
+        self._jobs: list[Any] = []
+
+    def start(self) -> None:
+        """Take calls from now on."""
+        self._ended = None
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self._ended = StorageError("The writer was closed; nothing was stored.")
+
+    def _submit(self, job: Any) -> None:
+        if self._ended is not None:
+            raise self._ended
+        self._jobs.append(job)
+        if len(self._jobs) == 1:
+            self._life.loop.call_later(self._life.delay(), self._carry_out)
+
+    def _carry_out(self) -> None:
+        while self._jobs:
+            if not self._life.lives("before a commit"):
+                return
+            self._next(self._jobs)
+            if not self._life.lives("after a commit"):
+                return
+
+
+class SimSlackApp(SlackApp):
+    """The real receiver without sockets: envelopes come by direct calls."""
+
+    life: Life
+
+    async def connect(self) -> None:
+        """From now on the world can send."""
+        await self.life.point("connect")
+        self.life.connected = True
+        self._generation = self.life.world.generation
+
+    async def close(self) -> None:
+        """Take nothing more."""
+        self._closing = True
+
+    def reconnected(self) -> bool:
+        """Whether there was a gap."""
+        changed = self._generation != self.life.world.generation
+        self._generation = self.life.world.generation
+        return changed
+
+
+class Life:
+    """The bot as one process."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.loop = SimLoop(world.timeline)
+        self.connected = False
+        self.dead = False
+        self.fault: BaseException | None = None
+        self.store: Store | None = None
+        weather = world.weather
+        self._points = 0
+        self._kill_at = 0
+        if weather.kills > 0:
+            weather.kills -= 1
+            self._kill_at = world.chance.randint(1, weather.kill_within)
+        self._serial = 0
+
+    # --- points --------------------------------------------------------------------------------------------
+
+    def lives(self, what: str) -> bool:
+        """Whether the process is still alive after this point. Here it may die."""
+        if self.dead:
+            return False
+        self._points += 1
+        self.world.points += 1
+        if self._points == self._kill_at:
+            self.world.note(f"kill {what}")
+            self.world.kills += 1
+            self.die()
+            return False
+        return True
+
+    async def point(self, what: str) -> None:
+        """The same for who can wait: whoever waits in a dead process waits for ever."""
+        if not self.lives(what):
+            await self.loop.create_future()
+
+    def die(self) -> None:
+        """End the process at once."""
+        self.dead, self.connected = True, False
+        self.loop.stop()
+
+    def delay(self) -> float:
+        """How long something takes now."""
+        slow = self.world.weather.slow
+        return self.world.chance.uniform(0.0, slow) if slow and self.world.chance.random() < 0.3 else 0.0
+
+    # --- running -------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Live until death, or until the world is over."""
+        asyncio.set_event_loop(self.loop)
+        self.loop.set_exception_handler(lambda loop, context: self.world.trouble(str(context.get("message"))))
+        main = self.loop.create_task(self._main())
+        try:
+            self.loop.run_forever()
+        finally:
+            self._bury(main)
+
+    async def _main(self) -> None:
+        try:
+            await self._bot().run(lambda identity: self.world.note(f"ready {self.number}"))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self.fault = error
+            self.world.note(f"ended {type(error).__name__}")
+        self.die()
+
+    def _bury(self, main: asyncio.Task[None]) -> None:
+        """Throw the memory away, without a word and without letting it do anything more."""
+        self.dead, self.connected = True, False
+        self.loop.set_exception_handler(lambda loop, context: None)
+        for _ in range(8):
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio itself sets
+                task.cancel()
+            if not tasks:
+                break
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+        if self.store is not None:
+            self.store.close()
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+    def _bot(self) -> Bot:
+        world = self.world
+        settings = Settings(
+            home=world.home,
+            flows=world.home,
+            database_url="",
+            bot_token="xoxb-local-workspace",
+            app_token="xapp-1-local-workspace",
+            api_url="https://slack.test/api/",
+            connections=0,
+        )
+        machine = Machine(
+            seconds=world.seconds,
+            steady=self.loop.time,
+            entropy=self._entropy,
+            session=Wire(self._call),  # type: ignore[arg-type]  # the part of a session that slack_sdk uses
+            open_store=self._open,
+            writer=lambda store: InlineWriter(self, store),
+            runners=self._runners,
+            slack_app=self._slack_app,
+            tuning=Tuning(poll_seconds=5.0, jitter=world.chance.random),
+            poll_seconds=5.0,
+            started=lambda: None,
+        )
+        bot = Bot(settings, machine=machine)
+        bot.library = world.library
+        return bot
+
+    def _slack_app(self, *args: Any, **given: Any) -> SlackApp:
+        SimSlackApp.life = self
+        self.app = SimSlackApp(*args, **given)
+        self.app.life = self
+        return self.app
+
+    def _open(self, url: str, key: bytes | None) -> Store:
+        store = open_sqlite(self.world.database, key=KEY)
+        # A kill is simulated above the disk, so the disk need not be waited for.
+        store._db.raw.pragma("synchronous", "OFF")
+        self.store = store
+        return store
+
+    def _entropy(self) -> str:
+        self._serial += 1
+        seed = f"{self.world.seed}:{self.number}:{self._serial}"
+        return hashlib.blake2b(seed.encode(), digest_size=16).hexdigest()
+
+    # --- the way in ----------------------------------------------------------------------------------------
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Let the receiver have an envelope."""
+        self.loop.create_task(self._deliver(delivery))
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        world = self.world
+        request = AsyncBoltRequest(mode="socket_mode", body=delivery.body)
+        answer = await self.app.app.async_dispatch(request)
+        if answer.status != 200:
+            world.note(f"not acknowledged {delivery.name}")
+            return
+        await self.point("before an acknowledgement")
+        delivery.acknowledged = True
+        lost = world.chance.random() < world.weather.ack_lost
+        world.note(f"{'lost ' if lost else ''}acknowledgement {delivery.name}")
+        if not lost:
+            delivery.taken = True
+        await self.point("after an acknowledgement")
+
+    # --- the way out ---------------------------------------------------------------------------------------
+
+    async def _call(self, url: str, args: dict[str, Any]) -> Response:
+        world = self.world
+        method = url.rsplit("/api/", 1)[-1] if "/api/" in url else "response_url"
+        await self.point(f"before {method}")
+        await asyncio.sleep(CALL_SECONDS + self.delay())
+        weather, chance = world.weather, world.chance
+        if chance.random() < weather.unreachable:
+            world.note(f"unreachable {method}")
+            raise aiohttp.ClientConnectorError(_KEY, OSError(111, "Connection refused"))
+        if chance.random() < weather.limited:
+            world.note(f"limited {method}")
+            headers = {"Retry-After": str(chance.randint(1, 8))}
+            return Response(429, {"ok": False, "error": "ratelimited"}, headers)
+        if chance.random() < weather.broken:
+            world.note(f"broken {method}")
+            return Response(503, "upstream is down")
+        if chance.random() < weather.answer_lost:
+            return await self._lost(method, args)
+        return await self._done(method, args)
+
+    async def _done(self, method: str, args: dict[str, Any]) -> Response:
+        found = self._effect(method, args)
+        await self.point(f"after {method}")
+        return Response(200, found, self.world.headers(method))
+
+    async def _lost(self, method: str, args: dict[str, Any]) -> Response:
+        """The effect happens, now or a little later, and nobody hears of it."""
+        world, chance = self.world, self.world.chance
+        if chance.random() < world.weather.appears_late:
+            world.timeline.after(chance.uniform(0.5, 9.0), lambda: self._effect(method, args))
+        else:
+            self._effect(method, args)
+        world.note(f"answer lost {method}")
+        await self.point(f"after {method}")
+        if chance.random() < 0.3:
+            await asyncio.sleep(30.0)
+            raise TimeoutError
+        if chance.random() < 0.5:
+            return Response(500, "it was done all the same")
+        raise aiohttp.ServerDisconnectedError
+
+    def _effect(self, method: str, args: dict[str, Any]) -> dict[str, Any]:
+        if method == "response_url":
+            found: dict[str, Any] = {"ok": True}
+        else:
+            found = self.world.slack.answer(method, args)
+        self.world.note(f"{method} {args.get('ts') or ''} -> {found.get('ts') or found.get('error') or 'ok'}")
+        return found
+
+    # --- work ----------------------------------------------------------------------------------------------
+
+    def _runners(self) -> Mapping[str, Runner]:
+        return {"shell": self._shell}
+
+    async def _shell(self, config: dict[str, Json], ctx: NodeContext) -> Completed | Interrupted:
+        """A command: it leaves a mark outside, in no store, and takes a while."""
+        await self.point("before a command")
+        self.world.ran.append((ctx.session_id, ctx.path))
+        self.world.note(f"command {ctx.path}")
+        await asyncio.sleep(self.world.chance.uniform(0.0, 3.0))
+        await self.point("after a command")
+        if ctx.aborted.is_set():
+            return Interrupted("cut", "left")
+        return Completed({"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0})
