@@ -18,6 +18,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import inbound
+from bot.slack_api import code_of
 from engine.storage.port import Head, InboxItem
 from engine.storage.writer import Writer
 
@@ -28,6 +29,10 @@ INSTALLED = "installed"
 """Mark set at the very first start: what was said before it is not for this installation."""
 
 MOST_THREADS = 100_000
+AGAIN_SECONDS = 15.0
+"""After how long what could not be read is tried again."""
+
+_KINDS = ("public_channel", "private_channel", "im")
 _GONE = ("channel_not_found", "thread_not_found", "not_in_channel", "missing_scope", "message_not_found")
 
 
@@ -54,6 +59,12 @@ class CatchUp:
         self._hears = hears
         self._unread: dict[str, None] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._failed: dict[str, None] = {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether all could be read so far; else `run()` is to be called again after a while."""
+        return not self._failed
 
     async def begin(self) -> None:
         """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
@@ -67,17 +78,20 @@ class CatchUp:
     async def run(self) -> int:
         """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
         found = 0
+        again, self._failed = self._failed, {}
+        self._unread = {**{key: None for key in again if ":" in key}, **self._unread}
         while self._unread:
             found += await self.ensure(next(iter(self._unread)))
-        async for channel in self._channels():
-            found += await self._guarded(self._channel(channel), channel)
+        for kind in _KINDS:
+            for channel in await self._channels(kind):
+                found += await self._guarded(self._channel(channel), channel)
         if found:
             log.info("catch-up found %d messages that were not delivered", found)
         return found
 
     async def ensure(self, key: str | None) -> int:
         """Read this thread if it was not read since the gap; how many messages were new. What arrives now waits for
-        it, since what was missed is older. Raises nothing: a thread that cannot be read is tried after the next gap."""
+        it, since what was missed is older. Raises nothing: a thread that cannot be read now is read at the next `run()`."""
         if key is None or key not in self._unread:
             return 0
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -90,12 +104,18 @@ class CatchUp:
         """One scope's failure must not keep the others from being read; its mark stays, so it is read again."""
         try:
             return int(await read)
-        except SlackApiError as error:
-            code = error.response.get("error")
-            log.log(logging.INFO if code in _GONE else logging.WARNING, "catch-up of %s: %s", scope, code)
         except Exception as error:
-            log.warning("catch-up of %s failed, and will be tried after the next gap: %s", scope, error)
+            self._note_failure(scope, error)
         return 0
+
+    def _note_failure(self, scope: str, error: Exception) -> None:
+        """What is refused for good is left alone; anything else is to be read again."""
+        code = code_of(error) if isinstance(error, SlackApiError) else None
+        if code in _GONE:
+            log.info("catch-up of %s: %s", scope, code)
+            return
+        self._failed[scope] = None
+        log.warning("catch-up of %s failed and is tried again: %s", scope, code or repr(error))
 
     async def _thread(self, key: str) -> int:
         team, channel, thread_ts = key.split(":", 2)
@@ -160,17 +180,13 @@ class CatchUp:
             self._taken()
         return new
 
-    async def _channels(self) -> AsyncIterator[str]:
-        """The conversations that the bot is in, kind by kind: each needs a right of its own."""
-        for kind in ("public_channel", "private_channel", "im"):
-            try:
-                async for channel in self._channels_of(kind):
-                    yield channel
-            except SlackApiError as error:
-                code = error.response.get("error")
-                log.info(
-                    "conversations (%s) cannot be listed (%s): mentions missed there stay missed", kind, code
-                )
+    async def _channels(self, kind: str) -> list[str]:
+        """The conversations of one kind that the bot is in: each kind needs a right of its own."""
+        try:
+            return [channel async for channel in self._channels_of(kind)]
+        except Exception as error:
+            self._note_failure(f"{kind} conversations", error)
+            return []
 
     async def _channels_of(self, kind: str) -> AsyncIterator[str]:
         cursor = ""

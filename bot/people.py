@@ -13,6 +13,7 @@ from typing import Any
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.slack_api import code_of
 from engine.actors import Actor
 from engine.codec import Json
 from engine.errors import SaysoError
@@ -125,11 +126,10 @@ class People:
         try:
             value = await ask(argument)
         except SlackApiError as error:
-            if error.response.get("error") in ("user_not_found", "users_not_found", "user_not_visible"):
+            code = code_of(error)
+            if code in ("user_not_found", "users_not_found", "user_not_visible"):
                 raise LookupFailed(f"Slack knows no user {argument}.") from error
-            raise LookupFailed(
-                f"Slack did not answer about {argument}: {error.response.get('error')}"
-            ) from error
+            raise LookupFailed(f"Slack did not answer about {argument}: {code or error}") from error
         except Exception as error:
             raise LookupFailed(f"Slack could not be asked about {argument}: {error}") from error
         self._kept[key] = (self._clock(), value)

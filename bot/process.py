@@ -13,7 +13,7 @@ from typing import Any
 
 from bot import inbound
 from bot.assembly import make_engine
-from bot.catchup import INSTALLED, CatchUp
+from bot.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.channels import Channels
 from bot.conversation import Conversation
 from bot.flows import Library
@@ -254,10 +254,19 @@ class Bot:
         while True:
             await self.catchup.run()
             self.service.notify()
-            while not self.slack.reconnected():  # noqa: ASYNC110 - the SDK tells nobody when it reconnects
-                await asyncio.sleep(1.0)
-            log.info("a socket was opened anew: reading what may have been missed")
-            await self.catchup.begin()
+            if await self._gap():
+                log.info("a socket was opened anew: reading what may have been missed")
+                await self.catchup.begin()
+
+    async def _gap(self) -> bool:
+        """Wait until a socket was opened anew; False when it is time to read again what could not be read."""
+        waited = 0.0
+        while not self.slack.reconnected():
+            await asyncio.sleep(1.0)  # the SDK tells nobody when it reconnects
+            waited += 1.0
+            if waited >= AGAIN_SECONDS and not self.catchup.complete:
+                return False
+        return True
 
     async def _keep_house(self) -> None:
         """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one."""

@@ -117,6 +117,13 @@ def classify(error: Exception) -> SlackFault:
     return Unknown(f"the answer is lost ({type(error).__name__}: {error})")
 
 
+def code_of(error: SlackApiError) -> str | None:
+    """Slack's own error code; None where the answer is not Slack's, such as the page of a broken proxy."""
+    data = getattr(error.response, "data", error.response)
+    code = data.get("error") if isinstance(data, dict) else None
+    return None if code is None else str(code)
+
+
 def of_status(status: int, headers: Mapping[str, Any], code: str | None, detail: str = "") -> SlackFault:
     """What an answer that is no success means: its HTTP status, its headers, and Slack's error code if it has one."""
     if status == 429 or code in ("ratelimited", "rate_limited"):

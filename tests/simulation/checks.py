@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bot.rendering import card
+from engine import clock
 from engine.codec import decode
 from engine.engine import utc_now
 from engine.events import Event, event_from_bytes
@@ -17,9 +18,11 @@ from tests.simulation.flows import NOBODY, SAMPLES, Answers
 from tests.simulation.life import KEY
 from tests.simulation.people import Said, live_buttons
 from tests.simulation.slack import CHANNEL, key_of
-from tests.simulation.world import World
+from tests.simulation.world import EPOCH, World
 
 TEAM = "T0LOCAL01"
+READING = 60.0
+"""Seconds within which what was missed is read again, whatever fails meanwhile."""
 _VISIBLE = ("applied", "told", "refused", "too_long", "help", "started")
 
 
@@ -84,8 +87,8 @@ def _of_session(world: World, session: Session) -> Iterator[str]:
 
 def _answers(session: Session) -> Answers:
     """What the journal has as the answer of each question, by its place; `-` where its time ran out."""
-    places = {e.prompt_id: e.path for e in session.of("prompt:requested") if _asks(e)}
-    found = {path: NOBODY for path in places.values()}
+    places = {e.prompt_id: _place(e) for e in session.of("prompt:requested") if _asks(e)}
+    found = dict.fromkeys(places.values(), NOBODY)
     for event in session.of("prompt:answered"):
         if event.prompt_id in places:
             found[places[event.prompt_id]] = str(event.answer["text"])
@@ -94,6 +97,10 @@ def _answers(session: Session) -> Answers:
 
 def _asks(event: Any) -> bool:
     return event.prompt["kind"] in ("ask", "approval", "input")
+
+
+def _place(event: Any) -> str:
+    return str(event.prompt["nodeId"] if event.prompt["kind"] == "input" else event.path)
 
 
 def _truly_said(world: World, session: Session) -> Iterator[str]:
@@ -158,19 +165,26 @@ def _keys_used_once(sessions: list[Session]) -> Iterator[str]:
 def _replies(world: World, store: Any, sessions: list[Session]) -> Iterator[str]:
     """Every reply that was acknowledged, or can be read in the thread, is done, and its author can see it."""
     heard = {_message_ts(d.body) for d in world.slack.deliveries if d.acknowledged}
-    born = {s.head.thread_key: float(s.head.thread_key.rsplit(":", 1)[1]) for s in sessions}
+    ends = {s.head.thread_key: s.state.updated_at for s in sessions}
     used = {e.key for s in sessions for e in s.of("prompt:answered")}
     for said in world.people.said.values():
         key = f"message:{TEAM}:{CHANNEL}:{said.ts}"
         row = store.inbox_row(key)
         if row is None:
-            readable = not said.deleted
-            if (readable or said.ts in heard) and f"{TEAM}:{CHANNEL}:{said.root}" in born:
+            end = ends.get(f"{TEAM}:{CHANNEL}:{said.root}")
+            if said.ts in heard or (end is not None and not said.deleted and _was_read(world, said, end)):
                 yield f"the reply {said.text!r} ({said.ts}) is lost"
         elif row.outcome is None:
             yield f"the reply {said.text!r} ({said.ts}) was not handled"
         else:
             yield from _answered_for(said, row, used, store)
+
+
+def _was_read(world: World, said: Said, end: str) -> bool:
+    """Whether the thread was read after the reply, long enough before its session ended: afterwards nobody reads it."""
+    ended = clock.from_text(end).timestamp() - EPOCH
+    wrote = float(said.ts) - EPOCH
+    return not world.jumped and any(wrote < gap < ended - READING for gap in world.gaps)
 
 
 def _answered_for(said: Said, row: Any, used: set[str], store: Any) -> Iterator[str]:

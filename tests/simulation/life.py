@@ -154,7 +154,7 @@ class Life:
 
     async def _main(self) -> None:
         try:
-            await self._bot().run(lambda identity: self.world.note(f"ready {self.number}"))
+            await self._bot().run(lambda identity: self.world.ready(self.number))
         except asyncio.CancelledError:
             raise
         except Exception as error:

@@ -73,7 +73,9 @@ def main(first: int = 0, count: int = 100) -> int:
             if count == 1:
                 print("\n".join(outcome.trace), *outcome.problems, sep="\n")
     took = time.perf_counter() - began
-    print(f"{count} seeds, {deliveries} deliveries, {kills} kills, {bad} bad, {took / count * 1000:.1f} ms a seed")
+    print(
+        f"{count} seeds, {deliveries} deliveries, {kills} kills, {bad} bad, {took / count * 1000:.1f} ms a seed"
+    )
     return bad
 
 

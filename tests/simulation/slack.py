@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Json = dict[str, Any]
-AGAIN = (0.5, 10.0, 40.0)
+AGAIN = (0.5, 8.0, 20.0)
 """After how many seconds an event is delivered again that was not acknowledged."""
 PATIENCE = 3.0
 """Seconds until Slack takes a delivery for not acknowledged."""
@@ -112,7 +112,7 @@ class Slack:
             return
         self._later(delivery, AGAIN)
         if chance.random() < world.weather.twice:
-            world.timeline.after(chance.uniform(0.0, 60.0), lambda: self._attempt(delivery, ()))
+            world.timeline.after(chance.uniform(0.0, 30.0), lambda: self._attempt(delivery, ()))
 
     def _later(self, delivery: Delivery, again: tuple[float, ...]) -> None:
         seconds = self.world.chance.uniform(0.0, self.world.weather.late)
@@ -166,9 +166,7 @@ class Slack:
         """Use the slash command as somebody."""
         state, ts = self.core.state, self.core.now_ts()
         grant = {"trigger_id": f"trigger.{ts}", "response_url": f"{self.core.base_url}/response/{ts}"}
-        body = payloads.slash_command(
-            state, state.user(user), state.channels[CHANNEL], "/sayso", text, grant
-        )
+        body = payloads.slash_command(state, state.user(user), state.channels[CHANNEL], "/sayso", text, grant)
         return self.interaction(body, f"slash:{user}:{ts}")
 
     # --- what can be seen ----------------------------------------------------------------------------------

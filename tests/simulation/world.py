@@ -68,9 +68,12 @@ class World:
     kills: int = 0
     points: int = 0
     generation: int = 0
+    gaps: list[float] = field(init=False, default_factory=list)
+    """When a gap was over, after which the bot reads what it missed."""
     open: bool = True
     """Whether Slack's sockets can be connected to."""
     skew: float = 0.0
+    jumped: bool = False
     life: Life | None = None
     lives: int = 0
     over: bool = False
@@ -131,8 +134,15 @@ class World:
         self.note("sockets up")
         self.open = True
         self.generation += 1
+        self.gaps.append(self.timeline.now)
+
+    def ready(self, number: int) -> None:
+        """A life begins to listen."""
+        self.note(f"ready {number}")
+        self.gaps.append(self.timeline.now)
 
     def _jump(self) -> None:
+        self.jumped = True
         self.skew += self.chance.choice((-3600.0, -30.0, -1.0, 2.0, 20.0))
         self.note(f"clock {self.skew:+.0f}")
 
@@ -164,7 +174,7 @@ class World:
     def _plan(self) -> None:
         weather, chance = self.weather, self.chance
         self.people.begin(self.wants)
-        storm = chance.uniform(60.0, 300.0)
+        storm = chance.uniform(40.0, 150.0)
         for _ in range(weather.outages):
             self.timeline.after(chance.uniform(0.0, storm), self._outage)
         for _ in range(weather.jumps):
@@ -180,7 +190,7 @@ class World:
         self.timeline.after(1.0, self._back)
         self.people.calm()
         self._calm_at = self.timeline.now
-        self.timeline.after(75.0, self._settled)  # by then nothing that was sent is still under way
+        self.timeline.after(35.0, self._settled)  # by then nothing that was sent is still under way
 
     def _settled(self) -> None:
         """Whether everything is over; else look again later."""

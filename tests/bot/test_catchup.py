@@ -1,0 +1,61 @@
+"""Reading what was missed, while Slack answers with anything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bot import inbound
+from bot.catchup import CatchUp
+from bot.people import LookupFailed, People
+from bot.slack_api import bot_client
+from bot.workspace import Workspace
+from engine.engine import utc_now
+from engine.storage.memory import MemoryStore
+from engine.storage.writer import Writer
+from tests.support.workspace import running_workspace
+
+
+@asynccontextmanager
+async def reading(workspace: Workspace) -> AsyncIterator[tuple[CatchUp, MemoryStore]]:
+    """A catch-up over an empty store."""
+    store = MemoryStore()
+    writer = Writer(store)
+    writer.start()
+    client = bot_client(workspace.bot_token, workspace.api_url)
+    home = inbound.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id)
+    yield CatchUp(client, writer, home, now=utc_now, taken=lambda: None), store
+    writer.close()
+
+
+@pytest.mark.parametrize("method", ["users.conversations", "conversations.history"])
+async def test_what_could_not_be_read_is_read_later(method: str) -> None:
+    """A read that fails ends nothing, is known to be incomplete, and finds at its next attempt what was missed."""
+    async with running_workspace() as workspace, reading(workspace) as (catchup, store):
+        await workspace.post("ana", "ops", "@sayso deploy")
+        workspace.faults.fail(method, times=100, status=503)
+        assert await catchup.run() == 0
+        assert not catchup.complete
+        workspace.faults.clear()
+        assert await catchup.run() == 1
+        assert catchup.complete
+        assert [row.kind for row in store.inbox()] == [inbound.MESSAGE]
+
+
+async def test_a_right_that_is_missing_is_not_asked_for_again() -> None:
+    """Kinds of conversations that the bot may not list are left alone: the read counts as complete."""
+    async with running_workspace() as workspace, reading(workspace) as (catchup, _):
+        workspace.faults.fail("users.conversations", times=3, error="missing_scope")
+        assert await catchup.run() == 0
+        assert catchup.complete
+
+
+async def test_the_page_of_a_broken_server_says_nothing_about_a_person() -> None:
+    """A lookup that is answered with a page in place of JSON is a failed lookup, like any other."""
+    async with running_workspace() as workspace:
+        people = People(bot_client(workspace.bot_token, workspace.api_url), workspace.team_id)
+        workspace.faults.fail("users.info", status=503)
+        with pytest.raises(LookupFailed):
+            await people.actor({"user": "U0LOCALANA", "channel": "C0LOCALOPS"}, in_channel=True)
