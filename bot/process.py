@@ -29,7 +29,7 @@ from bot.schedules import Schedules
 from bot.scopes import Report, scope_report
 from bot.session_files import SessionFiles
 from bot.settings import Settings, slack_tokens
-from bot.slack_api import app_client, bot_client, describe
+from bot.slack_api import Permanent, app_client, bot_client, classify, describe
 from bot.starting import Starter
 from bot.views.desk import Desk
 from bot.views.hand import Hand
@@ -76,7 +76,7 @@ async def identify(bot: Any, app: Any, api_url: str) -> Identity:
         async with asyncio.timeout(START_SECONDS):
             who = await _ask(bot.auth_test(), "SLACK_BOT_TOKEN", api_url)
             await _ask(app.apps_connections_open(app_token=app.token), "SLACK_APP_TOKEN", api_url)
-            app_id = await _app_id(bot, who.get("bot_id"))
+            app_id = await _app_id(bot, who.get("bot_id"), api_url)
     except TimeoutError:
         raise StartFailed(
             f"Slack at {api_url} did not answer within {START_SECONDS:g} s. Check the network, a proxy, and SLACK_API_URL."
@@ -95,12 +95,16 @@ async def _ask(call: Any, token: str, api_url: str) -> Any:
         raise StartFailed(describe(error, token=token, api_url=api_url)) from error
 
 
-async def _app_id(bot: Any, bot_id: str | None) -> str | None:
+async def _app_id(bot: Any, bot_id: str | None, api_url: str) -> str | None:
+    """The app's id; None where the right to ask is missing. Any other failure ends the start: without its app a
+    database would look like somebody else's."""
     try:
         return str((await bot.bots_info(bot=bot_id))["bot"]["app_id"])
     except Exception as error:
-        log.info("the app's id could not be looked up: %s", error)
-        return None
+        if isinstance(classify(error), Permanent):
+            log.info("the app's id could not be looked up: %s", error)
+            return None
+        raise StartFailed(describe(error, token="SLACK_BOT_TOKEN", api_url=api_url)) from error
 
 
 class Bot:

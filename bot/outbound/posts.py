@@ -37,13 +37,12 @@ def posted_of(row: OutboxRow | None) -> Posted | None:
 def is_uncertain(row: OutboxRow) -> bool:
     """Whether a request may have been carried out without our knowing."""
     result = result_of(row)
-    refused = (result.get("rev"), result.get("attempt")) == (row.rev, row.attempts)
-    return row.attempts > 0 and "ts" not in result and not refused
+    return row.attempts > 0 and "ts" not in result and result.get("attempt") != row.attempts
 
 
 def refused_result(row: OutboxRow, why: str) -> dict[str, Json]:
     """The record of an attempt that is known to have had no effect: this one needs no looking up."""
-    return {"refused": why, "rev": row.rev, "attempt": row.attempts + 1}
+    return {"refused": why, "attempt": row.attempts + 1}
 
 
 class Poster:

@@ -160,9 +160,10 @@ class Rows:
         flow = await self._sessions.flow(state.session_id)
         names = await self._ids(*(state.prompts[key] for key in state.open_prompts))
         message = card(state, flow, self._now(), names=names)
-        if where is None:
-            where = await self._poster.once(row, _thread(state), message)
-        else:
+        # One that was posted unheard, and is found now, may show the session as it was then.
+        stale = where is not None or is_uncertain(row)
+        where = where or await self._poster.once(row, _thread(state), message)
+        if stale:
             await self._calls.edit(where, message)
         return Sent(position(where))
 

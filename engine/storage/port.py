@@ -87,7 +87,7 @@ class DropTimer:
 class PutOutbox:
     """An intent to show something. A second one with the same key is a no-op, or, with `replace`, takes the
     place of its payload, counts `rev` up and makes the row pending again (a card that is edited in place). Its
-    result stays; its attempts start anew unless one is out whose result is unknown.
+    result and the count of its attempts stay.
     `lane` orders: rows of one lane are sent one after the other."""
 
     key: str

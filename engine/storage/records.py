@@ -371,7 +371,7 @@ def outbox_record(row_id: int, put: PutOutbox, now: str) -> OutboxRecord:
 def replaced(row: OutboxRecord, put: PutOutbox) -> OutboxRecord:
     """An intent whose payload was replaced: pending again, one revision on.
 
-    Its result (the message to edit) stays. Attempts start anew, unless one is out whose result is unknown: then
+    Its result (the message to edit) and the count of attempts stay: one may be out whose result is unknown, and then
     whoever sends must still look before sending again.
     """
     return row._replace(
@@ -381,7 +381,6 @@ def replaced(row: OutboxRecord, put: PutOutbox) -> OutboxRecord:
         session_id=put.session_id,
         state="pending",
         rev=row.rev + 1,
-        attempts=row.attempts if row.result is None else 0,
         not_before=put.not_before,
     )
 

@@ -72,6 +72,35 @@ async def test_a_prompt_whose_answer_is_lost_is_there_once(rig: Rig, mode: str) 
     assert shown["ts"] == prompt["ts"]
 
 
+async def test_a_card_that_is_found_shows_what_happened_since_it_was_posted(rig: Rig) -> None:
+    """The card's post was not heard of, and its session went on: the card that is found shows the session as it is."""
+    session_id = await rig.start(APPROVAL)
+    key = f"card:{session_id}"
+    rig.workspace.faults.effect_then_fail("chat.postMessage", times=1)
+    outbound = rig.send(look_delays=(1.0, 1.1))
+    await rig.workspace.wait_for(lambda: copies(rig, key))
+    await rig.answer(session_id, "ben", value="reject")
+    outbound.notify()
+    await rig.settled(key)
+    assert "Waiting" not in copies(rig, key)[0]["text"]
+    assert len(copies(rig, key)) == 1
+
+
+async def test_a_card_is_looked_for_although_it_was_refused_before_and_changed_meanwhile(rig: Rig) -> None:
+    """Refused, then posted with its answer lost, then changed before anybody looked: the card stands once."""
+    session_id = await rig.start(APPROVAL)
+    row = await rig.row(f"card:{session_id}")
+    rig.workspace.faults.ratelimit("chat.postMessage", times=1, retry_after=0)
+    rig.workspace.faults.effect_then_fail("chat.postMessage", times=1, mode="500")
+    outbound = rig.send(look_delays=(0.5, 0.6))
+    await rig.workspace.wait_for(lambda: copies(rig, row.key))
+    await rig.put(PutOutbox(row.key, row.lane, "card", row.payload, session_id, replace=True))
+    outbound.notify()
+    await rig.settled(row.key)
+    await rig.shown(session_id)
+    assert len(copies(rig, row.key)) == 1
+
+
 async def test_an_answer_that_is_lost_before_the_effect_is_posted_again(rig: Rig) -> None:
     """The request failed at Slack's end without an effect: after both looks it is posted, once."""
     ts = await root(rig)

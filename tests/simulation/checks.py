@@ -63,8 +63,9 @@ def check(world: World) -> Iterator[str]:
 
 def _counted(world: World, sessions: list[Session]) -> Iterator[str]:
     """Each start made one session."""
-    if len(sessions) != world.people.expected():
-        yield f"{world.people.expected()} starts made {len(sessions)} sessions"
+    least = world.people.expected()
+    if not least <= len(sessions) <= least + world.people.unsure:
+        yield f"{least} starts made {len(sessions)} sessions"
     twice = [key for key, times in Counter(s.head.thread_key for s in sessions).items() if times > 1]
     yield from (f"{key} has several sessions" for key in twice)
 
@@ -178,6 +179,7 @@ def _replies(world: World, store: Any, sessions: list[Session]) -> Iterator[str]
             yield f"the reply {said.text!r} ({said.ts}) was not handled"
         else:
             yield from _answered_for(said, row, used, store)
+            yield from _obeyed(world, said, row, ends)
 
 
 def _was_read(world: World, said: Said, end: str) -> bool:
@@ -190,13 +192,21 @@ def _was_read(world: World, said: Said, end: str) -> bool:
 def _answered_for(said: Said, row: Any, used: set[str], store: Any) -> Iterator[str]:
     if (row.key in used) and row.outcome != "applied":
         yield f"the reply {said.text!r} was applied, and its row says {row.outcome}"
-    if row.outcome in ("told", "refused") and not (
-        store.outbox_row(f"note:{row.key}") or store.outbox_row(f"ephemeral:{row.key}")
-    ):
+    if row.outcome in ("told", "refused") and not _told(store, row):
         yield f"the reply {said.text!r} was {row.outcome} without a word"
-    if said.text in ("pause", "stop", "resume") and said.user == "ana" and not said.edited:
-        if row.outcome not in _VISIBLE:
-            yield f"{said.text!r} ({said.ts}) was {row.outcome}"
+
+
+def _obeyed(world: World, said: Said, row: Any, ends: dict[str, str]) -> Iterator[str]:
+    """A control word of the one who may say it is obeyed or answered, unless all was over by then."""
+    if said.text not in ("pause", "stop", "resume") or said.user != "ana" or said.edited:
+        return
+    ended = clock.from_text(ends[f"{TEAM}:{CHANNEL}:{said.root}"]).timestamp()
+    if row.outcome not in _VISIBLE and not world.jumped and float(said.ts) < ended - READING:
+        yield f"{said.text!r} ({said.ts}) was {row.outcome}"
+
+
+def _told(store: Any, row: Any) -> bool:
+    return bool(store.outbox_row(f"note:{row.key}") or store.outbox_row(f"ephemeral:{row.key}"))
 
 
 def _message_ts(body: dict[str, Any]) -> str:
@@ -215,9 +225,8 @@ def _presses(world: World, store: Any) -> Iterator[str]:
                 yield f"the press {press.label!r} at {ts} is lost"
         elif row.outcome not in ("applied", "refused"):
             yield f"the press {press.label!r} at {ts} is {row.outcome}"
-        elif row.outcome == "refused" and store.outbox_row(f"ephemeral:{row.key}") is None:
-            if store.outbox_row(f"note:{row.key}") is None:
-                yield f"the press {press.label!r} at {ts} was refused without a word"
+        elif row.outcome == "refused" and not _told(store, row):
+            yield f"the press {press.label!r} at {ts} was refused without a word"
 
 
 # --- messages ----------------------------------------------------------------------------------------------

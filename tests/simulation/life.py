@@ -26,7 +26,7 @@ from engine.nodes.port import Completed, Interrupted, NodeContext, Runner
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from engine.storage.writer import Writer
-from tests.simulation.slack import Delivery, Response, Wire
+from tests.simulation.slack import Delivery, Response, Wire, key_of
 from tests.simulation.timeline import SimLoop
 
 if TYPE_CHECKING:
@@ -295,7 +295,8 @@ class Life:
             found: dict[str, Any] = {"ok": True}
         else:
             found = self.world.slack.answer(method, args)
-        self.world.note(f"{method} {args.get('ts') or ''} -> {found.get('ts') or found.get('error') or 'ok'}")
+        what = key_of(args) or args.get("ts") or args.get("channel") or ""
+        self.world.note(f"{method} {what} -> {found.get('ts') or found.get('error') or 'ok'}")
         return found
 
     # --- work ----------------------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ class Crowd:
         self.starts: dict[str, str] = {}
         """By the ts of the message that started it: the flow."""
         self.commands: list[tuple[Delivery, str]] = []
+        self.unsure = 0
+        """Commands that showed an error to whoever sent them: each may have started a session all the same."""
         self.said: dict[str, Said] = {}
         self.pressed: list[Pressed] = []
         self._seen: list[tuple[Json, tuple[Json, Json], str]] = []
@@ -85,6 +87,7 @@ class Crowd:
             # The person sees an error unless Slack saw the acknowledgement. One that was lost may mean two sessions.
             if not delivery.acknowledged:
                 self.commands.remove((delivery, name))
+                self.unsure += 1
                 self._command(name)
 
         self.world.timeline.after(40.0, again)

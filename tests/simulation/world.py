@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -268,10 +269,11 @@ class _Ear(logging.Handler):
         text = record.getMessage()
         self._world.note(f"log {record.levelname} {text[:200]}")
         if record.exc_info and record.exc_info[0] is not None:
-            import traceback
-
             where = "".join(traceback.format_exception(*record.exc_info)[-4:])
             self._world.trouble(f"unhandled: {text}\n{where}")
-        elif record.levelno >= logging.CRITICAL or record.name.startswith(("slack_bolt", "asyncio")):
-            if record.levelno >= logging.ERROR:
-                self._world.trouble(f"{record.name}: {text[:300]}")
+        elif record.levelno >= self._alarming(record.name):
+            self._world.trouble(f"{record.name}: {text[:300]}")
+
+    @staticmethod
+    def _alarming(name: str) -> int:
+        return logging.ERROR if name.startswith(("slack_bolt", "asyncio")) else logging.CRITICAL

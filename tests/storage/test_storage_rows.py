@@ -127,16 +127,26 @@ def test_a_finished_intent_is_done_and_what_follows_is_ingested(store: Store) ->
 
 
 def test_a_replaced_intent_is_pending_again_with_its_result(store: Store) -> None:
-    """A card that is edited keeps the message it edits, and starts counting anew."""
+    """A card that is edited keeps the message it edits, and goes on counting."""
     put(store, PutOutbox("k", "lane", "card", b"1"))
     store.outbox_attempt(1, at(1))
     store.outbox_finish(1, 1, now=at(1), state="sent", result=b"ts")
     put(store, PutOutbox("k", "lane", "card", b"2", not_before=at(5), replace=True))
     row = found(store, "k")
     assert (row.id, row.payload, row.rev, row.state) == (1, b"2", 2, "pending")
-    assert (row.attempts, row.result, row.not_before) == (0, b"ts", at(5))
+    assert (row.attempts, row.result, row.not_before) == (1, b"ts", at(5))
     assert store.outbox_finish(1, 2, now=at(6), state="sent")
     assert found(store, "k").result == b"ts"
+
+
+def test_a_replacement_forgets_no_attempt_that_is_out(store: Store) -> None:
+    """An attempt that follows a refused one still counts after a replacement: what became of it is not known."""
+    put(store, PutOutbox("k", "lane", "card", b"1"))
+    store.outbox_attempt(1, at(1))
+    store.outbox_finish(1, 1, now=at(1), state="pending", result=b'{"refused":"limited","attempt":1}')
+    store.outbox_attempt(1, at(2))
+    put(store, PutOutbox("k", "lane", "card", b"2", replace=True))
+    assert found(store, "k").attempts == 2
 
 
 def test_a_replacement_during_an_attempt_keeps_the_result_and_stays_pending(store: Store) -> None:
