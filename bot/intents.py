@@ -17,16 +17,19 @@ from engine.events import (
     PromptAnswered,
     PromptCancelled,
     PromptEdited,
+    PromptEscalated,
     PromptExpired,
     PromptHanded,
+    PromptReminded,
     PromptRequested,
     PromptUndone,
     PromptVoted,
     SessionAborted,
     SessionEnd,
+    SessionUnreachable,
     TimerFired,
 )
-from engine.state import State
+from engine.state import State, people_among
 from engine.storage.port import PutOutbox
 
 
@@ -73,6 +76,12 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             return [_again(state, event.prompt_id), _edited(state, event)]
         case PromptHanded():
             return [_again(state, event.prompt_id), _handed(state, event)]
+        case PromptReminded():
+            return [_remind(state, event)]
+        case PromptEscalated():
+            return [_again(state, event.prompt_id), *_escalate(state, event)]
+        case SessionUnreachable():
+            return _unreachable(state, event)
         case TimerFired() if _undo_is_over(before, event):
             return [_again(state, before.timers[event.timer_id].prompt_id or "")]
         case SessionAborted():
@@ -116,6 +125,46 @@ def _handed(state: State, event: PromptHanded) -> PutOutbox:
     """Whoever is asked now is called: the mention in an edited message calls nobody."""
     text = handed_text(state.prompts[event.prompt_id], event.actor, event.to)
     return _told(state, f"handed:{event.prompt_id}:{state.seq}", text)
+
+
+def _remind(state: State, event: PromptReminded) -> PutOutbox:
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "promptId": event.prompt_id,
+        "count": event.count,
+        "seq": event.seq,
+    }
+    key = f"remind:{event.prompt_id}:{event.count}"
+    return PutOutbox(key, _lane(state), "remind", encode(payload), state.session_id)
+
+
+def _escalate(state: State, event: PromptEscalated) -> list[PutOutbox]:
+    """A message in the thread, and one for each channel and person that is told elsewhere, in a lane of its own."""
+    about: dict[str, Json] = {"sessionId": state.session_id, "promptId": event.prompt_id, "seq": event.seq}
+    key = f"escalate:{event.prompt_id}:{event.step}"
+    rows = [PutOutbox(key, _lane(state), "escalate", encode({**about, "step": event.step}), state.session_id)]
+    for number, to in enumerate(event.to):
+        if to.startswith("dm:") or not people_among([to]):
+            payload = {**about, "to": to, "about": "escalation"}
+            own = f"{key}:{number}"
+            rows.append(PutOutbox(own, own, "tell", encode(payload), state.session_id))
+    return rows
+
+
+def _unreachable(state: State, event: SessionUnreachable) -> list[PutOutbox]:
+    """Where the thread cannot be posted in, the requester is told in a direct message what to do."""
+    until = next((timer.due_at for timer in state.timers.values() if timer.purpose == "unreachable"), None)
+    more: dict[str, Json] = {"reason": event.reason, "until": until, "seq": event.seq}
+    return tell_requester(state, f"unreachable:{state.session_id}:{event.seq}", "unreachable", **more)
+
+
+def tell_requester(state: State, key: str, about: str, **more: Json) -> list[PutOutbox]:
+    """A direct message for whoever asked for the run, if that is somebody in Slack."""
+    requester = str(state.actor.get("id") or "")
+    if not requester or requester.startswith("local:"):
+        return []
+    payload: dict[str, Json] = {"sessionId": state.session_id, "to": "dm:requester", "about": about, **more}
+    return [PutOutbox(key, key, "tell", encode(payload), state.session_id)]
 
 
 def _told(state: State, key: str, text: str) -> PutOutbox:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from bot.outbound.calls import Calls, Place, Posted
+from bot.outbound.clocks import Clocks
 from bot.outbound.deliveries import Deliveries, undelivered
 from bot.outbound.names import Names
 from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
@@ -53,6 +54,7 @@ class Rows:
         names: Names,
         sessions: Sessions,
         deliveries: Deliveries,
+        clocks: Clocks,
         *,
         bot_user_id: str,
         now: Callable[[], str],
@@ -75,6 +77,7 @@ class Rows:
             "respond": self._respond,
             "reaction": self._reaction,
             **deliveries.kinds(),
+            **clocks.kinds(),
         }
 
     async def send(self, row: OutboxRow) -> Outcome:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbound.calls import Calls
+from bot.outbound.clocks import Clocks
 from bot.outbound.deliveries import Deliveries
 from bot.outbound.names import Names
 from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
@@ -107,8 +108,9 @@ class Outbound:
             writer, client, pace, now, files=files, delays=tuning.look_delays, backoff=self._again_in
         )
         deliveries = Deliveries(writer, calls, self._poster, places, uploads, sessions, now=now)
+        clocks = Clocks(writer, calls, self._poster, places, names, sessions, now=now)
         self._rows = Rows(
-            writer, calls, self._poster, names, sessions, deliveries, bot_user_id=bot_user_id, now=now
+            writer, calls, self._poster, names, sessions, deliveries, clocks, bot_user_id=bot_user_id, now=now
         )
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._holds: dict[str, float] = {}

@@ -67,7 +67,24 @@ def wait_words(prompt: PromptRun, state: State, names: Mapping[str, str]) -> str
     """On whom a prompt waits, until when, and how the votes stand."""
     until = f", until {date(prompt.deadline)}" if prompt.deadline else ""
     votes = tally(prompt)
-    return f"waiting for {waiting_on(prompt.spec, state.actor, names)}{until}{f' · {votes}' if votes else ''}"
+    return (
+        f"waiting for {waiting_on(prompt.spec, state.actor, names)}{until}{f' · {votes}' if votes else ''}"
+        f"{_next_clock(state, prompt)}"
+    )
+
+
+def _next_clock(state: State, prompt: PromptRun) -> str:
+    """What is due next on a question that is waited for, in a few words for the card; empty where nothing is."""
+    due = [
+        (timer.due_at, timer.purpose)
+        for timer in state.timers.values()
+        if timer.prompt_id == prompt.prompt_id and timer.purpose in ("remind", "escalate")
+    ]
+    parts = ["escalated"] if prompt.escalated else []
+    if due:
+        at, purpose = min(due)
+        parts.append(f"{'reminder' if purpose == 'remind' else 'escalation'} {date(at, '{time}')}")
+    return f" · {', '.join(parts)}" if parts else ""
 
 
 # --- lines -------------------------------------------------------------------------------------------------

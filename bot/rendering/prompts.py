@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from bot.rendering import blocks as kit
 from bot.rendering import decisions
 from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
+from bot.rendering.clocks import clock_rules
 from bot.rendering.flow import FlowLike, around, label_of
 from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, weight, whom
-from engine import clock
+from engine import hours
 from engine.answers import summary
+from engine.clocks import goto_of
 from engine.codec import Json
 from engine.state import PromptRun, State
 from prompt_state.model import PromptState
@@ -66,7 +68,7 @@ def prompt_message(
     key = prompt_key(prompt.prompt_id)
     lead = _lead(state, prompt, flow, names)
     head = [{**section(lead, key, most=900), "accessory": decisions.more_menu(prompt)}]
-    rules = _rules(state, prompt, now)
+    rules = [*_rules(state, prompt, flow, now), *clock_rules(state, prompt, names or {})]
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
     if prompt.spec.get("acceptsText"):
         tail = [_reply_hint(prompt), *tail]
@@ -189,7 +191,7 @@ def _reply_hint(prompt: PromptRun) -> Block:
     return section(f"↩️ *Reply in this thread*{several}.", most=300)
 
 
-def _rules(state: State, prompt: PromptRun, now: str | None) -> list[str]:
+def _rules(state: State, prompt: PromptRun, flow: FlowLike, now: str | None) -> list[str]:
     """Who may not answer, and until when it is open. Who may stands in the first line."""
     rules = []
     if prompt.spec.get("excludeRequester") and (state.actor or {}).get("id"):
@@ -197,10 +199,13 @@ def _rules(state: State, prompt: PromptRun, now: str | None) -> list[str]:
     deadline = prompt.deadline
     seconds = prompt.spec.get("timeoutSeconds")
     if deadline is None and now is not None and seconds:
-        deadline = clock.after(now, seconds)
+        deadline = hours.after(now, seconds, hours.of(prompt.spec.get("hours")))
     if deadline is None:
         return rules
     then = _WILL.get(str(prompt.spec.get("onTimeout") or "fail"), _WILL["fail"])
+    goto = goto_of(prompt.spec)
+    if goto is not None:
+        then = f"after that it goes on at *{label_of(flow, goto)}*"
     return [*rules, f"⏳ Open until {date(deadline)}; {then}."]
 
 
@@ -279,7 +284,12 @@ def _outcome(prompt: PromptRun, reason: str | None) -> str:
     if prompt.status == "answered":
         return _answered(prompt, when)
     if prompt.status == "expired":
-        what = _EXPIRED.get(str(prompt.spec.get("onTimeout") or "fail"), _EXPIRED["fail"])
+        goto = goto_of(prompt.spec)
+        what = (
+            f"it goes on at {safe(goto)}"
+            if goto
+            else _EXPIRED.get(str(prompt.spec.get("onTimeout") or "fail"), _EXPIRED["fail"])
+        )
         return f"⌛ *Nobody answered in time:* {what}{when}"
     return f"🚫 *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"
 

@@ -15,6 +15,7 @@ from bot.outbound import Outbound, Tuning
 from bot.session_files import SessionFiles
 from bot.slack_api import bot_client
 from bot.workspace import Workspace
+from engine import clock
 from engine.actors import Actor
 from engine.codec import decode
 from engine.commands import Answer
@@ -101,6 +102,7 @@ class Rig:
         self.home = home
         self.client = bot_client(workspace.bot_token, workspace.api_url)
         self.store = open_store(url)
+        self.ahead = 0.0
         self.changed = asyncio.Event()
         gate = Gate(workspace.team_id, allow_local=True)
         self.engine = Engine(
@@ -109,6 +111,7 @@ class Rig:
             runners={"shell": _nothing},
             home=home,
             extensions=[_projection, slack_intents],
+            now=self.now,
         )
         self.writer = self.engine.writer = WatchedWriter(self.store, self.tell)
         self.service = Service(self.engine, wants=lambda head: head.thread_key is not None)
@@ -117,6 +120,19 @@ class Rig:
         self.outbound: Outbound | None = None
         self.sending: asyncio.Task[None] | None = None
         self.serving: asyncio.Task[None] | None = None
+
+    def now(self) -> str:
+        """The time, as far ahead of this machine's as the test has moved it."""
+        return clock.after(utc_now(), self.ahead)
+
+    def later(self, seconds: float) -> None:
+        """Let so much time pass at once."""
+        self.ahead += seconds
+        # What Slack stamps from here on is as late.
+        self.workspace.state.last_micros = int(clock.from_text(self.now()).timestamp() * 1_000_000)
+        self.service.notify()
+        if self.outbound is not None:
+            self.outbound.notify()
 
     def tell(self) -> None:
         """Something was done: whoever waits looks again."""
@@ -144,6 +160,7 @@ class Rig:
             self.engine.flow_of,
             self.workspace.bot_user_id,
             taken=self.service.notify,
+            now=self.now,
             tuning=replace(FAST, **tuning),
             files=SessionFiles(self.home),
         )
