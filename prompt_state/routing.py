@@ -6,7 +6,8 @@ The steps, in order; the first that knows what to do decides (`_STEPS`):
 2. A control word as the whole message, unless a prompt offers that word as a choice. Where a session is held,
    `resume` may have a message behind it, which goes to the session.
 3. A reply that names a prompt: `#3: text`, with the prompt's number, or `#confirm: text`, with its node, path or id.
-4. The only open text prompt that this person may answer; a menu if there are several.
+4. The only open prompt that takes this text and that this person may answer: a text prompt, or a question of whose
+   choices the text is exactly one; a menu if there are several.
 5. A running or waiting agent is steered.
 6. Only buttons are open: one hint.
 7. The bot is addressed: say what the thread is doing. Everything else is people talking, and is left alone.
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from engine.forms import match_option
 from prompt_state.model import PromptState
 from prompt_state.text import text_in
 
@@ -323,7 +325,7 @@ def _named(message: Message, thread: Thread) -> Route | None:
     own = _own(still_open, thread)
     if not own:
         return Hint("not_yours", _ids(still_open))
-    texts = [prompt for prompt in own if _takes_reply(prompt, message)]
+    texts = [prompt for prompt in own if _takes_reply(prompt, message, found["text"])]
     if not texts:
         return Hint("files" if any(map(_takes_files, own)) else "buttons", _ids(own))
     if not found["text"].strip() and not message.has_files:
@@ -332,7 +334,9 @@ def _named(message: Message, thread: Thread) -> Route | None:
 
 
 def _only_text_prompt(message: Message, thread: Thread) -> Route | None:
-    texts = [prompt for prompt in thread.prompts if prompt.open and _takes_reply(prompt, message)]
+    texts = [
+        prompt for prompt in thread.prompts if prompt.open and _takes_reply(prompt, message, message.text)
+    ]
     own = _own(texts, thread)
     taken = _take(own, message, message.text)
     others = [prompt for prompt in texts if _sent_after(message, prompt)]
@@ -393,11 +397,22 @@ def _takes_files(prompt: PromptState) -> bool:
     return prompt.accepts_files and prompt.kind == "ask"
 
 
-def _takes_reply(prompt: PromptState, message: Message) -> bool:
-    """Whether a reply can answer it: with words where it takes text, with files where it takes those."""
+def _takes_reply(prompt: PromptState, message: Message, text: str) -> bool:
+    """Whether a reply with this text can answer it: with words where it takes text, with files where it takes those,
+    with exactly one of its choices where it has some."""
     if message.has_files and _takes_files(prompt):
         return True
-    return _takes_text(prompt) and bool(message.text.strip() or not message.has_files)
+    if _takes_text(prompt):
+        return bool(message.text.strip() or not message.has_files)
+    return _is_choice(prompt, text)
+
+
+def _is_choice(prompt: PromptState, text: str) -> bool:
+    """Whether the text is exactly one of the choices of a question. Decisions are pressed, whatever is typed."""
+    if prompt.kind not in ("ask", "input") or not prompt.options:
+        return False
+    offered = [{"value": option.value, "label": option.label} for option in prompt.options]
+    return match_option(offered, text, by_number=True) is not None
 
 
 def _unshown(prompts: Iterable[PromptState]) -> list[PromptState]:

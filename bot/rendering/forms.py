@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from bot.rendering.blocks import Block, actions, button, context
+from bot.rendering.blocks import Block, actions, button, context, quoted, section
 from bot.rendering.modals import about, field_block, modal
-from bot.rendering.text import clip, shown
+from bot.rendering.text import clip, one_line, safe, shown
 from engine import clock
 from engine.codec import Json, encode
-from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text
+from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text, value_text
 from engine.forms.asking import asked_fields, field_options
 from engine.forms.values import units
 
@@ -30,6 +30,9 @@ INLINE = "sayso:field:"
 """The action of a control in a message; prompt id and nonce follow."""
 OPEN_FORM = "sayso:open:form"
 
+_LINES = 30
+_ABOUT = 2_500
+"""Units that the fields of a form take in a message."""
 _PAGE_FIELDS = 90
 _PAGE_BYTES = 150_000
 _GROUP = 100
@@ -59,7 +62,7 @@ def form_controls(prompt_id: str, spec: Mapping[str, Json]) -> list[Block]:
     inline = _inline(fields[0], f"{INLINE}{ids}") if len(fields) == 1 else None
     if inline is None:
         return [actions([fill_in])]
-    needs_more = not fields[0]["required"] or "default" in fields[0]
+    needs_more = not fields[0].get("required") or "default" in fields[0]
     return [actions([inline, button("Fill in", OPEN_FORM, ids)] if needs_more else [inline])]
 
 
@@ -75,6 +78,44 @@ def _inline(field: Field, action_id: str) -> Block | None:
 def read_control(action: Mapping[str, Any], field: Field) -> Json:
     """The raw value of a control in a message, from the `action` that Slack sends."""
     return _raw(action, field)
+
+
+def form_about(spec: Mapping[str, Json]) -> list[Block]:
+    """What an open form asks for, field by field: labels, what fits, and which can be left out."""
+    fields = asked_fields(spec)
+    if len(fields) == 1:
+        words = _hint(fields[0], limits_text(fields[0]))
+        return [context(safe(one_line(words, 600)))] if words else []
+    lines = [_about_line(field) for field in fields[:_LINES]]
+    if len(fields) > _LINES:
+        lines.append(f"_and {len(fields) - _LINES} more fields_")
+    return [section("\n".join(lines), most=_ABOUT)] if lines else []
+
+
+def _about_line(field: Field) -> str:
+    limits = limits_text(field)
+    offered = [str(option["label"]) for option in field.get("options") or ()]
+    if offered:
+        more = f", {len(offered) - 5} more" if len(offered) > 5 else ""
+        limits = one_line(", ".join(offered[:5]), 120) + more
+    words = f"• *{_bold(field)}*" + (f": {safe(one_line(limits, 160))}" if limits else "")
+    return words if field.get("required") else f"{words} _(if any)_"
+
+
+def _bold(field: Field) -> str:
+    """A title as it can stand between asterisks."""
+    return safe(one_line(str(field["title"]).replace("*", "∗"), 80))
+
+
+def form_values(spec: Mapping[str, Json], values: Mapping[str, Json]) -> list[Block]:
+    """What was filled in, field by field, as a text in which no markup counts."""
+    fields = asked_fields(spec)
+    lines = [
+        f"{field['title']}: {one_line(value_text(field, values.get(field['name'])), 300)}" for field in fields
+    ]
+    text = lines[0].partition(": ")[2] if len(lines) == 1 else "\n".join(lines[:_LINES])
+    more = [context(f"_and {len(lines) - _LINES} more fields_")] if len(lines) > _LINES else []
+    return [quoted(text, most=_ABOUT), *more]
 
 
 # --- the modal ---------------------------------------------------------------------------------------------
@@ -147,24 +188,23 @@ def form_errors(wrong: Mapping[str, str], fields: Sequence[Field]) -> dict[str, 
 
 def _block(field: Field, value: Json) -> Block:
     element = {**_element(field, value), "action_id": ACTION}
-    limits = limits_text(field) if element["type"] not in _SELF_EXPLAINING else ""
-    hint = ". ".join(
-        part for part in (str(field.get("description") or "").rstrip("."), _capital(limits)) if part
-    )
+    hint = _hint(field, limits_text(field) if element["type"] not in _SELF_EXPLAINING else "")
     return field_block(
         f"{BLOCK}{field['name']}",
         str(field["title"]),
         element,
-        optional=not field["required"],
-        hint=hint if hint.strip() else None,
+        optional=not field.get("required"),
+        hint=hint or None,
     )
 
 
 _SELF_EXPLAINING = ("radio_buttons", "datepicker", "datetimepicker", "users_select", "conversations_select")
 
 
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _hint(field: Field, limits: str) -> str:
+    """What its author says about a field, and what fits into it."""
+    parts = (str(field.get("description") or "").strip().rstrip("."), limits[:1].upper() + limits[1:])
+    return ". ".join(part for part in parts if part)
 
 
 def _element(field: Field, value: Json) -> Block:
@@ -244,7 +284,7 @@ def _single(field: Field, value: Json) -> Block:
     offered = field_options(field)
     made = _options(offered)
     chosen = next((made[n] for n, option in enumerate(offered) if _same(option["value"], value)), None)
-    if not field["required"]:
+    if not field.get("required"):
         made = [{"text": _plain("No answer", _LABEL), "value": _NONE}, *made]
     if len(made) <= _RADIOS:
         return {"type": "radio_buttons", "options": made, **({"initial_option": chosen} if chosen else {})}

@@ -9,6 +9,7 @@ from bot.rendering import decisions
 from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
 from bot.rendering.clocks import clock_rules
 from bot.rendering.flow import FlowLike, around, label_of
+from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, weight, whom
 from engine import hours
 from engine.answers import summary
@@ -75,7 +76,7 @@ def prompt_message(
     room = kit.MOST_UNITS - size(head) - size(tail) - _MESSAGE_ROOM
     controls = _controls(prompt, room)
     message = shown(str(prompt.spec["message"]))
-    under = [*decisions.value_blocks(prompt, is_open=True), *_votes(prompt)]
+    under = [*_form(prompt), *decisions.value_blocks(prompt, is_open=True), *_votes(prompt)]
     covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
     return rendered(f"{lead}\n{message}", fit_text(head, message, [*under, *covered, *controls, *tail]), key)
 
@@ -90,6 +91,11 @@ def _covered(
     covers = prompt.spec.get("covers") or {}
     label = label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))
     return decisions.covered_blocks(prompt, label, left, is_open=is_open)
+
+
+def _form(prompt: PromptRun) -> list[Block]:
+    """What a form asks for; what an approval proposes is told with its values."""
+    return [] if prompt.kind == "approval" else form_about(prompt.spec)
 
 
 def _votes(prompt: PromptRun) -> list[Block]:
@@ -221,7 +227,7 @@ def _place(state: State, prompt: PromptRun, flow: FlowLike) -> str:
 def _controls(prompt: PromptRun, room: int) -> list[Block]:
     options: list[Mapping[str, Json]] = list(prompt.spec.get("options") or ())
     if not options:
-        return []
+        return form_controls(prompt.prompt_id, prompt.spec)
     if len(options) > _BUTTONS:
         return _select(prompt, options, room)
     buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
@@ -308,4 +314,7 @@ def _answer(prompt: PromptRun) -> list[Block]:
     """What was answered, as a text in which no markup counts. Approvals say it in their outcome."""
     if prompt.status != "answered" or prompt.kind == "approval":
         return []
+    values = (prompt.answer or {}).get("values")
+    if values:
+        return form_values(prompt.spec, values)
     return [kit.quoted(summary(prompt), most=1_000)]

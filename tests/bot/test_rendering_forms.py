@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.rendering import Rendered, closed_prompt, prompt_message
 from bot.rendering.forms import form_controls, form_errors, form_pages, form_view, read_control, read_form
 from bot.workspace import blocks, elements
 from engine.codec import Json
 from engine.forms import check_form, settle_form
 from engine.forms.asking import form_parts
+from engine.state import PromptRun
+from tests.bot.rendering_cases import ANA, T0, Flow, plain_texts, prompt, session, texts
 from tests.support.forms import anything, written_forms
 
 META: dict[str, Json] = {"promptId": "prompt-1", "nonce": "n1", "channel": "C1", "threadTs": "1.2"}
@@ -196,3 +199,61 @@ def test_anything_that_a_client_sends_is_read(data: st.DataObject) -> None:
     raw = read_form(state, fields)
     values, wrong = check_form(fields, raw)
     assert not values.keys() & wrong.keys()
+
+
+# --- in the prompt's message -------------------------------------------------------------------------------
+
+
+def asked(form: Json, **more: Any) -> PromptRun:
+    """A question with this written form."""
+    return prompt("ask", **{"message": "What do you need?", **form_parts(settle_form(form)), **more})
+
+
+def all_text(message: Rendered) -> str:
+    """Every text of a message."""
+    return "\n".join([*texts(message.blocks), *plain_texts(message.blocks)])
+
+
+HOSTILE_FORM: dict[str, Json] = {
+    "properties": {
+        "team": {"type": "string", "title": "<!channel> *Team*", "enum": ["<@U0X>", "ops"]},
+        "days": {"type": "integer", "minimum": 1, "maximum": 9},
+    },
+    "required": ["days"],
+}
+
+
+def test_an_open_form_says_what_it_asks_for() -> None:
+    """Labels, what fits and what can be left out stand in the message, as words in which no markup counts."""
+    one = asked(HOSTILE_FORM)
+    said = all_text(prompt_message(session(one), one, Flow()))
+    assert "• *Days*: a whole number from 1 to 9" in said
+    assert "_(if any)_" in said
+    assert "<!channel>" not in said
+    assert "<@U0X>" not in said
+
+
+def test_an_answered_form_says_what_was_filled_in() -> None:
+    """A closed form shows every field with its value, as plain text."""
+    one = asked(HOSTILE_FORM, status="answered", actor=ANA, at=T0)
+    one = one._replace(
+        answer={"value": None, "text": "x", "label": "x", "values": {"team": "<@U0X>", "days": 3}}
+    )
+    made = closed_prompt(session(one), one, Flow())
+    assert "<!channel> *Team*: <@U0X>\nDays: 3" in "\n".join(plain_texts(made.blocks))
+    assert "<@U0X>" not in "\n".join(texts(made.blocks))
+
+
+@settings(max_examples=60, deadline=None)
+@given(form=written_forms(most=40), message=st.text(max_size=6_000))
+def test_any_form_fits_into_its_message(form: Any, message: str) -> None:
+    """Open or closed, the message of any form is within Slack's limits, and there is something to answer it with."""
+    one = asked(form, message=message)
+    made = prompt_message(session(one), one, Flow(), now=T0)
+    blocks.check_message(made.text, made.blocks, limit=4_000)
+    assert any(block["type"] == "actions" for block in made.blocks)
+    fields = one.spec["form"]["fields"]
+    done = one._replace(status="answered", at=T0, actor=ANA)
+    done = done._replace(answer={"value": None, "text": "x", "values": check_form(fields, {})[0] or {"x": 1}})
+    closed = closed_prompt(session(done), done, Flow())
+    blocks.check_message(closed.text, closed.blocks, limit=4_000)

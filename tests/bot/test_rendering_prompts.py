@@ -196,7 +196,7 @@ def test_any_prompt_fits(one: PromptRun) -> None:
     made = prompt_message(session(one), one, FLOW, now=T0)
     check_message(made.text, made.blocks, limit=4000)
     assert size(made.blocks) <= MOST_UNITS
-    assert bool(buttons(made.blocks)) == bool(one.spec["options"])
+    assert bool(buttons(made.blocks)) == bool(one.spec["options"] or one.spec["form"])
     closed = closed_prompt(session(one), one, FLOW, reason="x")
     check_message(closed.text, closed.blocks, limit=4000)
     assert size(closed.blocks) <= MOST_UNITS
