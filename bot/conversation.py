@@ -16,6 +16,7 @@ from bot.incoming_files import IncomingFiles, NotNow
 from bot.intents import ephemeral_row, note_row, respond_row, root_row
 from bot.listening import Listening
 from bot.people import LookupFailed, People
+from bot.queues import behind
 from bot.rendering.decisions import UNDO
 from bot.rendering.flow import around
 from bot.rendering.text import escape
@@ -441,7 +442,8 @@ class Conversation:
             for head in heads
             if head.quarantined is None
         ]
-        return words.status_text(found, self._engine.now())
+        queued = {state.session_id: await behind(self._engine.writer, state) for state, _ in found}
+        return words.status_text(found, self._engine.now(), queued)
 
     async def _places(self, meant: Sequence[PromptState]) -> dict[str, str]:
         """Where these prompts stand in their sessions, as mrkdwn."""

@@ -37,7 +37,7 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     """The rows of a step, for sessions that live in a Slack thread. The card comes first: it heads the thread."""
     if not events or not (after.thread or {}).get("key"):
         return []
-    rows = [_card(after)] if _card_changed(before, after) else []
+    rows = [card_row(after.session_id, after.seq)] if _card_changed(before, after) else []
     for event in events:
         rows += _of_event(before, after, event)
     return rows
@@ -50,14 +50,16 @@ def _card_changed(before: State, after: State) -> bool:
         or before.prompts is not after.prompts
         or before.timers is not after.timers
         or before.containers is not after.containers
+        or before.lock is not after.lock
         or (before.phase, before.outcome, before.inputs) != (after.phase, after.outcome, after.inputs)
     )
 
 
-def _card(state: State) -> PutOutbox:
-    key = card_key(state.session_id)
-    payload: dict[str, Json] = {"sessionId": state.session_id, "seq": state.seq}
-    return PutOutbox(key, key, "card", encode(payload), state.session_id, replace=True)
+def card_row(session_id: str, seq: int) -> PutOutbox:
+    """Draw a session's card as it is after this event, or later."""
+    key = card_key(session_id)
+    payload: dict[str, Json] = {"sessionId": session_id, "seq": seq}
+    return PutOutbox(key, key, "card", encode(payload), session_id, replace=True)
 
 
 def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:

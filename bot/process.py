@@ -24,6 +24,7 @@ from bot.machine import THIS_MACHINE, Machine
 from bot.outbound import Outbound
 from bot.outbound.modals import Modals
 from bot.people import People
+from bot.queues import Queues
 from bot.rates import RateLimits
 from bot.schedules import Schedules
 from bot.scopes import Report, scope_report
@@ -171,6 +172,7 @@ class Bot:
             order=said_at,
             dispatcher=LocalDispatcher(self._others_wrote, machine.poll_seconds),
         )
+        self.queues = Queues(self.engine)
         self.outbound = Outbound(
             self.engine.writer,
             bot,

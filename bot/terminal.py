@@ -18,8 +18,10 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from bot.queues import behind
 from bot.rendering.delivered import as_plain
-from engine import requests
+from bot.rendering.locks import lock_fact
+from engine import locks, requests
 from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.commands import Answer, Policy, Shown
@@ -168,12 +170,20 @@ class Follower:
         due = [timer.due_at for timer in state.timers.values() if timer.purpose == "wait"]
         if due and not self._wait:
             return False
-        if due:
+        if locks.pending(state):
+            if not self._wait:
+                return False
+            await self._say_queue(state)
+        elif due:
             self._screen.waiting(min(due))
         else:
             await self._say_owner()
         await self._moved_or_left(state.seq)
         return True
+
+    async def _say_queue(self, state: State) -> None:
+        fact = lock_fact(state, await behind(self._engine.writer, state))
+        self._screen.note(f"{fact}. It goes on by itself; leaving keeps its place.")
 
     async def _say_owner(self) -> None:
         head = await self._engine.head(self._session_id)

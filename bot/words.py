@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bot.rendering.flow import FlowLike, place_of
+from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import asks_for, open_prompts
 from bot.rendering.text import date, escape, one_line, safe, waiting_on
 from engine import clock
@@ -25,6 +26,9 @@ ICONS = {
 
 _LINES = 12
 """Of what a session waits for, in an answer to `status`."""
+
+NOBODY: Mapping[str, Behind | None] = {}
+"""No session waits for a lock."""
 
 GO_ON = "resume"
 """What a session is told by a `resume` that says nothing else."""
@@ -82,19 +86,23 @@ def thread_help() -> str:
     )
 
 
-def status_text(sessions: Sequence[tuple[State, FlowLike]], now: str) -> str:
-    """Where the sessions of a thread stand."""
+def status_text(
+    sessions: Sequence[tuple[State, FlowLike]], now: str, queued: Mapping[str, Behind | None] = NOBODY
+) -> str:
+    """Where the sessions of a thread stand. `queued` says by session whom it waits for in the queue for its lock."""
     if not sessions:
         return "Nothing runs in this thread."
-    return "\n".join(_status_line(state, flow, now) for state, flow in sessions)
+    return "\n".join(_status_line(state, flow, now, queued.get(state.session_id)) for state, flow in sessions)
 
 
-def _status_line(state: State, flow: FlowLike, now: str) -> str:
+def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) -> str:
     age = elapsed(clock.seconds_between(state.created_at, now))
     head = (
         f"{ICONS.get(state.status, '•')} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
     )
-    lines = [
+    lock = lock_wait(state, behind)
+    lines = [f"waits for {lock}"] if lock else []
+    lines += [
         f"waits for {waiting_on(prompt.spec, state.actor)}: {_question(state, prompt, flow)}"
         for prompt in open_prompts(state)
     ]

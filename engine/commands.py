@@ -167,6 +167,15 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Steer:
+    """A message for a session on its way: it answers nothing and wakes nothing, and is `messages` in expressions."""
+
+    text: str
+    actor: Actor
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """People can see the prompt now."""
 
@@ -258,6 +267,7 @@ Command: TypeAlias = (
     | HandOver
     | Undo
     | Message
+    | Steer
     | Shown
     | Gone
     | Unreachable

@@ -35,6 +35,7 @@ from engine.commands import (
     Shown,
     Start,
     StartRule,
+    Steer,
     Undo,
     Unreachable,
 )
@@ -532,6 +533,7 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     HandOver: decisions.hand_over,
     Undo: decisions.undo,
     Message: people.message,
+    Steer: people.steer,
     Shown: people.shown,
     Due: people.timer_due,
     Gone: clocks.gone,

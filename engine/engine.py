@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from engine import clock, forks, locks, migration
+from engine import clock, forks, locks, migration, requests
 from engine.actors import Actor
 from engine.codec import Json, encode
 from engine.commands import (
@@ -36,6 +36,7 @@ from engine.commands import (
     Policy,
     Resume,
     Start,
+    Steer,
 )
 from engine.core import due, take_turn
 from engine.errors import (
@@ -52,6 +53,7 @@ from engine.errors import (
     SessionError,
     SessionQuarantined,
     SessionRunning,
+    SnapshotRefused,
     StorageBroken,
     StorageError,
     UnknownSession,
@@ -315,6 +317,19 @@ class Engine:
             return await self.apply(session_id, Resume(message, actor, key))
         return await self.apply(session_id, Message(message, actor, key))
 
+    async def send(self, session_id: str, message: str, *, actor: Actor, key: str | None = None) -> None:
+        """Steer a session on its way: durable when this returns, and never an answer.
+
+        It is `session:message` in the journal and `messages` in expressions. Messages are kept in the
+        order in which they were sent. Where another process works for the session, that one takes them from the inbox. Raises `UnknownSession`, `SessionEnded`, `EmptyMessage`, `NotAllowed`.
+        """
+        key = key or f"send:{self._entropy()}"
+        try:
+            await self.apply(session_id, Steer(message, actor, key))
+        except Owned:
+            request = requests.item(key, session_id, "steer", actor=actor, text=message)
+            await self.writer.call("ingest", [request], self.now())
+
     async def pause(
         self,
         session_id: str,
@@ -425,8 +440,8 @@ class Engine:
         """Continue from an exported file: in this store if the session stands here as the file has it, else the
         session is brought here first, with its whole journal. With a message or answer it is resumed.
 
-        Raises `SnapshotRefused` when the file does not verify, the journal here is not the file's, or a session
-        that this store does not have was not paused.
+        Raises `SnapshotRefused` when the file does not verify, the journal here is not the file's, a session that
+        this store does not have was not paused, or another one holds its lock here.
         """
         file = await verified_file(self.writer, data)
         session_id = await self._bring(file)
@@ -445,7 +460,10 @@ class Engine:
         live = Live(state.session_id, users=1, claimed=True, epoch=1, flow=flow)
         key = (state.thread or {}).get("key")
         new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
-        await self._create(live, events, state, new)
+        try:
+            await self._create(live, events, state, new)
+        except LockHeld as error:
+            raise SnapshotRefused(f"{error} Bring the session here when that one has ended.") from error
         return state.session_id
 
     async def _create(self, live: Live, events: list[Event], state: State, new: NewSession) -> None:

@@ -16,8 +16,8 @@ from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Action
 from engine.engine import Engine
-from engine.errors import SessionError, UnknownSession
-from engine.events import Event, FlowPaused, FlowResumed
+from engine.errors import PauseError, SessionError, UnknownSession
+from engine.events import Event, FlowPaused, FlowResumed, SessionAborted, SessionEnd
 from engine.machine import Phase, Status
 from engine.session_state import to_json
 from engine.state import State, derive_state
@@ -139,6 +139,16 @@ class Hub:
             self.session_id, message, actor=self.actor, prompt_id=prompt_id, answer=answer
         )
 
+    async def send(self, session_id: str, message: str) -> None:
+        """Steer a session on its way, this one or another; see `Engine.send`."""
+        await self.engine.send(session_id, message, actor=self.actor)
+
+    def checkpoint(self) -> None:
+        """A place where code that works along with the session can leave: raises `PauseError` with the session's state
+        (`SessionState`) once the execution under way is to stop, and does nothing before that."""
+        if self.get_abort_signal().is_set():
+            raise PauseError(to_json(self._state))
+
     # --- inside ----------------------------------------------------------------------------------------------
 
     async def _signal(self, action: Action) -> None:
@@ -160,6 +170,11 @@ class Hub:
         for event in events:
             if isinstance(event, FlowResumed) or self._context is None:
                 self._context = self._fresh_context()
+            if isinstance(event, SessionAborted | SessionEnd) or (
+                isinstance(event, FlowPaused) and event.held
+            ):
+                # Whoever asked for it: another hub, a person in the thread, another process.
+                self._context.abort_controller.set()
             wire = event.to_wire()
             if isinstance(event, FlowPaused):
                 wire |= {"sessionId": self.session_id, "state": to_json(state)}

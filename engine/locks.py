@@ -67,7 +67,7 @@ def granted(turn: Turn, command: LockGranted) -> None:
     """Nobody is ahead: the session has the lock, in the commit that stores this."""
     if turn.state.lock is None or not pending(turn.state) or turn.state.lock.name != command.name:
         return
-    if turn.state.phase not in ("running", "waiting", "held"):
+    if turn.state.phase not in ("running", "waiting", "held", "unreachable"):
         return
     turn.wake(None)
     turn.emit(ev.LockAcquired, name=command.name)

@@ -6,7 +6,7 @@ from engine import answers, clocks, locks
 from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text, copy
-from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown
+from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown, Steer
 from engine.decisions import OPEN_PHASES, open_prompt, start_undo, vote
 from engine.errors import (
     EmptyMessage,
@@ -120,13 +120,7 @@ def _failure_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answ
 def message(turn: Turn, command: Message) -> None:
     if command.key in turn.state.seen:
         return
-    text, _ = clean_text(command.text)
-    if not text.strip():
-        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
-    if turn.state.ended or turn.state.phase == "finalizing":
-        raise SessionEnded(
-            f"Session {turn.state.session_id} is {turn.state.status}; it takes no more messages."
-        )
+    text = _said(turn, command)
     takers = [
         prompt for prompt in _text_prompts(turn.state, text) if _may_answer(turn, command.actor, prompt)
     ]
@@ -136,6 +130,28 @@ def message(turn: Turn, command: Message) -> None:
     if takers:
         answer(turn, Answer(takers[0].prompt_id, command.actor, command.key, text=text))
         return
+    _keep_message(turn, command, text)
+
+
+def steer(turn: Turn, command: Steer) -> None:
+    """A message that answers nothing, also where a question could take it."""
+    if command.key not in turn.state.seen:
+        _keep_message(turn, command, _said(turn, command))
+
+
+def _said(turn: Turn, command: Message | Steer) -> str:
+    """What a message says, where the session still takes any."""
+    text, _ = clean_text(command.text)
+    if not text.strip():
+        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
+    if turn.state.ended or turn.state.phase == "finalizing":
+        raise SessionEnded(
+            f"Session {turn.state.session_id} is {turn.state.status}; it takes no more messages."
+        )
+    return text
+
+
+def _keep_message(turn: Turn, command: Message | Steer, text: str) -> None:
     turn.permit(command.actor, "steer")
     answers.refuse_long(text)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)

@@ -23,6 +23,7 @@ from engine.commands import (
     NodeDone,
     Resume,
     Shown,
+    Steer,
     Undo,
 )
 from engine.errors import NotJson, SaysoError, StorageError
@@ -85,6 +86,8 @@ def _command(row: InboxRow, data: Json) -> Command:
             return Undo(data["promptId"], actor_from(data["actor"]), row.key)
         case "message":
             return Message(data["text"], actor_from(data["actor"]), row.key)
+        case "steer":
+            return Steer(data["text"], actor_from(data["actor"]), row.key)
         case "abort":
             return Abort(actor_from(data["actor"]), data.get("reason"))
         case "pause":

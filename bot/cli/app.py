@@ -35,6 +35,13 @@ prompts_app = typer.Typer(
 )
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(prompts_app, name="prompts")
+locks_app = typer.Typer(
+    help="List locks: who holds them since when, and who waits for them in which order.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(locks_app, name="locks")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 As = Annotated[
@@ -472,3 +479,28 @@ def prompts_answer(
     from bot.cli.prompts import Given, answer_prompt
 
     _end(answer_prompt(_place(context), prompt_id, Given(text, value, text_option), as_name, as_json=as_json))
+
+
+# --- locks -------------------------------------------------------------------------------------------------
+
+
+@locks_app.callback()
+def locks_list(context: typer.Context, as_json: Json = False) -> None:
+    if context.invoked_subcommand is None:
+        from bot.cli.locks import list_locks
+
+        _end(list_locks(_place(context), as_json=as_json))
+
+
+@locks_app.command("release")
+def locks_release(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The lock.")],
+    session_id: Annotated[
+        str, typer.Option("--session", metavar="ID", help="Who holds it, so that no other one loses it.")
+    ],
+) -> None:
+    """Take a lock from a session that was set aside, once somebody has seen to what it left. Others are ended instead."""
+    from bot.cli.locks import release_lock
+
+    _end(release_lock(_place(context), name, session_id))

@@ -58,6 +58,7 @@ _BY_CODE: dict[str, Exit] = {
     "storage": Exit.STORE,
     "fenced": Exit.STORE,
     "owned": Exit.STORE,
+    "lock_held": Exit.STORE,
     "corrupt": Exit.STORE,
     "key_missing": Exit.STORE,
     "schema_too_new": Exit.STORE,

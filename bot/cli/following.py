@@ -24,6 +24,7 @@ from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
 from engine.engine import Engine
+from engine.locks import pending
 from engine.state import NodeRun, PromptRun, State
 from prompt_state.policy import Gate
 
@@ -160,6 +161,7 @@ def result_json(state: State) -> dict[str, Json]:
         "status": state.status,
         "prompts": [prompt_json(prompt, state) for prompt in open_prompts(state)],
         "waitsUntil": min(waits) if waits else None,
+        **({"waitsForLock": state.lock.name} if state.lock is not None and pending(state) else {}),
         "outputs": {path: run.output for path, run in _in_order(state) if run.status == "completed"},
         "error": state.error,
     }

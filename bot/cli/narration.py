@@ -58,6 +58,8 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
             return _answered(state, event, paint)
         case ev.PromptExpired():
             return f"  {paint('yellow', '⌛')} nobody answered in time ({event.outcome})"
+        case ev.LockAcquired() if state.lock is not None and state.lock.requested_at != event.timestamp:
+            return f"  {paint('green', '✓')} lock {one_line(event.name, 80)}"
         case ev.SessionMessage():
             return f"  {paint('blue', '»')} {_who(event.actor)}: {one_line(event.message)}"
         case ev.SessionAborted():

@@ -15,6 +15,7 @@ from bot.cli.narration import ago
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from bot.cli.show import View, show_lines
+from bot.rendering.locks import Behind
 from bot.rendering.text import plain
 from engine.codec import Json, encode
 from engine.engine import utc_now
@@ -22,6 +23,7 @@ from engine.errors import Corrupt, MalformedJournal, StorageError
 from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.inspection import inspection
+from engine.locks import standing
 from engine.state import derive_state
 from engine.storage.port import Head, Store
 from engine.tree import tree
@@ -41,9 +43,13 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     settings = place.settings()
     heads: list[Head] = []
     asked: dict[str, list[PromptState]] = {}
+    queued: dict[str, str] = {}
     if database_exists(settings):
         with opened(settings) as store:
             heads = store.heads(statuses=wanted, limit=limit)
+            queued = (
+                {row.session_id: row.name for row in store.locks() if row.taken_at is None} if heads else {}
+            )
             for prompt in prompt_store.waiting(store) if heads else ():
                 asked.setdefault(prompt.session_id, []).append(prompt)
     if as_json:
@@ -51,16 +57,18 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     elif not heads:
         print("There are no sessions." if show_all or statuses else "No session is open. Ended ones: --all")
     else:
-        _print_table(heads, asked)
+        _print_table(heads, asked, queued)
     return Exit.OK
 
 
-def _print_table(heads: Sequence[Head], asked: dict[str, list[PromptState]]) -> None:
+def _print_table(heads: Sequence[Head], asked: dict[str, list[PromptState]], queued: dict[str, str]) -> None:
     now, paint = utc_now(), Paint(sys.stdout)
     rows = []
     for head in heads:
         questions = asked.get(head.session_id, [])
         waits = "; ".join(one_line(plain(prompt.message), 60) for prompt in questions)
+        if head.session_id in queued:
+            waits = one_line(f"lock {queued[head.session_id]}", 60)
         status = "set aside" if head.quarantined else head.status
         place = "slack" if head.thread_key else "terminal"
         rows.append((head.session_id, clean(head.flow_name), status, place, ago(head.updated_at, now), waits))
@@ -128,11 +136,14 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         print_json(document)
         return Exit.OK
     earlier = len(events) < len(journal)
+    queue = store.locks(state.lock.name) if state.lock is not None else []
+    found = standing(queue, head.session_id)
     view = View(
         state.updated_at if earlier else utc_now(),
         Paint(sys.stdout),
         len(journal) if earlier else None,
         look.whole,
+        None if earlier or found is None else Behind(*found),
     )
     for line in show_lines(state, head, flow, events, view, place.command):
         print(line)

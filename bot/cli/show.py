@@ -15,6 +15,7 @@ from bot.cli.narration import (
     started_by,
 )
 from bot.cli.output import Paint, clean, one_line
+from bot.rendering.locks import Behind, lock_fact
 from bot.rendering.text import elapsed
 from bot.terminal import open_prompts
 from engine import clock
@@ -29,12 +30,13 @@ from engine.tree import Entry, tree
 @dataclass(frozen=True)
 class View:
     """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
-    shown as it was earlier, `whole` shows every pass of a long loop."""
+    shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock."""
 
     now: str
     paint: Paint
     last: int | None = None
     whole: bool = False
+    behind: Behind | None = None
 
 
 def show_lines(
@@ -61,6 +63,8 @@ def show_lines(
             yield _fact("run by", head.owner)
         if head.quarantined:
             yield _fact("set aside", one_line(head.quarantined, 300))
+    if lock := lock_fact(state, view.behind):
+        yield _fact("lock", clean(lock))
     if state.error:
         yield _fact("error", error_text(state.error))
     yield ""

@@ -12,20 +12,23 @@ from bot.outbound.names import Names
 from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
 from bot.outbound.pace import Hold
 from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
+from bot.queues import behind
 from bot.rendering import (
+    Behind,
     Rendered,
     addresses,
     card,
     closed_prompt,
     closed_run,
     end_note,
+    holder_thread,
     mentioning,
     message_blocks,
     note,
     prompt_key,
     prompt_message,
 )
-from bot.slack_api import Permanent
+from bot.slack_api import Permanent, SlackFault
 from bot.words import alike_text
 from engine import requests
 from engine.codec import Json, decode, encode
@@ -162,13 +165,32 @@ class Rows:
         state = await self._state_at(data)
         flow = await self._sessions.flow(state.session_id)
         names = await self._ids(*(state.prompts[key] for key in state.open_prompts))
-        message = card(state, flow, self._now(), names=names)
+        message = card(state, flow, self._now(), names=names, behind=await self._behind(state))
         # One that was posted unheard, and is found now, may show the session as it was then.
         stale = where is not None or is_uncertain(row)
         where = where or await self._poster.once(row, _thread(state), message)
         if stale:
             await self._calls.edit(where, message)
         return Sent(position(where))
+
+    async def _behind(self, state: State) -> Behind | None:
+        """Whom the session waits for in the queue for its lock, with a link to that one's thread."""
+        found = await behind(self._writer, state)
+        if found is None:
+            return None
+        head = await self._writer.call("head", found.holder)
+        return found._replace(link=await self._link(head.thread_key if head is not None else None))
+
+    async def _link(self, thread_key: str | None) -> str | None:
+        if thread_key is None:
+            return None
+        _, channel, ts = thread_key.split(":", 2)
+        try:
+            return await self._calls.permalink(Posted(channel, ts))
+        except SlackFault as fault:
+            # What is said is right without it.
+            log.info("no link to the thread %s: %s", thread_key, fault)
+            return None
 
     async def _state_at(self, data: dict[str, Json]) -> State:
         state = await self._sessions.state(data["sessionId"])
@@ -191,7 +213,10 @@ class Rows:
         state = await self._state_at(data)
         flow = await self._sessions.flow(state.session_id)
         by, reason = data.get("by"), data.get("reason")
-        message = end_note(state, flow, row.key, by=by, reason=reason, bot_user_id=self._bot_user_id)
+        link = await self._link(holder_thread(state.error))
+        message = end_note(
+            state, flow, row.key, by=by, reason=reason, bot_user_id=self._bot_user_id, link=link
+        )
         return Sent(position(await self._poster.once(row, _thread(state), message)))
 
     async def _alike(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:

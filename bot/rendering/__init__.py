@@ -15,6 +15,7 @@ Every message that stays (prompts, cards, notes) carries its outbox key in Slack
 
 from bot.rendering.blocks import EVENT_TYPE, Block, Rendered, block_key, metadata
 from bot.rendering.card import CANCEL, card, card_key
+from bot.rendering.locks import Behind, holder_thread
 from bot.rendering.messages import duplicate, end_note, message_blocks, note
 from bot.rendering.prompts import closed_prompt, closed_run, option_value, prompt_key, prompt_message
 from bot.rendering.text import addresses, escape, mentioning, plain, safe, waiting_on
@@ -22,6 +23,7 @@ from bot.rendering.text import addresses, escape, mentioning, plain, safe, waiti
 __all__ = [
     "CANCEL",
     "EVENT_TYPE",
+    "Behind",
     "Block",
     "Rendered",
     "addresses",
@@ -33,6 +35,7 @@ __all__ = [
     "duplicate",
     "end_note",
     "escape",
+    "holder_thread",
     "mentioning",
     "message_blocks",
     "metadata",

@@ -24,6 +24,7 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike
+from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import ICONS, Waits, asks_for, node_lines, open_prompts, progress, wait_words
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine import clock
@@ -48,10 +49,18 @@ def card_key(session_id: str) -> str:
     return f"card:{session_id}"
 
 
-def card(state: State, flow: FlowLike, now: str, *, names: Mapping[str, str] | None = None) -> Rendered:
-    """The card as it is now. `names` are Slack's ids by e-mail address and `@group`, as far as they are known."""
+def card(
+    state: State,
+    flow: FlowLike,
+    now: str,
+    *,
+    names: Mapping[str, str] | None = None,
+    behind: Behind | None = None,
+) -> Rendered:
+    """The card as it is now. `names` are Slack's ids by e-mail address and `@group`, as far as they are known;
+    `behind` is whom it waits for in the queue for its lock."""
     key = card_key(state.session_id)
-    status = _status(state, flow, names or {})
+    status = _status(state, flow, names or {}, behind)
     icon = status.split(" ", 1)[0]
     title = f"{icon} {flow.name}"
     head = [header(title, key), section(status, most=900), context(_origin(state), most=600)]
@@ -78,12 +87,14 @@ def _cancel(session_id: str) -> Block:
 # --- the top -----------------------------------------------------------------------------------------------
 
 
-def _status(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
+def _status(state: State, flow: FlowLike, names: Mapping[str, str], behind: Behind | None) -> str:
     """The state in one short line: it must say everything on a phone."""
     if state.phase == "ended":
         return _ended(state, flow)
     if state.phase == "finalizing":
         return "⏳ *Ending*"
+    if lock := lock_wait(state, behind):
+        return f"⏸️ *Paused*{_held(state)} · {lock}" if state.phase == "held" else f"🟡 *Waiting* for {lock}"
     if state.phase == "waiting":
         return _waiting(state, flow, names)
     if state.phase == "held":

@@ -41,9 +41,13 @@ def end_note(
     by: Mapping[str, Json] | None = None,
     reason: str | None = None,
     bot_user_id: str | None = None,
+    link: str | None = None,
 ) -> Rendered:
-    """How a session ended badly: what failed or who ended it, what was not done, and what one can do."""
+    """How a session ended badly: what failed or who ended it, what was not done, and what one can do. `link` leads to
+    the thread of whoever holds the lock that this session was refused."""
     parts = [_why(state, flow, by, reason)]
+    if link is not None:
+        parts.append(f"<{link}|The thread of the one that has it>")
     unknown = [path for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT]
     if unknown:
         parts.append(

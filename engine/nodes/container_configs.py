@@ -147,7 +147,7 @@ class FlowConfig(Config):
     """Runs another flow in the same session and thread, with its own inputs and nodes.
 
     The called flow sees its inputs and its nodes only, and it is pinned when the session starts. Of its file
-    `triggers`, `limits` and `lock` do not count here.
+    `triggers` and `limits` do not count here; a flow with a `lock` is not called.
     """
 
     flow: FlowName = Field(description="The flow's name, written out.")

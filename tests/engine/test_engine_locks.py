@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import LockHeld, SessionQuarantined
+from engine.errors import SessionQuarantined, SnapshotRefused
 from engine.service import Service
 from engine.state import State
 from engine.storage.memory import MemoryStore
@@ -213,7 +213,7 @@ async def test_a_session_that_is_brought_here_takes_its_lock_here(tmp_path: Path
         data = await rig.engine.export(waits)
     async with running(MemoryStore(key), tmp_path) as rig:
         holder = await holding(rig)
-        with pytest.raises(LockHeld, match=holder):
+        with pytest.raises(SnapshotRefused, match=holder):
             await rig.engine.resume_from_snapshot(data)
         assert rig.store.head(waits) is None
         await rig.shop.finish("a")

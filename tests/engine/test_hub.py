@@ -10,12 +10,13 @@ import pytest
 
 from engine.actors import Actor
 from engine.engine import Engine
-from engine.errors import NotAllowed, SessionEnded, SessionError
+from engine.errors import EmptyMessage, NotAllowed, PauseError, SessionEnded, SessionError, UnknownSession
 from engine.flow import load_flow
 from engine.hub import Hub
 from engine.nodes.port import Completed, Interrupted, NodeContext, Outcome
 from engine.state import PromptRun, State
 from engine.storage.memory import MemoryStore
+from tests.support.engine import Committed, served
 
 ME = Actor.local("ana")
 
@@ -145,6 +146,74 @@ async def test_whoever_may_not_pause_stops_nothing(tmp_path: Path) -> None:
     world.go.set()
     state = await engine.parked(hub.session_id)
     assert (state.phase, world.runs) == ("waiting", 1)
+    await engine.close()
+
+
+async def test_messages_sent_to_a_running_session_are_kept_in_their_order(tmp_path: Path) -> None:
+    """They are journaled while a node runs, answer no question, and are `messages` for what comes after them."""
+    engine, world, hub, _ = await started(tmp_path)
+    await hub.send(hub.session_id, "first")
+    await hub.send(hub.session_id, "second")
+    world.go.set()
+    state = await engine.parked(hub.session_id)
+    assert [message["text"] for message in state.messages] == ["first", "second"]
+    await hub.send(hub.session_id, "while it waits for a text")
+    assert len((await hub.refresh()).open_prompts) == 1
+    await hub.resume("the answer")
+    final = await engine.parked(hub.session_id)
+    assert final.nodes["more"].output == {"said": "the answer", "heard": 3}
+    with pytest.raises(SessionEnded):
+        await hub.send(hub.session_id, "too late")
+    await engine.close()
+
+
+async def test_what_is_sent_is_checked(tmp_path: Path) -> None:
+    """An empty message, one from somebody who may not steer, and one to nobody are refused; nothing is kept."""
+    engine, world, hub, _ = await started(tmp_path)
+    with pytest.raises(EmptyMessage):
+        await hub.send(hub.session_id, " ")
+    with pytest.raises(NotAllowed):
+        await Hub(engine, hub.session_id, Actor.local("cleo")).send(hub.session_id, "hello")
+    with pytest.raises(UnknownSession):
+        await hub.send("session-none", "hello")
+    assert (await hub.refresh()).messages == ()
+    world.go.set()
+    await engine.close()
+
+
+async def test_what_is_sent_from_another_process_arrives_in_order(tmp_path: Path) -> None:
+    """Where another engine works for the session, the messages stand in the inbox, and its service takes them."""
+    engine, world, hub, _ = await started(tmp_path)
+    other = Engine(engine.store.another(), policy=everybody, runners={}, home=tmp_path)  # type: ignore[attr-defined]  # the memory store
+    await other.open()
+    for text in ("one", "two"):
+        await other.send(hub.session_id, text, actor=ME)
+    assert (await hub.refresh()).messages == ()
+    kept = Committed(engine)
+    async with served(engine):
+        await kept.until("session:message", times=2)
+    assert [message["text"] for message in (await hub.refresh()).messages] == ["one", "two"]
+    world.go.set()
+    await other.close()
+    await engine.close()
+
+
+async def test_a_checkpoint_of_the_hub_raises_once_the_session_is_to_stop(tmp_path: Path) -> None:
+    """It does nothing while the session runs; paused by whomever, it raises with the state; after a resume it is quiet."""
+    engine, world, hub, _ = await started(tmp_path)
+    await hub.refresh()
+    hub.checkpoint()
+    await engine.pause(hub.session_id, actor=ME)
+    with pytest.raises(PauseError) as left:
+        hub.checkpoint()
+    assert isinstance(left.value.saved, dict)
+    assert (left.value.saved["sessionId"], left.value.saved["phase"]) == (hub.session_id, "held")
+    world.go.set()
+    await hub.resume("go on")
+    hub.checkpoint()
+    await engine.abort(hub.session_id, actor=ME)
+    with pytest.raises(PauseError):
+        hub.checkpoint()
     await engine.close()
 
 

@@ -1,0 +1,86 @@
+"""Locks between processes: a race has one winner, and a kill -9 anywhere neither frees a lock nor loses it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from engine.storage.sqlite import open_sqlite
+from tests.support.engine import counted, until
+
+pytestmark = pytest.mark.process
+ROOT = Path(__file__).resolve().parents[2]
+FLOW = """
+flow: locked
+inputs: {{who: {{type: string}}}}
+lock: "one"
+nodes:
+  - {{id: enter, type: shell, on_crash: again, with: {{script: 'echo "$WHO" >> "$LOG"', env: {{WHO: "{{{{ inputs.who }}}}", LOG: "{log}"}}}}}}
+  - {{id: leave, type: shell, on_crash: again, with: {{script: 'echo "$WHO" >> "$LOG"', env: {{WHO: "{{{{ inputs.who }}}}", LOG: "{log}"}}}}}}
+"""
+
+
+def prepare(folder: Path) -> Path:
+    """A folder for children; returns the file in which each node of each session writes its line."""
+    folder.mkdir(exist_ok=True)
+    log = folder / "log"
+    (folder / "flow.yml").write_text(FLOW.format(log=log))
+    return log
+
+
+async def child(folder: Path, session_id: str, point: str = "none") -> asyncio.subprocess.Process:
+    """Start a child."""
+    arguments = (sys.executable, "-m", "tests.engine.lock_child", str(folder), session_id, point)
+    return await asyncio.create_subprocess_exec(
+        *arguments, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+
+
+def turns(log: Path) -> list[str]:
+    """Which sessions worked, one after the other: a name stands twice when another one worked between."""
+    return [who for who, _ in groupby(counted(log))]
+
+
+def queue(folder: Path) -> list[str]:
+    """Who stands in the queue."""
+    store = open_sqlite(folder / "sayso.db")
+    try:
+        return [row.session_id for row in store.locks("one")]
+    finally:
+        store.close()
+
+
+async def test_sessions_of_several_processes_work_one_after_the_other(tmp_path: Path) -> None:
+    """Four processes start at once; no session does anything between two nodes of another one."""
+    log = prepare(tmp_path)
+    ids = [f"session-{name}" for name in "abcd"]
+    children = [await child(tmp_path, session_id) for session_id in ids]
+    assert [await process.wait() for process in children] == [0] * 4
+    assert sorted(turns(log)) == ids
+    assert queue(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "point", [f"{when}:{number}" for number in (1, 2, 3) for when in ("before", "after")]
+)
+async def test_a_killed_holder_keeps_its_lock(tmp_path: Path, point: str) -> None:
+    """Whoever is killed at any of its commits goes on under its lock; what waits meanwhile comes after, or before."""
+    log = prepare(tmp_path)
+    killed = await child(tmp_path, "session-a", point)
+    assert await killed.wait() == -signal.SIGKILL
+    held = queue(tmp_path)
+    other = await child(tmp_path, "session-b")
+    if held:
+        await until(lambda: queue(tmp_path) == ["session-a", "session-b"])
+        assert "session-b" not in turns(log)
+    again = await child(tmp_path, "session-a")
+    assert (await again.wait(), await other.wait()) == (0, 0)
+    assert sorted(turns(log)) == ["session-a", "session-b"]
+    assert queue(tmp_path) == []
+    assert held == ([] if point in ("before:1", "after:3") else ["session-a"])
