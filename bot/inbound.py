@@ -123,6 +123,8 @@ def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
     if _foreign(body.get("team_id"), body.get("api_app_id"), home):
         return Skip("another team or app")
     event = body["event"]
+    if event.get("type") == "app_home_opened":
+        return _home(event, home)
     if event.get("type") == "reaction_added":
         return _reaction(event, home, hears)
     if event.get("type") not in ("message", "app_mention"):
@@ -325,6 +327,13 @@ def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> 
         thread_ts=root,
         within=within,
     )
+
+
+def _home(event: Mapping[str, Any], home: Home) -> Decision:
+    """Somebody looks at the app's Home: it is made anew. There is no trigger, and none is needed."""
+    if event.get("tab") != "home":
+        return Skip("another tab")
+    return Press(Opening("home", home.team_id, event["user"], "", within="home"))
 
 
 def _submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] | None = None) -> Decision:

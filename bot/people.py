@@ -80,6 +80,10 @@ class People:
             facts_known=True,
         )
 
+    async def is_member(self, user_id: str, channel: str) -> bool:
+        """Whether somebody is in a channel now. Raises `LookupFailed`."""
+        return user_id in await self._members(channel)
+
     async def _user(self, user_id: str) -> dict[str, Any]:
         found = await self._keep(("user", user_id), self._ask_user, user_id)
         return dict(found)

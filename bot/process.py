@@ -19,6 +19,7 @@ from bot.conversation import Conversation
 from bot.flows import Library
 from bot.incoming_files import IncomingFiles
 from bot.intents import note_row
+from bot.links import Links
 from bot.listening import Listening
 from bot.machine import THIS_MACHINE, Machine
 from bot.outbound import Outbound
@@ -34,6 +35,7 @@ from bot.slack_api import Permanent, app_client, bot_client, classify, describe
 from bot.starting import Starter
 from bot.views.desk import Desk
 from bot.views.hand import Hand
+from bot.views.home import HomeKind
 from bot.views.reject import Reject
 from bot.views.service import Kind, Views
 from bot.views.whole import Whole
@@ -161,8 +163,10 @@ class Bot:
         files = SessionFiles(settings.home)
         starter = Starter(self.engine, self.library, channels, limits, settings)
         talk = Conversation(self.engine, self.library, people, gate, home, starter, IncomingFiles(bot, files))
-        ways = WaysIn(self.engine, self.library, people, channels, starter, bot, identity.team_id)
-        self.views = self._views(bot, people, gate, talk)
+        links = Links(bot)
+        ways = WaysIn(self.engine, self.library, people, channels, starter, links, bot, identity.team_id)
+        home_page = HomeKind(self.engine, self.library, people, gate, links)
+        self.views = self._views(bot, people, gate, talk, home_page)
         handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers()}
         handlers = {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
         self.service = Service(
@@ -217,9 +221,9 @@ class Bot:
     async def _others_wrote(self) -> bool:
         return bool(await self.engine.writer.call("changed"))
 
-    def _views(self, bot: Any, people: People, gate: Gate, talk: Conversation) -> Views:
+    def _views(self, bot: Any, people: People, gate: Gate, talk: Conversation, *more: Kind) -> Views:
         desk = Desk(self.engine, people, gate)
-        kinds: list[Kind] = [Reject(desk, talk), Hand(desk, talk), Whole(desk)]
+        kinds: list[Kind] = [*more, Reject(desk, talk), Hand(desk, talk), Whole(desk)]
         return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
 
     def _after_catch_up(self, handler: Any) -> Any:

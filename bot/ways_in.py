@@ -14,6 +14,7 @@ from bot import inbound
 from bot.channels import Channels
 from bot.flows import Library
 from bot.intents import ephemeral_row, note_row, reaction_row, root_row
+from bot.links import Links
 from bot.listening import Listening, Overheard, said_in
 from bot.people import LookupFailed, People
 from bot.rendering.text import escape
@@ -43,6 +44,7 @@ class WaysIn:
         people: People,
         channels: Channels,
         starter: Starter,
+        links: Links,
         client: AsyncWebClient,
         team: str,
     ) -> None:
@@ -51,6 +53,7 @@ class WaysIn:
         self._people = people
         self._channels = channels
         self._starter = starter
+        self._links = links
         self._client = client
         self._team = team
         self._locks: dict[str, asyncio.Lock] = {}
@@ -101,15 +104,8 @@ class WaysIn:
         if trigger.message_as is not None:
             found[trigger.message_as] = text
         if trigger.link_as is not None:
-            found[trigger.link_as] = await self._link(data["channel"], data["ts"])
+            found[trigger.link_as] = await self._links.to(data["channel"], data["ts"])
         return found
-
-    async def _link(self, channel: str, ts: str) -> str:
-        try:
-            answer = await self._client.chat_getPermalink(channel=channel, message_ts=ts)
-        except Exception as error:
-            raise LookupFailed(f"Slack gave no link to a message in {channel}: {error}") from error
-        return str(answer["permalink"])
 
     async def _once(
         self, row: InboxRow, data: dict[str, Json], heard: Overheard, inputs: dict[str, Json]

@@ -114,6 +114,9 @@ class Views:
             if isinstance(found, Words):
                 await self._say(opening, found.text)
                 return
+            if found.view["type"] == "home":
+                await self._screen.publish(opening.user, found.view)
+                return
             on_top = opening.within == "modal"
             standing = await self._screen.open(opening.trigger_id, found.view, on_top=on_top)
         except SlackFault as fault:

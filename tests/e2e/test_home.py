@@ -1,0 +1,71 @@
+"""The app's Home: what waits for whoever opens it, what runs where they are, and the flows to start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.support.bot import running_bot, start_flow, words
+
+pytestmark = pytest.mark.process
+
+GATE = """
+flow: gate
+description: Opens the gate
+nodes:
+  - {id: gate, type: approval, with: {message: "Open the gate?", approvers: ["@sre"]}}
+  - {id: tell, type: message, with: {text: "It is {{ nodes.gate.decision }}"}}
+"""
+
+
+async def home_of(workspace: Workspace, user: str, part: str) -> str:
+    """What somebody's Home says, opened until it says this: a question needs a moment until it can be linked to."""
+    for _ in range(50):
+        before = (workspace.home(user) or {}).get("hash")
+        await workspace.open_home(user)
+        await workspace.wait_for(lambda: (workspace.home(user) or {}).get("hash") != before)  # noqa: B023
+        said = words(workspace.home(user) or {})
+        if part in said:
+            return said
+    raise AssertionError(f"the Home of {user} does not say {part!r} but:\n{said}")
+
+
+async def test_a_home_has_what_waits_for_this_person(workspace: Workspace, tmp_path: Path) -> None:
+    """Whoever may answer a question finds it on their Home with a link; others see only that the flow runs."""
+    async with running_bot(workspace, tmp_path, {"gate": GATE}):
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        asked = await thread.says("Approval needed")
+        dev = await home_of(workspace, "dev", f"/{asked['ts']}")
+        assert "Approval" in dev
+        assert "Opens the gate" in dev
+        cleo = await home_of(workspace, "cleo", "1 open question")
+        assert "Open the gate?" not in cleo
+        assert "Nothing waits for you" in cleo
+        await thread.press("dev", asked, "Approve")
+        await thread.says("It is approve")
+        assert "Nothing waits for you" in await home_of(workspace, "dev", "completed")
+
+
+async def test_a_home_shows_nothing_of_channels_one_is_not_in(workspace: Workspace, tmp_path: Path) -> None:
+    """A run in a private channel is on the Home of its members only."""
+    workspace.add_channel("secret", ["ana", "dev", "sayso"], is_private=True)
+    async with running_bot(workspace, tmp_path, {"gate": GATE}):
+        thread = await start_flow(workspace, "ana", "secret", "gate")
+        await thread.says("Open the gate?")
+        assert "Open the gate?" in await home_of(workspace, "dev", "Open the gate?")
+        ben = await home_of(workspace, "ben", "Nothing waits for you")
+        assert "Nothing of yours or of your channels is running" in ben
+
+
+async def test_a_home_is_made_anew_by_its_button(workspace: Workspace, tmp_path: Path) -> None:
+    """`Refresh` shows what has happened since."""
+    async with running_bot(workspace, tmp_path, {"gate": GATE}):
+        await home_of(workspace, "dev", "Nothing waits for you")
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        await thread.says("Open the gate?")
+        view = workspace.home("dev")
+        assert view is not None
+        await workspace.press_in_view("dev", view["id"], text="Refresh")
+        await workspace.wait_for(lambda: "Open the gate?" in words(workspace.home("dev") or {}))
