@@ -77,13 +77,22 @@ def _gates(flow: Flow, state: State, node: Node, path: str) -> list[_Gate]:
 
 
 def declined(flow: Flow, state: State, node: Node, path: str) -> str | None:
-    """Why a covered node is skipped: an approval that covers it was rejected, or itself skipped. Else None."""
+    """Why a covered node is skipped: an approval that covers it was rejected, or itself skipped. Else None.
+
+    Raises `NotApproved` where an approval has said neither yes nor no.
+    """
     for gate in _gates(flow, state, node, path):
         if gate.run is not None and gate.run.status == "skipped":
             return f"`{gate.node_id}` was skipped, so nobody approved it"
         if _decision(gate.run) == "reject":
             return f"it was rejected at `{gate.node_id}`"
+        if _decision(gate.run) != "approve":
+            raise NotApproved(f"node {node.id} did not run: {_unsaid(gate)}")
     return None
+
+
+def _unsaid(gate: _Gate) -> str:
+    return f"`{gate.node_id}` has to approve it first, and has not."
 
 
 def _decision(run: NodeRun | None) -> Json:
@@ -103,7 +112,7 @@ def enforce(flow: Flow, state: State, node: Node, path: str, config: Json, now: 
 def _problem(gate: _Gate, state: State, node: Node, path: str, config: Json, now: str) -> str | None:
     name, prompt = f"`{gate.node_id}`", gate.prompt
     if _decision(gate.run) != "approve" or prompt is None or prompt.kind != "approval" or prompt.at is None:
-        return f"{name} has to approve it first, and has not."
+        return _unsaid(gate)
     shown = prompt.spec.get("covers") or {}
     if shown.get("sessionId") != state.session_id:
         return f"{name} approved it in session {shown.get('sessionId')}, and a copy needs an approval of its own."

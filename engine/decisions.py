@@ -15,7 +15,7 @@ from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text
 from engine.commands import Answer, Edit, HandOver, Undo
-from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
+from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, SaysoError
 from engine.forms import check_form
 from engine.forms.asking import asked_fields, wrong_text
 from engine.state import PromptRun, State, asked_people, votes_without
@@ -148,10 +148,17 @@ def edit(turn: Turn, command: Edit) -> None:
         actor=command.actor.record(),
         values=values,
         before=before,
-        covers=covers.foreseen(turn.flow, turn.state, prompt.path, values),
+        covers=_covered(turn, prompt, values),
         nonce=turn.new_id("", f"nonce {prompt.path}"),
         key=command.key,
     )
+
+
+def _covered(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json] | None:
+    try:
+        return covers.foreseen(turn.flow, turn.state, prompt.path, values)
+    except SaysoError as error:
+        raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error
 
 
 def _edited(spec: dict[str, Json], current: dict[str, Json], changed: dict[str, Json]) -> dict[str, Json]:
