@@ -60,7 +60,7 @@ from engine.errors import (
 )
 from engine.evaluation import node_at
 from engine.events import Event, event_from_bytes
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
 from engine.inspection import inspection
 from engine.intents import deliveries, lock_rows, timer_rows
 from engine.migration import Plan
@@ -704,6 +704,8 @@ class Engine:
 
     async def _flow(self, digest: str) -> Flow:
         if digest not in self._flows:
+            from engine.flow.load import flow_from_body  # reading flows is loaded by the first that is read
+
             self._flows[digest] = flow_from_body(await self.writer.call("flow", digest))
         return self._flows[digest]
 

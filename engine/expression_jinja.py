@@ -7,8 +7,8 @@ directly, which costs a microsecond; everything else is code that Jinja's sandbo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from jinja2 import StrictUndefined, Template, Undefined, UndefinedError, nodes
 from jinja2.exceptions import TemplateSyntaxError
@@ -16,8 +16,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.codec import Json
-from engine.errors import ExpressionError
-from engine.expression_text import BadExpression
+from engine.expression_text import BadExpression, Expression, Names, Reference, Run, failed
 from engine.faults import kind_of, nearest, suggest
 from engine.filters import (
     FILTERS,
@@ -37,30 +36,6 @@ MAX_SOURCE = 8192
 
 MAX_DEPTH = 60
 """How deep an expression may nest."""
-
-Names: TypeAlias = tuple[str, ...]
-Run: TypeAlias = Callable[[Mapping[str, Any]], Json]
-
-
-class Reference(NamedTuple):
-    """A name that an expression uses, with the fields behind it: `nodes.gate.decision`.
-
-    `computed` says that a subscript which is no constant follows, `optional` that it stands under `default` or
-    `is defined` and may be missing.
-    """
-
-    path: Names
-    computed: bool = False
-    optional: bool = False
-
-
-class Expression(NamedTuple):
-    """A compiled expression. `run` evaluates it, `secret` is the name when it is a reference to a secret."""
-
-    source: str
-    run: Run
-    references: tuple[Reference, ...]
-    secret: str | None
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -332,11 +307,6 @@ def _replace_child(parent: nodes.Node, old: nodes.Node, new: nodes.Node) -> None
             setattr(parent, name, [new if item is old else item for item in value])
 
 
-def failed(source: str, why: str) -> ExpressionError:
-    """The error of an expression."""
-    return ExpressionError(f"`{{{{ {trimmed(source)} }}}}`: {why}")
-
-
 def _undefined(found: Sequence[Reference], context: Mapping[str, Any]) -> str | None:
     """Says which of the names is missing and what was probably meant."""
     for reference in found:
@@ -359,9 +329,3 @@ def _missing(parent: Names, key: str, value: Any) -> str:
         return f"`{name}` is {kind_of(value)} and has no `{key}`"
     hint = suggest(key, value)
     return f"`{'.'.join((*parent, key))}` is undefined" + (f"; {hint}" if hint else "")
-
-
-def trimmed(text: str) -> str:
-    """A text for an error: without white space around it, cut at 80 characters."""
-    text = str(text).strip()
-    return text if len(text) <= 80 else text[:77] + "..."

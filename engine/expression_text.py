@@ -1,10 +1,15 @@
-"""Finds the `{{ }}` in a text. Brackets and quotes inside an expression are followed, so `}}` may stand in them."""
+"""Finds the `{{ }}` in a text. Brackets and quotes inside an expression are followed, so `}}` may stand in them.
+
+What an expression is stands here too, without Jinja: a process that evaluates none does not load it.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
+from engine.codec import Json
 from engine.errors import ExpressionError
 
 _LITERAL_HINT = "for braces that are plain text write {{ '{{' }}"
@@ -23,6 +28,31 @@ class Segment(NamedTuple):
 
 
 Part: TypeAlias = str | Segment
+
+
+Names: TypeAlias = tuple[str, ...]
+Run: TypeAlias = Callable[[Mapping[str, Any]], Json]
+
+
+class Reference(NamedTuple):
+    """A name that an expression uses, with the fields behind it: `nodes.gate.decision`.
+
+    `computed` says that a subscript which is no constant follows, `optional` that it stands under `default` or
+    `is defined` and may be missing.
+    """
+
+    path: Names
+    computed: bool = False
+    optional: bool = False
+
+
+class Expression(NamedTuple):
+    """A compiled expression. `run` evaluates it, `secret` is the name when it is a reference to a secret."""
+
+    source: str
+    run: Run
+    references: tuple[Reference, ...]
+    secret: str | None
 
 
 class BadExpression(ExpressionError):
@@ -90,3 +120,14 @@ def _end_of_quote(text: str, position: int) -> int:
     while position < len(text) and text[position] != quote:
         position += 2 if text[position] == "\\" else 1
     return position
+
+
+def failed(source: str, why: str) -> ExpressionError:
+    """The error of an expression."""
+    return ExpressionError(f"`{{{{ {trimmed(source)} }}}}`: {why}")
+
+
+def trimmed(text: str) -> str:
+    """A text for an error: without white space around it, cut at 80 characters."""
+    text = str(text).strip()
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -32,10 +32,21 @@ from typing import Any, Literal, TypeAlias
 
 from engine.codec import Json
 from engine.errors import ExpressionError
-from engine.expression_jinja import Expression, Names, Reference, Run, compile_expression, failed, trimmed
-from engine.expression_text import BadExpression, Part, Segment, is_marker_key, split_text, statement_offset
+from engine.expression_text import (
+    BadExpression,
+    Expression,
+    Names,
+    Part,
+    Reference,
+    Run,
+    Segment,
+    failed,
+    is_marker_key,
+    split_text,
+    statement_offset,
+    trimmed,
+)
 from engine.faults import kind_of
-from engine.filters import as_text, check_size
 from engine.markup import escape_markup, markdown_escapes
 
 
@@ -234,6 +245,8 @@ def _split(text: str) -> list[Part]:
 
 def _located(segment: Segment, secrets: bool) -> Expression:
     """The expression of a segment, with errors that say where in the text it is."""
+    from engine.expression_jinja import compile_expression  # Jinja is loaded by the first expression
+
     try:
         expression = compile_expression(segment.source)
         if any(reference.path[0] == "secrets" for reference in expression.references):
@@ -278,6 +291,8 @@ def _mixed(pieces: Sequence[str | Expression], escapes: Sequence[Callable[[str],
 
 
 def _text_of(value: Json, source: str) -> str:
+    from engine.filters import as_text
+
     try:
         return as_text(value)
     except ValueError as error:
@@ -285,6 +300,8 @@ def _text_of(value: Json, source: str) -> str:
 
 
 def _guard(text: str) -> str:
+    from engine.filters import check_size
+
     try:
         check_size(text)
     except ValueError as error:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from engine.codec import Json, canonical, encode
 from engine.errors import NotJson, SnapshotRefused
 from engine.events import Event, event_from_bytes
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
 from engine.snapshot import export, read_export, signed_part
 from engine.state import State, derive_state
 from engine.storage.writer import Writer
@@ -44,6 +44,8 @@ def contents(file: dict[str, Json]) -> tuple[list[Event], State]:
 
 def flow_in(file: dict[str, Json]) -> Flow:
     """The flow that the session of a verified file pinned. Raises `FlowError`."""
+    from engine.flow.load import flow_from_body
+
     return flow_from_body(canonical(file["flow"]))
 
 

@@ -27,7 +27,7 @@ from engine.commands import (
     Undo,
 )
 from engine.errors import NotJson, SaysoError, StorageError
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
 from engine.storage.port import Consumed, InboxItem, InboxRow
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ _ANSWER_PARTS = ("value", "text", "values", "reason", "files", "nonce")
 
 def _migration(row: InboxRow) -> tuple[Flow, Actor] | None:
     """The flow to go on with and who says so, where that is what is asked for. Raises `BadRequest`, `FlowError`."""
+    from engine.flow.load import flow_from_body
+
     try:
         data = decode(row.payload)
         if data["do"] != "migrate":

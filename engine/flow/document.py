@@ -13,12 +13,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.codec import Json
 from engine.faults import Fault, kind_of
+from engine.flow.model import DEFAULT_DEADLINE, InputType
 from engine.nodes.clock_configs import GOTO
 from engine.nodes.configs import Config, Duration, Person, Span, Text
-
-InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
-DEFAULT_DEADLINE = 30 * 86400.0
-"""How long a question stays open when neither it nor the flow says so, in seconds."""
 
 
 class ItemsDoc(Config):

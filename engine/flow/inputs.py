@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from engine.codec import Json, clean_text, copy, decode, encode
 from engine.errors import InvalidInputs, NotJson
 from engine.faults import kind_of, suggest
-from engine.flow.document import InputType
-from engine.flow.model import Flow, Input
+from engine.flow.model import Flow, Input, InputType
 from engine.forms import MOST_TEXT, input_field
 
 _TRUE = ("true", "yes", "y", "on", "1")

@@ -27,8 +27,11 @@ from typing import Literal, TypeAlias
 from engine.codec import Json, canonical
 from engine.expressions import Compiled
 from engine.flow import graph
-from engine.flow.document import DEFAULT_DEADLINE, InputType
 from engine.nodes.specs import NodeSpec, OnCrash, node_types
+
+InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
+DEFAULT_DEADLINE = 30 * 86400.0
+"""How long a question stays open when neither it nor the flow says so, in seconds."""
 
 BODY_VERSIONS = (1, 2)
 """Versions of what `Flow.body()` gives: 1 for a flow that calls no other, 2 with the texts of the called ones."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from engine.expression_jinja import Reference
-from engine.expression_text import Segment
+from engine.expression_text import Reference, Segment
 from engine.faults import Fault, Path, suggest
 from engine.flow.outline import Place, as_list, as_mapping
 from engine.nodes.specs import node_types

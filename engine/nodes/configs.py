@@ -174,7 +174,7 @@ Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75)]
 class Config(BaseModel):
     """What all configurations share: no unknown fields, no silent conversion of types."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
@@ -319,7 +319,7 @@ class HttpConfig(Config):
 class SetConfig(RootModel[dict[str, Any]]):
     """Gives names to values; each key under `with` is a field of the output."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
