@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from engine.codec import Json
-from engine.expression_jinja import Reference
-from engine.expression_text import Segment
+from engine.expression_text import Reference, Segment
 from engine.expressions import inspect_text
 from engine.faults import Fault, Path, suggest
 from engine.flow.names import Scope
