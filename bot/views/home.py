@@ -150,7 +150,9 @@ def _later_first(moment: str) -> str:
 
 
 def _spot(prompt: PromptState) -> Spot | None:
-    return (prompt.channel, prompt.message_ts) if prompt.channel and prompt.message_ts else None
+    """Where a question stands; while it is being posted, its thread."""
+    ts = prompt.message_ts or prompt.thread_ts
+    return (prompt.channel, ts) if prompt.channel and ts else None
 
 
 def _root(state: State) -> Spot | None:
