@@ -1,0 +1,208 @@
+"""Forms in modals: a question's form, page by page, and the form of an approval, in which proposed values are changed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from bot.rendering.forms import form_errors, form_pages, form_view, read_form
+from bot.views.desk import Asked, Desk, prompt_meta
+from bot.views.kinds import PromptKind, taken
+from bot.views.values import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
+from engine.actors import Actor
+from engine.codec import Json, encode
+from engine.commands import Answer, Command, Edit
+from engine.forms import Field, check_form
+from engine.forms.asking import asked_fields
+from prompt_state.policy import Action
+
+BACK = f"{INSIDE}back"
+PageView: TypeAlias = Callable[[int, Sequence[str], Mapping[str, Json]], View]
+"""Makes the view of a page, with the keys of the pages before it and what is filled in already."""
+LOST = "What you filled in on the pages before is not there any more. Please close this and begin again."
+
+
+async def read_pages(
+    desk: Desk, submission: Submission, fields: Sequence[Field], show: PageView
+) -> dict[str, Json] | Verdict:
+    """The raw values of a whole form, once its last page is submitted; before that the page that follows.
+
+    What a page holds is stored under a key made of its content, and the pages after it carry that key: whatever is
+    sent twice or lost, what counts is what the person saw last.
+    """
+    page, kept = _position(submission.meta)
+    pages = form_pages(fields)
+    page = min(page, len(pages) - 1)
+    earlier = await _earlier(desk, submission, kept[:page])
+    if earlier is None:
+        return Refuse(LOST)
+    if submission.action is not None:
+        return _back(submission, page, kept, earlier, show)
+    raw = read_form(submission.values, pages[page])
+    if page + 1 == len(pages):
+        return {**earlier, **raw}
+    _, wrong = check_form(pages[page], raw)
+    if wrong:
+        return Errors(form_errors(wrong, pages[page]))
+    digest = blake2b(encode([page, raw]), digest_size=12).hexdigest()
+    view = show(page + 1, [*kept[:page], digest], {**earlier, **raw})
+    return Next(view, raw, _page_key(submission, digest))
+
+
+def _back(
+    submission: Submission, page: int, kept: list[str], earlier: dict[str, Json], show: PageView
+) -> Verdict:
+    if page == 0 or (submission.action or {}).get("action_id") != BACK:
+        return Refuse("There is no page before this one.")
+    return Next(show(page - 1, kept[: page - 1], earlier))
+
+
+def wrong_on(submission: Submission, fields: Sequence[Field], wrong: Mapping[str, str]) -> Errors:
+    """What is wrong with a form, at the fields of the page that was submitted."""
+    pages = form_pages(fields)
+    page, _ = _position(submission.meta)
+    return Errors(form_errors(wrong, pages[min(page, len(pages) - 1)]))
+
+
+def _position(meta: Mapping[str, Json]) -> tuple[int, list[str]]:
+    """The page that a view shows, and the keys of those before it."""
+    page, kept = meta.get("page"), meta.get("pages")
+    number = page if isinstance(page, int) and page > 0 else 0
+    return number, [str(digest) for digest in kept] if isinstance(kept, list) else []
+
+
+def _page_key(submission: Submission, digest: str) -> str:
+    return f"{submission.key}:{digest}"
+
+
+async def _earlier(desk: Desk, submission: Submission, kept: Sequence[str]) -> dict[str, Json] | None:
+    """What was filled in on the pages before; None where it is gone."""
+    found: dict[str, Json] = {}
+    for digest in kept:
+        values = await desk.page(_page_key(submission, digest))
+        if values is None:
+            return None
+        found |= values
+    return found
+
+
+def with_back(view: View, page: int) -> View:
+    """The view with a button to the page before."""
+    if page == 0:
+        return view
+    text = {"type": "plain_text", "text": "Back"}
+    button = {"type": "button", "text": text, "action_id": BACK, "value": str(page - 1)}
+    return {**view, "blocks": [*view["blocks"], {"type": "actions", "elements": [button]}]}
+
+
+class FormKind(PromptKind):
+    """A form about a prompt."""
+
+    @abstractmethod
+    def fields(self, asked: Asked) -> list[Field]:
+        """What is filled in."""
+
+    @abstractmethod
+    def page(
+        self, asked: Asked, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
+    ) -> View:
+        """One page of it; `values` are those that are filled in already."""
+
+    @abstractmethod
+    def accept(self, asked: Asked, submission: Submission, values: dict[str, Json]) -> Verdict:
+        """All of it is right."""
+
+    def view(self, asked: Asked, user: str) -> View:
+        """The first page."""
+        return self.page(asked, user, 0, (), {})
+
+    async def read(self, asked: Asked, submission: Submission) -> Verdict:
+        """Every field, checked as it is when somebody types it."""
+        fields = self.fields(asked)
+
+        def show(page: int, kept: Sequence[str], values: Mapping[str, Json]) -> View:
+            return with_back(self.page(asked, submission.user, page, kept, values), page)
+
+        found = await read_pages(self._desk, submission, fields, show)
+        if not isinstance(found, dict):
+            return found
+        values, wrong = check_form(fields, found)
+        return wrong_on(submission, fields, wrong) if wrong else self.accept(asked, submission, values)
+
+
+class Fill(FormKind):
+    """`sayso:open:form`: the form of a question."""
+
+    name = "form"
+
+    def fields(self, asked: Asked) -> list[Field]:
+        """All of the form."""
+        return asked_fields(asked.run.spec)
+
+    def page(
+        self, asked: Asked, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
+    ) -> View:
+        """The question stands above its first page."""
+        return form_view(
+            self.fields(asked),
+            title=str(asked.row.node_name or "Answer"),
+            kind=self.name,
+            meta=prompt_meta(asked, user, pages=list(kept)),
+            message=asked.row.message if page == 0 else None,
+            page=page,
+            values=values,
+        )
+
+    def accept(self, asked: Asked, submission: Submission, values: dict[str, Json]) -> Verdict:
+        """The answer."""
+        return taken(asked, values=values)
+
+    def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
+        """The answer."""
+        return Answer(data["promptId"], actor, key, values=data["values"], nonce=data["nonce"])
+
+
+class Change(FormKind):
+    """`sayso:open:edit`: what an approval proposes, as far as it may be changed."""
+
+    name = "edit"
+
+    def action(self, asked: Asked) -> Action:
+        """What the policy calls it."""
+        return "edit"
+
+    def fields(self, asked: Asked) -> list[Field]:
+        """Those that may be changed."""
+        editable = asked.run.spec.get("editable") or ()
+        return [field for field in asked_fields(asked.run.spec) if field["name"] in editable]
+
+    def page(
+        self, asked: Asked, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
+    ) -> View:
+        """The values as they are now, and what a change means."""
+        voted = " Votes that were given do not count any more then." if asked.run.votes else ""
+        note = f"Whoever is asked sees the difference and decides anew.{voted}"
+        return form_view(
+            self.fields(asked),
+            title="Change and ask again",
+            kind=self.name,
+            meta=prompt_meta(asked, user, pages=list(kept)),
+            message=f"{asked.row.message}\n\n_{note}_" if page == 0 else None,
+            page=page,
+            values={**(asked.run.spec.get("values") or {}), **values},
+            submit="Change",
+        )
+
+    def accept(self, asked: Asked, submission: Submission, values: dict[str, Json]) -> Verdict:
+        """The change, if there is one."""
+        current: dict[str, Any] = asked.run.spec.get("values") or {}
+        changed = {name: value for name, value in values.items() if value != current.get(name)}
+        if not changed:
+            return Refuse("Nothing was changed: all values are as they were.")
+        return taken(asked, values=changed)
+
+    def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
+        """The edit."""
+        return Edit(data["promptId"], actor, key, data["values"], nonce=data["nonce"])
