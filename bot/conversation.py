@@ -19,6 +19,8 @@ from bot.people import LookupFailed, People
 from bot.queues import behind
 from bot.rendering.decisions import UNDO
 from bot.rendering.flow import around
+from bot.rendering.forms import INLINE, read_control
+from bot.rendering.starts import start_blocks
 from bot.rendering.text import escape
 from bot.session_files import FileRefused
 from bot.start_line import BadLine, StartLine, parse
@@ -29,6 +31,7 @@ from engine.codec import Json, decode
 from engine.commands import Abort, Answer, Command, Resume, Undo
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SessionError
+from engine.forms.asking import asked_fields
 from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
@@ -277,9 +280,13 @@ class Conversation:
             return True
         if data["actionId"] == UNDO:
             return await self._click_undo(row, data, value.partition("|")[0])
+        inline = str(data["actionId"]).startswith(INLINE)
+        if inline:
+            value = str(data["actionId"]).removeprefix(INLINE)
         prompt_id, nonce, index = [*value.split("|"), "", ""][:3]
         prompt = await self._prompt(prompt_id)
-        if prompt is None or not index.isdigit() or int(index) >= len(prompt.options):
+        known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
+        if prompt is None or not known:
             return await self._whisper(row, data, "This button is not known here any more.", "refused")
         if not prompt.open:
             # Its row says how it was closed; the session may be over long since.
@@ -289,8 +296,8 @@ class Conversation:
             actor = await self._people.actor(data, entries=entries)
         except LookupFailed as error:
             return await self._not_looked_up(row, data, error)
-        option = prompt.options[int(index)]
-        return await self._answer(row, data, actor, prompt, value=option.value, nonce=nonce)
+        picked = _picked(prompt, data) if inline else prompt.options[int(index)].value
+        return await self._answer(row, data, actor, prompt, value=picked, nonce=nonce)
 
     async def _click_undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
         prompt = await self._prompt(prompt_id)
@@ -414,9 +421,9 @@ class Conversation:
         flows = self._library.refresh()
         if decision.word == "status":
             return {"text": await self._running(decision.data["channel"])}
-        if decision.word in ("list", "flows"):
-            return {"text": words.flows_text(flows)}
-        return {"text": words.slash_help(flows, decision.word)}
+        listed = decision.word in ("list", "flows")
+        text = words.flows_text(flows) if listed else words.slash_help(flows, decision.word)
+        return {"text": text, "blocks": start_blocks(text, flows)}
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -505,6 +512,12 @@ def _held(row: InboxRow, error: Exception) -> bool:
     """The row stays in the inbox and is tried again."""
     log.warning("%s is held: %s", row.key, error)
     return False
+
+
+def _picked(prompt: PromptState, data: dict[str, Json]) -> Json:
+    """What a control in the message of a form with one field was set to; nothing where it has no such field."""
+    fields = asked_fields({"form": prompt.form})
+    return read_control(data["picked"] or {}, fields[0]) if fields else None
 
 
 def _by_id(asked: Sequence[PromptState], prompt_id: str) -> PromptState:

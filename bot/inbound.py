@@ -269,7 +269,7 @@ def _pressed(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> 
         "userTeam": body["user"].get("team_id"),
         "actionId": action["action_id"],
         "value": action.get("value") or (action.get("selected_option") or {}).get("value"),
-        "picked": picked(action),
+        "picked": {name: action[name] for name in action if name.startswith("selected_")},
     }
     key = f"click:{home.team_id}:{message_ts}:{user}:{action['action_ts']}"
     return Take(InboxItem(key, CLICK, encode(data), thread_key=thread_key(home.team_id, channel, root)))
@@ -310,7 +310,8 @@ def picked(action: Mapping[str, Any]) -> Json:
 def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> Opening:
     """A button that opens a view. In an overflow menu and in a select the option says which."""
     chosen = picked(action)
-    kind = str(action["action_id"]).removeprefix(OPEN)
+    # What stands behind a second colon only tells buttons of one row apart.
+    kind = str(action["action_id"]).removeprefix(OPEN).partition(":")[0]
     value = str(action.get("value") or chosen or "")
     if kind == "more":
         kind, _, value = value.partition("|")

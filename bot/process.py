@@ -34,10 +34,12 @@ from bot.settings import Settings, slack_tokens
 from bot.slack_api import Permanent, app_client, bot_client, classify, describe
 from bot.starting import Starter
 from bot.views.desk import Desk
+from bot.views.forms import Change, Fill
 from bot.views.hand import Hand
 from bot.views.home import HomeKind
 from bot.views.reject import Reject
 from bot.views.service import Kind, Views
+from bot.views.start import Start
 from bot.views.whole import Whole
 from bot.ways_in import WaysIn
 from bot.words import quarantine_text
@@ -223,7 +225,15 @@ class Bot:
 
     def _views(self, bot: Any, people: People, gate: Gate, talk: Conversation, *more: Kind) -> Views:
         desk = Desk(self.engine, people, gate)
-        kinds: list[Kind] = [*more, Reject(desk, talk), Hand(desk, talk), Whole(desk)]
+        kinds: list[Kind] = [
+            *more,
+            Fill(desk, talk),
+            Change(desk, talk),
+            Reject(desk, talk),
+            Hand(desk, talk),
+            Whole(desk),
+            Start(self.library, desk, talk),
+        ]
         return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
 
     def _after_catch_up(self, handler: Any) -> Any:

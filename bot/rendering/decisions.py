@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from bot.rendering.blocks import Block, button, context, section, sections, size
 from bot.rendering.text import clip, date, one_line, person, plain, safe, shown, weight
-from engine.codec import Json, encode
+from engine.codec import Json
+from engine.forms import value_text
 
 OPEN = "sayso:open:"
 UNDO = "sayso:undo"
@@ -167,18 +168,6 @@ def _value(field: Mapping[str, Json], value: Json) -> str:
     return safe(one_line(value_text(field, value), _VALUE))
 
 
-def value_text(field: Mapping[str, Json], value: Json) -> str:
-    """A value in words: the labels of what was chosen, a list with commas; a dash for nothing."""
-    labels = {encode(one["value"]): str(one.get("label")) for one in field.get("options") or ()}
-    if value is None or value == [] or value == "":
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(labels.get(encode(one), str(one)) for one in value)
-    return labels.get(encode(value), value if isinstance(value, str) else encode(value).decode())
-
-
 # --- what will run -----------------------------------------------------------------------------------------
 
 
@@ -284,7 +273,7 @@ def edited_text(
     known = {str(field["name"]): field for field in fields_of(prompt)}
     lines = []
     for name, old in before.items():
-        field = known.get(name, {"name": name})
+        field = known.get(name, {"name": name, "type": "string"})
         lines.append(_value_line(field, old, values.get(name)))
     number = prompt.spec.get("number")
     which = f" of #{int(number)}" if number else ""

@@ -59,11 +59,12 @@ def _back(
     return Next(show(page - 1, kept[: page - 1], earlier))
 
 
-def wrong_on(submission: Submission, fields: Sequence[Field], wrong: Mapping[str, str]) -> Errors:
+def wrong_on(submission: Submission, fields: Sequence[Field], wrong: Mapping[str, str]) -> Verdict:
     """What is wrong with a form, at the fields of the page that was submitted."""
     pages = form_pages(fields)
     page, _ = _position(submission.meta)
-    return Errors(form_errors(wrong, pages[min(page, len(pages) - 1)]))
+    errors = form_errors(wrong, pages[min(page, len(pages) - 1)])
+    return Errors(errors) if errors else Refuse("; ".join(wrong.values()))
 
 
 def _position(meta: Mapping[str, Json]) -> tuple[int, list[str]]:

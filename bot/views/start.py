@@ -103,7 +103,9 @@ class Start:
         if not isinstance(found, dict):
             return found
         values, wrong = check_form(fields, found)
-        return wrong_on(submission, fields, wrong) if wrong else self._accept(submission, flow, channel, values)
+        return (
+            wrong_on(submission, fields, wrong) if wrong else self._accept(submission, flow, channel, values)
+        )
 
     def _accept(
         self, submission: Submission, flow: Flow, channel: str, values: Mapping[str, Json]
@@ -112,7 +114,8 @@ class Start:
         try:
             coerce_inputs(flow, inputs)
         except InvalidInputs as error:
-            return wrong_on(submission, fields_of(flow), _by_input(flow, inputs) or {"": str(error)})
+            wrong = _by_input(flow, inputs)
+            return wrong_on(submission, fields_of(flow), wrong) if wrong else Refuse(str(error))
         data: dict[str, Json] = {"flow": flow.name, "inputs": inputs, "channel": channel}
         return Accept({**data, "userTeam": submission.team, "responseUrl": None})
 

@@ -189,7 +189,7 @@ def test_an_answer_that_can_be_taken_back_has_a_button_until_then() -> None:
 @given(wild, wild)
 def test_what_the_thread_is_told_is_inert(old: str, new: str) -> None:
     """Titles and values of an edit, and the question of a hand-over, ping nobody and link nowhere."""
-    one = prompt(form={"fields": [{"name": "x", "title": old}]}, message=new)
+    one = prompt(form={"fields": [{"name": "x", "type": "string", "title": old}]}, message=new)
     for said in (edited_text(one, ANA, {"x": old}, {"x": new}), handed_text(one, ANA, "U0LOCALBEN")):
         for forbidden in ("<!", "<http", "<#"):
             assert forbidden not in said

@@ -1,0 +1,285 @@
+"""Modals: forms, reasons, edits and hand-overs, with the real bot, the real Bolt and real kills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.workspace import Workspace, WorkspaceError
+from tests.support.bot import ThreadView, running_bot, start_flow
+
+pytestmark = pytest.mark.process
+
+FORM = """
+flow: release
+nodes:
+  - id: plan
+    type: ask
+    with:
+      message: "What do we release?"
+      form:
+        properties:
+          version: {type: string, title: Version, pattern: "^v[0-9]+$"}
+          hosts: {type: integer, title: How many hosts, minimum: 1, maximum: 9}
+          window: {type: string, format: date, title: Day}
+        required: [version, hosts]
+  - id: tell
+    type: message
+    with: {text: "Releasing {{ nodes.plan.values.version }} to {{ nodes.plan.values.hosts }} hosts"}
+"""
+
+
+async def opened(workspace: Workspace, user: str) -> dict[str, Any]:
+    """The modal that this person sees, once it is there."""
+    await workspace.wait_for(lambda: workspace.views(user))
+    return dict(workspace.views(user)[-1])
+
+
+async def whispered(workspace: Workspace, user: str, part: str) -> str:
+    """What only this person was told, once it says this."""
+
+    def found() -> str | None:
+        return next((m["text"] for m in workspace.ephemerals(user) if part in m["text"]), None)
+
+    await workspace.wait_for(found)
+    return found() or ""
+
+
+async def open_form(workspace: Workspace, thread: ThreadView, user: str = "ana") -> dict[str, Any]:
+    """Press the button that opens the form."""
+    await thread.press(user, await thread.says("What do we release?"), "Fill in")
+    return await opened(workspace, user)
+
+
+def title(view: dict[str, Any]) -> str:
+    """What stands above a modal."""
+    return str(view["title"]["text"])
+
+
+async def test_a_form_is_filled_in_and_its_mistakes_are_shown_where_they_are(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """What is wrong is said at its field and takes nothing; what is right answers, and the flow goes on with it."""
+    async with running_bot(workspace, tmp_path, {"release": FORM}):
+        thread = await start_flow(workspace, "ana", "ops", "release")
+        view = await open_form(workspace, thread)
+        wrong = await workspace.submit_view("ana", view["id"], {"field:version": "2", "field:hosts": 3})
+        assert list(wrong["errors"]) == ["field:version"]
+        done = await workspace.submit_view("ana", view["id"], {"field:version": "v2", "field:hosts": 3})
+        assert done == {"closed": True}
+        await thread.says("Releasing v2 to 3 hosts")
+
+
+async def test_a_view_that_is_submitted_twice_counts_once(workspace: Workspace, tmp_path: Path) -> None:
+    """The acknowledgement is lost and the person submits once more, with other values: the first ones count."""
+    async with running_bot(workspace, tmp_path, {"release": FORM}):
+        thread = await start_flow(workspace, "ana", "ops", "release")
+        view = await open_form(workspace, thread)
+        workspace.faults.ack_timeout = 1.0
+        workspace.faults.lose_ack_next(1)
+        with pytest.raises(WorkspaceError):
+            await workspace.submit_view("ana", view["id"], {"field:version": "v1", "field:hosts": 1})
+        again = await workspace.submit_view("ana", view["id"], {"field:version": "v2", "field:hosts": 2})
+        assert again == {"closed": True} or "Already answered" in str(again)
+        await thread.says("Releasing v1 to 1 hosts")
+        assert thread.count("Releasing") == 1
+
+
+async def test_a_form_that_somebody_else_was_faster_with_is_refused_in_the_form(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """While the form is open another person answers: the submission is refused at its first field and takes nothing."""
+    flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
+    async with running_bot(workspace, tmp_path, {"release": flow}):
+        thread = await start_flow(workspace, "ana", "ops", "release")
+        first, second = await open_form(workspace, thread), await open_form(workspace, thread, "ben")
+        await workspace.submit_view("ben", second["id"], {"field:version": "v1", "field:hosts": 1})
+        await thread.says("Releasing v1 to 1 hosts")
+        late = await workspace.submit_view("ana", first["id"], {"field:version": "v2", "field:hosts": 2})
+        assert "Already answered by Ben" in late["errors"]["field:version"]
+
+
+async def test_of_two_submissions_at_once_the_second_is_told(workspace: Workspace, tmp_path: Path) -> None:
+    """Both are taken before either is carried out: one answers, and the author of the other is told by whom it was."""
+    flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
+    async with running_bot(workspace, tmp_path, {"release": flow}):
+        thread = await start_flow(workspace, "ana", "ops", "release")
+        first, second = await open_form(workspace, thread), await open_form(workspace, thread, "ben")
+        # Nobody can be looked up for a moment, so that both submissions wait in the inbox.
+        workspace.faults.fail("users.info", times=2, error="internal_error")
+        for user, view, version in (("ana", first, "v1"), ("ben", second, "v2")):
+            values = {"field:version": version, "field:hosts": 1}
+            assert await workspace.submit_view(user, view["id"], values) == {"closed": True}
+        await thread.says("Releasing v")
+        told = [m for user in ("ana", "ben") for m in workspace.ephemerals(user)]
+        await workspace.wait_for(
+            lambda: [m for user in ("ana", "ben") for m in workspace.ephemerals(user)] != told or told
+        )
+        assert thread.count("Releasing") == 1
+        said = [m["text"] for user in ("ana", "ben") for m in workspace.ephemerals(user)]
+        assert len(said) == 1
+        assert "Already answered by" in said[0]
+
+
+async def test_a_submission_survives_a_kill_before_it_is_carried_out(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Acknowledged and killed: after the start the answer is there, once."""
+    async with running_bot(workspace, tmp_path, {"release": FORM}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "release")
+        view = await open_form(workspace, thread)
+        workspace.faults.fail("users.info", times=1_000, error="internal_error")
+        done = await workspace.submit_view("ana", view["id"], {"field:version": "v7", "field:hosts": 1})
+        assert done == {"closed": True}
+        await bot.kill()
+        workspace.faults.clear()
+        await bot.start()
+        await thread.says("Releasing v7 to 1 hosts")
+        assert thread.count("Releasing") == 1
+
+
+async def test_a_trigger_that_is_too_old_says_press_again(workspace: Workspace, tmp_path: Path) -> None:
+    """A form that could not be opened in time is not silent: only whoever pressed is told to press again."""
+    async with running_bot(workspace, tmp_path, {"release": FORM}):
+        thread = await start_flow(workspace, "ana", "ops", "release")
+        workspace.faults.fail("views.open", error="expired_trigger_id")
+        await thread.press("ana", await thread.says("What do we release?"), "Fill in")
+        await whispered(workspace, "ana", "Please press again")
+        assert workspace.views("ana") == []
+        await open_form(workspace, thread)
+
+
+async def test_whoever_may_not_answer_gets_no_form(workspace: Workspace, tmp_path: Path) -> None:
+    """Where the list of people says it the press is refused at once, where it takes a lookup the form says it."""
+    listed = FORM.replace("form:", f"who: [{workspace.user('ben').id}]\n      form:", 1)
+    mailed = FORM.replace("flow: release", "flow: mailed").replace(
+        "form:", "who: [ben@example.com]\n      form:", 1
+    )
+    async with running_bot(workspace, tmp_path, {"release": listed, "mailed": mailed}):
+        thread = await start_flow(workspace, "ana", "ops", "release")
+        await thread.press("cleo", await thread.says("What do we release?"), "Fill in")
+        await whispered(workspace, "cleo", "can answer this")
+        assert workspace.views("cleo") == []
+        other = await start_flow(workspace, "ana", "ops", "mailed")
+        await other.press("cleo", await other.says("What do we release?"), "Fill in")
+        await workspace.wait_for(
+            lambda: workspace.views("cleo") and title(workspace.views("cleo")[-1]) == "Not for you"
+        )
+
+
+async def test_a_view_id_of_somebody_else_takes_nothing(workspace: Workspace, tmp_path: Path) -> None:
+    """A submission of a view that another person opened is refused, and spends no key: its owner can submit it."""
+    flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
+    async with running_bot(workspace, tmp_path, {"release": flow}):
+        thread = await start_flow(workspace, "ana", "ops", "release")
+        view = await open_form(workspace, thread)
+        workspace.state.views[view["id"]].user_id = workspace.user("cleo").id
+        forged = await workspace.submit_view("cleo", view["id"], {"field:version": "v6", "field:hosts": 6})
+        assert "opened by somebody else" in forged["errors"]["field:version"]
+        workspace.state.views[view["id"]].user_id = workspace.user("ana").id
+        await workspace.submit_view("ana", view["id"], {"field:version": "v1", "field:hosts": 1})
+        await thread.says("Releasing v1 to 1 hosts")
+
+
+def long_form(count: int) -> str:
+    """A flow with a form of so many fields."""
+    fields = "\n".join(f"          f{n}: {{type: string, title: Field {n}}}" for n in range(count))
+    return f"""
+flow: survey
+nodes:
+  - id: plan
+    type: ask
+    with:
+      message: "What do we release?"
+      form:
+        properties:
+{fields}
+        required: [f0]
+  - id: tell
+    type: message
+    with: {{text: "first={{{{ nodes.plan['values'].f0 }}}} last={{{{ nodes.plan['values'].f{count - 1} }}}}"}}
+"""
+
+
+async def test_a_long_form_goes_page_by_page_through_a_kill(workspace: Workspace, tmp_path: Path) -> None:
+    """A page is checked and kept, Back shows it again, a kill between two pages loses nothing."""
+    async with running_bot(workspace, tmp_path, {"survey": long_form(150)}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "survey")
+        view = await open_form(workspace, thread)
+        assert view["submit"]["text"] == "Next"
+        moved = await workspace.submit_view("ana", view["id"], {"field:f0": "one"})
+        assert moved["updated"]["submit"]["text"] == "Done"
+        await workspace.press_in_view("ana", view["id"], text="Back")
+        await workspace.wait_for(lambda: workspace.views("ana")[-1]["submit"]["text"] == "Next")
+        back = workspace.views("ana")[-1]
+        assert back["state"]["values"]["field:f0"]["value"]["value"] == "one"
+        await workspace.submit_view("ana", view["id"], {"field:f0": "two"})
+        await bot.kill()
+        await bot.start()
+        await workspace.submit_view("ana", view["id"], {"field:f149": "end"})
+        await thread.says("first=two last=end")
+
+
+DATE = """
+flow: day
+nodes:
+  - id: day
+    type: ask
+    with: {message: "Which day?", form: {properties: {day: {type: string, format: date, title: Day}}, required: [day]}}
+  - {id: tell, type: message, with: {text: "On {{ nodes.day.values.day }}"}}
+"""
+
+
+async def test_a_date_is_picked_in_the_message(workspace: Workspace, tmp_path: Path) -> None:
+    """A form of one field that a message can hold is answered there."""
+    async with running_bot(workspace, tmp_path, {"day": DATE}):
+        thread = await start_flow(workspace, "ana", "ops", "day")
+        asked = await thread.says("Which day?")
+        picker = next(e for b in asked["blocks"] for e in b.get("elements", []) if e["type"] == "datepicker")
+        await workspace.press("ana", "ops", asked["ts"], action_id=picker["action_id"], value="2026-12-24")
+        await thread.says("On 2026-12-24")
+
+
+START = """
+flow: deploy
+description: Put a version somewhere
+inputs:
+  service: {type: string, description: Which service}
+  region: {type: string, choices: [eu, us]}
+  hosts: {type: integer, default: 3}
+  tags: {type: array, items: {type: string}, default: [a, b]}
+nodes:
+  - id: tell
+    type: message
+    with: {text: "{{ inputs.service }} in {{ inputs.region }} on {{ inputs.hosts }} as {{ inputs.tags | length }}"}
+"""
+
+
+async def test_a_slash_command_asks_for_what_is_missing_in_a_modal(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """`/sayso run NAME` opens the inputs, filled in as far as they were given; submitting starts the flow in a thread."""
+    async with running_bot(workspace, tmp_path, {"deploy": START}):
+        await workspace.slash("ana", "ops", "/sayso", "run deploy service=checkout")
+        view = await opened(workspace, "ana")
+        values = view["state"]["values"]
+        assert values["field:service"]["value"]["value"] == "checkout"
+        assert values["field:hosts"]["value"]["value"] == "3"
+        await workspace.submit_view("ana", view["id"], {"field:region": "us", "field:tags": "x"})
+        root = await workspace.wait_for(
+            lambda: next((m for m in workspace.messages("ops") if "started *deploy*" in m["text"]), None)
+        )
+        await ThreadView(workspace, "ops", root["ts"]).says("checkout in us on 3 as 1")
+
+
+async def test_the_slash_command_alone_offers_the_flows(workspace: Workspace, tmp_path: Path) -> None:
+    """`/sayso` shows what can be started; choosing a flow opens its inputs."""
+    async with running_bot(workspace, tmp_path, {"deploy": START, "day": DATE}):
+        await workspace.slash("ana", "ops", "/sayso", "")
+        shown = await workspace.wait_for(lambda: workspace.ephemerals("ana")[-1])
+        await workspace.press("ana", "ops", shown["ts"], text="deploy")
+        view = await opened(workspace, "ana")
+        assert title(view) == "Start a flow"
+        assert "field:service" in view["state"]["values"]
