@@ -23,6 +23,7 @@ from prompt_state.routing import SUBTYPES, Message, read_message
 
 MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
 OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
+CHANNEL, DELETED = "slack.channel", "slack.deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +128,49 @@ def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
         return _home(event, home)
     if event.get("type") == "reaction_added":
         return _reaction(event, home, hears)
+    if event.get("type") in _CLOSED or event.get("type") in _OPENED:
+        return _channel(body, event, home)
+    if event.get("subtype") == "message_deleted":
+        return _deleted(event, home)
     if event.get("type") not in ("message", "app_mention"):
         return Skip(f"event {event.get('type')}")
     return message(event, home, hears=hears)
+
+
+_CLOSED = {
+    "channel_archive": "is_archived",
+    "group_archive": "is_archived",
+    "channel_deleted": "channel_not_found",
+    "member_left_channel": "not_in_channel",
+    "channel_left": "not_in_channel",
+    "group_left": "not_in_channel",
+}
+_OPENED = ("channel_unarchive", "group_unarchive", "member_joined_channel")
+
+
+def _channel(body: Mapping[str, Any], event: Mapping[str, Any], home: Home) -> Decision:
+    """A channel was closed to the bot, or opened. Others come and go as they like."""
+    kind, channel = event["type"], event["channel"]
+    if kind.startswith("member_") and event.get("user") != home.bot_user_id:
+        return Skip("somebody else came or went")
+    name = channel["id"] if isinstance(channel, Mapping) else channel
+    payload = encode({"channel": name, "reason": _CLOSED.get(kind)})
+    return Take(InboxItem(f"channel:{home.team_id}:{name}:{kind}:{event['event_ts']}", CHANNEL, payload))
+
+
+def _deleted(event: Mapping[str, Any], home: Home) -> Decision:
+    """A message was deleted: it matters where it was one of ours in a thread."""
+    before = event.get("previous_message") or {}
+    if before.get("user") != home.bot_user_id or not before.get("thread_ts"):
+        return Skip("the deletion of another message")
+    channel, ts = event["channel"], event["deleted_ts"]
+    item = InboxItem(
+        f"deleted:{home.team_id}:{channel}:{ts}",
+        DELETED,
+        encode({"channel": channel, "ts": ts}),
+        thread_key=thread_key(home.team_id, channel, before["thread_ts"]),
+    )
+    return Take(item, only_known_threads=True)
 
 
 def message(

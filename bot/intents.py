@@ -21,6 +21,7 @@ from engine.events import (
     PromptExpired,
     PromptHanded,
     PromptReminded,
+    PromptReposted,
     PromptRequested,
     PromptUndone,
     PromptVoted,
@@ -78,6 +79,9 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             return [_again(state, event.prompt_id), _edited(state, event)]
         case PromptHanded():
             return [_again(state, event.prompt_id), _handed(state, event)]
+        case PromptReposted():
+            key = prompt_key(event.prompt_id, state.prompts[event.prompt_id].reposts)
+            return [_about_prompt(state, "prompt", key, event.prompt_id)]
         case PromptReminded():
             return [_remind(state, event)]
         case PromptEscalated():

@@ -27,6 +27,7 @@ from bot.outbound.modals import Modals
 from bot.people import People
 from bot.queues import Queues
 from bot.rates import RateLimits
+from bot.reach import Reach
 from bot.schedules import Schedules
 from bot.scopes import Report, scope_report
 from bot.session_files import SessionFiles
@@ -169,7 +170,8 @@ class Bot:
         ways = WaysIn(self.engine, self.library, people, channels, starter, links, bot, identity.team_id)
         home_page = HomeKind(self.engine, self.library, people, gate, links)
         self.views = self._views(bot, people, gate, talk, home_page)
-        handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers()}
+        reach = Reach(self.engine, self._reachable_again)
+        handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers(), **reach.handlers()}
         handlers = {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
         self.service = Service(
             self.engine,
@@ -216,6 +218,9 @@ class Bot:
         self.schedules = Schedules(
             self.library, self.engine.writer, now=machine.now, taken=self.service.notify
         )
+
+    async def _reachable_again(self, channel: str) -> None:
+        await self.outbound.hurry(channel)
 
     def _listening(self) -> Listening:
         return Listening(self.library.refresh())

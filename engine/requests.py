@@ -16,15 +16,18 @@ from engine.commands import (
     Answer,
     Command,
     Edit,
+    Gone,
     HandOver,
     Hold,
     Message,
     NodeBroke,
     NodeDone,
+    Reachable,
     Resume,
     Shown,
     Steer,
     Undo,
+    Unreachable,
 )
 from engine.errors import NotJson, SaysoError, StorageError
 from engine.flow import Flow
@@ -70,6 +73,12 @@ def _command(row: InboxRow, data: Json) -> Command:
     match data["do"]:
         case "shown":
             return Shown(data["promptId"], data["shown"])
+        case "gone":
+            return Gone(data["promptId"], data["ts"])
+        case "unreachable":
+            return Unreachable(data["reason"])
+        case "reachable":
+            return Reachable()
         case "delivered":
             return NodeDone(data["path"], data["attempt"], data["output"])
         case "undelivered":

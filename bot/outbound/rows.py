@@ -31,6 +31,7 @@ from bot.rendering import (
 from bot.slack_api import Permanent, SlackFault
 from bot.words import alike_text
 from engine import requests
+from engine.clocks import MOST_REPOSTS
 from engine.codec import Json, decode, encode
 from engine.flow import Flow
 from engine.state import PromptRun, State
@@ -43,6 +44,7 @@ log = logging.getLogger("sayso.outbound")
 STALE_SECONDS = 0.1
 """How long to wait for a state that has not caught up with its row."""
 
+_DELETED = ("message_not_found", "cant_update_message")
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
 
 
@@ -107,6 +109,8 @@ class Rows:
         one closes it."""
         state, flow, prompt = await self._about(data)
         place = _thread(state)
+        if row.key != prompt_key(prompt.prompt_id, prompt.reposts) and not is_uncertain(row):
+            return Sent(DROPPED)
         if not prompt.open:
             found = await self._poster.adopt(row, place) if is_uncertain(row) else None
             return Sent(position(found) if found is not None else DROPPED)
@@ -124,9 +128,7 @@ class Rows:
         state, flow, prompt = await self._about(data)
         if state.seq < data.get("seq", 0):
             raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
-        where = posted_of(await self._writer.call("outbox_row", prompt_key(prompt.prompt_id)))
-        if where is None and prompt.shown:
-            where = Posted(prompt.shown["channel"], prompt.shown["ts"])
+        where = await self._shown_at(prompt)
         if where is None:
             return Sent(DROPPED)
         names = await self._ids(prompt)
@@ -134,8 +136,26 @@ class Rows:
             message = prompt_message(state, prompt, flow, names=names, now=self._now())
         else:
             message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
-        await self._calls.edit(where, message)
+        try:
+            await self._calls.edit(where, message)
+        except Permanent as fault:
+            if fault.reason not in _DELETED or not prompt.open:
+                raise
+            fields: dict[str, Json] = {"promptId": prompt.prompt_id, "ts": where.ts}
+            return Sent(
+                DROPPED, [requests.item(f"gone:{row.key}:{where.ts}", state.session_id, "gone", **fields)]
+            )
         return Sent(position(where))
+
+    async def _shown_at(self, prompt: PromptRun) -> Posted | None:
+        """The message that shows a prompt: the latest, where earlier ones were deleted."""
+        if prompt.shown:
+            return Posted(prompt.shown["channel"], prompt.shown["ts"])
+        for reposts in range(prompt.reposts if prompt.open else MOST_REPOSTS, -1, -1):
+            where = posted_of(await self._writer.call("outbox_row", prompt_key(prompt.prompt_id, reposts)))
+            if where is not None or prompt.open:
+                return where
+        return None
 
     async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, PromptRun]:
         state = await self._sessions.state(data["sessionId"])

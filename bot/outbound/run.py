@@ -18,6 +18,7 @@ from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
 from bot.outbound.pace import Hold, Pace
 from bot.outbound.places import Places
 from bot.outbound.posts import LOOK_DELAYS, Poster, posted_of, refused_result
+from bot.outbound.reach import Reach
 from bot.outbound.rows import Rows
 from bot.outbound.uploads import Uploads
 from bot.session_files import SessionFiles
@@ -36,13 +37,14 @@ from engine.errors import (
 )
 from engine.flow import Flow
 from engine.state import State
-from engine.storage.port import OutboxRow
+from engine.storage.port import InboxItem, OutboxRow
 from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.outbound")
 
 _PAGE = 100
 _MOST_ROWS = 6_400
+_EVER = "9999-12-31T00:00:00.000Z"
 _LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew, SessionQuarantined)
 
 
@@ -59,6 +61,8 @@ class Tuning:
     """The least time between two edits of a card."""
     backoff: tuple[float, float] = (1.0, 60.0)
     """The first and the longest wait after an error that will pass."""
+    unreachable_seconds: float = 300.0
+    """How often it is tried whether a thread can be posted in again."""
     lanes: int = 8
     """How many lanes are served at once."""
     poll_seconds: float = 0.25
@@ -108,6 +112,7 @@ class Outbound:
             writer, client, pace, now, files=files, delays=tuning.look_delays, backoff=self._again_in
         )
         deliveries = Deliveries(writer, calls, self._poster, places, uploads, sessions, now=now)
+        self._reach = Reach(writer, sessions)
         clocks = Clocks(writer, calls, self._poster, places, names, sessions, now=now)
         self._rows = Rows(
             writer, calls, self._poster, names, sessions, deliveries, clocks, bot_user_id=bot_user_id, now=now
@@ -250,19 +255,30 @@ class Outbound:
     async def _faulted(self, row: OutboxRow, fault: SlackFault) -> None:
         """What becomes of a row whose request did not succeed."""
         match fault:
+            case Permanent() if (lost := await self._reach.lost(row, fault)) is not None:
+                log.warning("%s waits until its thread can be posted in: %s", row.key, fault)
+                await self._postpone(row, str(fault), self._tuning.unreachable_seconds, lost)
             case Permanent():
                 log.error("%s: %s", row.key, fault)
                 await self._record(row, self._rows.refused(row, fault.reason, str(fault)))
             case RateLimited() | NotSent():
                 seconds = fault.retry_after if isinstance(fault, RateLimited) else self._again_in(row)
                 log.warning("%s: %s", row.key, fault)
-                await self._postpone(row, str(fault), seconds)
+                await self._postpone(row, str(fault), seconds, self._reach.unshown(row, self._now()))
             case _:
                 log.warning("%s: %s", row.key, fault)
+                await self._ingest(self._reach.unshown(row, self._now()))
                 edits = posted_of(row) is not None or row.kind in ("close", "reaction")
                 self._hold(row.lane, self._again_in(row) if edits else self._poster.first_look)
 
-    async def _postpone(self, row: OutboxRow, why: str, seconds: float) -> None:
+    async def _ingest(self, items: Sequence[InboxItem]) -> None:
+        if items:
+            await self._writer.call("ingest", items, self._now())
+            self._taken()
+
+    async def _postpone(
+        self, row: OutboxRow, why: str, seconds: float, items: Sequence[InboxItem] = ()
+    ) -> None:
         """Nothing was sent, and that is recorded: the row needs no looking up when its time has come."""
         result = None if posted_of(row) is not None else encode(refused_result(row, why))
         not_before = moments.after(self._now(), seconds)
@@ -274,12 +290,27 @@ class Outbound:
             state="pending",
             result=result,
             not_before=not_before,
+            items=items,
         )
         self._hold(row.lane, seconds)
+        if items:
+            self._taken()
+
+    async def hurry(self, channel: str) -> None:
+        """A channel can be posted in again, as it seems: what waits for that is tried at once."""
+        rows: list[OutboxRow] = await self._writer.call("outbox", now=_EVER, limit=_MOST_ROWS)
+        for row in await self._reach.waiting_in(channel, rows):
+            result = row.result
+            await self._writer.call(
+                "outbox_finish", row.id, row.rev, now=self._now(), state="pending", result=result
+            )
+            self._holds.pop(row.lane, None)
+        self.notify()
 
     async def _record(self, row: OutboxRow, outcome: Outcome) -> None:
         self._troubles.pop(row.key, None)
         result: dict[str, Json] = outcome.result
+        items = [*outcome.items, *await self._reach.regained(row, outcome)]
         await self._writer.call(
             "outbox_finish",
             row.id,
@@ -287,9 +318,9 @@ class Outbound:
             now=self._now(),
             state="sent" if isinstance(outcome, Sent) else "failed",
             result=encode(result),
-            items=outcome.items,
+            items=items,
         )
-        if outcome.items:
+        if items:
             self._taken()
         if row.kind == "card":
             self._hold(row.lane, self._tuning.card_seconds)

@@ -46,9 +46,9 @@ _WILL = {
 }
 
 
-def prompt_key(prompt_id: str) -> str:
-    """The outbox key of a prompt's message."""
-    return f"prompt:{prompt_id}"
+def prompt_key(prompt_id: str, reposts: int = 0) -> str:
+    """The outbox key of a prompt's message; a message that was deleted is followed by one with another key."""
+    return f"prompt:{prompt_id}~{reposts}" if reposts else f"prompt:{prompt_id}"
 
 
 def option_value(prompt: PromptRun, index: int) -> str:
@@ -66,7 +66,7 @@ def prompt_message(
 ) -> Rendered:
     """An open prompt. `names` are Slack's ids by e-mail address and `@group`. `now` is when it is shown, which is when
     its clock starts; without it a deadline that is not set yet is not shown."""
-    key = prompt_key(prompt.prompt_id)
+    key = prompt_key(prompt.prompt_id, prompt.reposts)
     lead = _lead(state, prompt, flow, names)
     head = [{**section(lead, key, most=900), "accessory": decisions.more_menu(prompt)}]
     rules = [*_rules(state, prompt, flow, now), *clock_rules(state, prompt, names or {})]
@@ -113,7 +113,7 @@ def closed_prompt(
     reason: str | None = None,
 ) -> Rendered:
     """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
-    key = prompt_key(prompt.prompt_id)
+    key = prompt_key(prompt.prompt_id, prompt.reposts)
     outcome = _outcome(prompt, reason)
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)

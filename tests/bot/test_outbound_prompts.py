@@ -166,9 +166,10 @@ async def test_a_failed_session_says_what_one_can_do(rig: Rig) -> None:
 
 
 async def test_a_message_that_slack_refuses_fails_its_node(rig: Rig) -> None:
-    """Where the bot is not a member nothing can be posted: the node fails with Slack's reason, and is not stuck."""
+    """Where only some may post the node fails with Slack's reason, and is not stuck."""
+    rig.workspace.faults.fail("chat.postMessage", error="restricted_action", times=100)
     rig.send()
-    session_id = await rig.start(TELL, channel="random")
+    session_id = await rig.start(TELL)
 
     async def over() -> bool:
         return (await rig.engine.state(session_id)).ended
@@ -178,7 +179,7 @@ async def test_a_message_that_slack_refuses_fails_its_node(rig: Rig) -> None:
     assert state.outcome == "failed"
     assert state.error is not None
     assert state.error["type"] == "slack"
-    assert "not_in_channel" in state.error["message"]
+    assert "restricted_action" in state.error["message"]
 
 
 async def test_a_message_that_nobody_waits_for_any_more_is_not_posted(rig: Rig) -> None:
@@ -207,12 +208,13 @@ async def test_nothing_in_a_thread_overtakes_what_waits_for_the_card(rig: Rig) -
 
 async def test_a_prompt_that_slack_refuses_is_recorded(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """A prompt that cannot be shown fails its row with the reason and is logged; the session goes on waiting."""
+    rig.workspace.faults.fail("chat.postMessage", error="restricted_action", times=100)
     rig.send()
     with caplog.at_level(logging.ERROR, "sayso.outbound"):
-        session_id = await rig.start(ASK, channel="random")
+        session_id = await rig.start(ASK)
         found = await rig.settled(await prompt_row(rig, session_id))
-    assert (found["state"], found["error"]) == ("failed", "not_in_channel")
-    assert "not_in_channel" in caplog.text
+    assert (found["state"], found["error"]) == ("failed", "restricted_action")
+    assert "restricted_action" in caplog.text
     assert (await rig.engine.state(session_id)).status == "paused"
 
 

@@ -1,0 +1,83 @@
+"""What happens to channels and to messages of ours: archived, left, back again, deleted. Inbox rows → commands.
+
+These events only make quicker what posting finds out anyway (`bot.outbound.reach`), so one that is lost costs time
+and nothing else. Only the deletion of a question's message is known from its event alone, until it is edited.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from bot import inbound
+from bot.intents import tell_requester
+from engine.clocks import MOST_REPOSTS
+from engine.codec import Json, decode
+from engine.commands import Command, Gone, Unreachable
+from engine.engine import Engine
+from engine.errors import SaysoError, StorageError
+from engine.storage.port import Consumed, Head, InboxRow, Row
+from prompt_state import store as prompts
+
+log = logging.getLogger("sayso.reach")
+
+MOST = 10_000
+
+
+class Reach:
+    """Handlers for what happened to channels and messages. `back` is told of channels that can be posted in again."""
+
+    def __init__(self, engine: Engine, back: Callable[[str], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._back = back
+
+    def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
+        """By kind of inbox row."""
+        return {inbound.CHANNEL: self.channel, inbound.DELETED: self.deleted}
+
+    async def channel(self, row: InboxRow) -> bool:
+        """A channel was closed to the bot, or opened."""
+        data = decode(row.payload)
+        if data["reason"] is None:
+            await self._back(data["channel"])
+            return await self._consume(row, "applied")
+        heads: list[Head] = await self._engine.writer.call(
+            "heads", statuses=("running", "paused"), limit=MOST
+        )
+        for head in heads:
+            if (head.thread_key or "").split(":")[1:2] == [data["channel"]]:
+                await self._apply(head.session_id, Unreachable(data["reason"]))
+        return await self._consume(row, "applied")
+
+    async def deleted(self, row: InboxRow) -> bool:
+        """A message of ours was deleted: if it showed an open question, that is shown again."""
+        data = decode(row.payload)
+        store = self._engine.writer.store
+        open_here = await self._engine.writer.call(prompts.waiting, store, thread_key=row.thread_key)
+        for prompt in open_here:
+            if prompt.message_ts == data["ts"]:
+                return await self._lost(row, prompt.session_id, prompt.prompt_id, data)
+        return await self._consume(row, "ignored")
+
+    async def _lost(self, row: InboxRow, session_id: str, prompt_id: str, data: dict[str, Json]) -> bool:
+        state = await self._engine.state(session_id)
+        prompt = state.prompts.get(prompt_id)
+        if prompt is not None and prompt.reposts >= MOST_REPOSTS:
+            rows = tell_requester(state, f"deleted:{prompt_id}", "deleted", promptId=prompt_id)
+            return await self._consume(row, "refused", rows)
+        await self._engine.apply(
+            session_id, Gone(prompt_id, data["ts"]), consumed=[Consumed(row.id, "applied")]
+        )
+        return True
+
+    async def _apply(self, session_id: str, command: Command) -> None:
+        try:
+            await self._engine.apply(session_id, command)
+        except StorageError:
+            raise
+        except SaysoError as error:
+            log.info("%s: %s", session_id, error)
+
+    async def _consume(self, row: InboxRow, outcome: str, rows: Sequence[Row] = ()) -> bool:
+        await self._engine.writer.call("consume", [Consumed(row.id, outcome)], self._engine.now(), list(rows))
+        return True

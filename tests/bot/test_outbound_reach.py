@@ -1,0 +1,210 @@
+"""Threads that cannot be posted in: the session waits, the requester is told, and it goes on by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bot.intents import tell_requester
+from engine.commands import Gone
+from engine.state import State
+from tests.bot.outbound_kit import Rig, buttons, key_of, running_rig
+from tests.support.workspace import Json
+
+HOUR = 3600.0
+FLOW = """
+flow: rollback
+nodes:
+  - {id: gate, type: approval, with: {message: Really?, approvers: ["@sre", "ben@example.com"], timeout: 2h}}
+  - {id: tell, type: message, with: {text: Done}}
+"""
+SOON = {"unreachable_seconds": 0.05}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A rig that serves but does not send yet."""
+    async with running_rig(tmp_path) as running:
+        yield running
+
+
+async def in_phase(rig: Rig, session_id: str, phase: str) -> State:
+    """Wait until the session is in this phase."""
+
+    async def there() -> State | None:
+        state = await rig.engine.state(session_id)
+        return state if state.phase == phase else None
+
+    found: State = await rig.until(there)
+    return found
+
+
+def direct(rig: Rig, name: str, part: str) -> list[Json]:
+    """The bot's direct messages to somebody that say this."""
+    user = rig.workspace.user(name).id
+    channels = [c for c in rig.workspace.state.channels.values() if c.is_im and user in c.members]
+    return [
+        m for c in channels for m in rig.workspace.messages(c.id) if m.get("bot_id") and part in m["text"]
+    ]
+
+
+async def told(rig: Rig, name: str, part: str) -> str:
+    """The one direct message to somebody that says this, once it is there."""
+
+    async def there() -> str | None:
+        found = direct(rig, name, part)
+        return found[0]["text"] if found else None
+
+    text: str = await rig.until(there)
+    assert len(direct(rig, name, part)) == 1
+    return text
+
+
+async def test_an_archived_channel_stops_the_session_until_it_is_back(rig: Rig) -> None:
+    """Nothing is lost and nothing fails: the requester is told what to do, and when it is done it goes on."""
+    channel = rig.workspace.channel("ops")
+    session_id = await rig.start(FLOW)
+    rig.workspace.admin.archive(channel)
+    rig.send(**SOON)
+    state = await in_phase(rig, session_id, "unreachable")
+    assert state.pause_reason == "is_archived"
+    text = await told(rig, "ana", "cannot post in")
+    assert f"<#{channel.id}>" in text
+    assert "Unarchive it" in text
+    rig.workspace.admin.archive(channel, archived=False)
+    prompt_id = await rig.shown(session_id)
+    await in_phase(rig, session_id, "waiting")
+    copies = [m for m in rig.posts("") if key_of(m) == f"prompt:{prompt_id}"]
+    assert len(copies) == 1
+    await rig.answer(session_id, "ben", value="approve")
+    await in_phase(rig, session_id, "ended")
+    assert (await rig.engine.state(session_id)).status == "complete"
+
+
+async def test_a_bot_that_was_removed_waits_for_an_invitation(rig: Rig) -> None:
+    """What the flow posts afterwards waits too: a message is no failure because somebody removed the bot."""
+    channel = rig.workspace.channel("ops")
+    rig.send(**SOON)
+    session_id = await rig.start(FLOW)
+    await rig.shown(session_id)
+    rig.workspace.leave("sayso", channel)
+    await rig.answer(session_id, "ben", value="approve")
+    state = await in_phase(rig, session_id, "unreachable")
+    assert state.nodes["tell"].status == "started"
+    assert "Invite me again" in await told(rig, "ana", "cannot post in")
+    rig.workspace.join("sayso", channel)
+    await in_phase(rig, session_id, "ended")
+    assert (await rig.engine.state(session_id)).status == "complete"
+    assert len([m for m in await rig.thread(session_id) if m["text"] == "Done"]) == 1
+
+
+async def test_a_channel_that_is_back_is_tried_at_once_where_that_is_known(rig: Rig) -> None:
+    """With a slow retry, `hurry` shows the question without waiting for it."""
+    channel = rig.workspace.channel("ops")
+    session_id = await rig.start(FLOW)
+    rig.workspace.admin.archive(channel)
+    outbound = rig.send(unreachable_seconds=1000.0)
+    await in_phase(rig, session_id, "unreachable")
+    await told(rig, "ana", "cannot post in")
+    rig.workspace.admin.archive(channel, archived=False)
+    await outbound.hurry(channel.id)
+    await rig.shown(session_id)
+    await in_phase(rig, session_id, "waiting")
+
+
+async def test_a_session_that_ends_out_of_reach_keeps_nothing_waiting(rig: Rig) -> None:
+    """Its card cannot be edited any more, and that is the end of it."""
+    channel = rig.workspace.channel("ops")
+    rig.send(**SOON)
+    session_id = await rig.start(FLOW)
+    await rig.shown(session_id)
+    rig.workspace.admin.archive(channel)
+    await rig.engine.abort(session_id, actor=rig.actor("ana"))
+    assert (await rig.settled(f"card:{session_id}"))["state"] == "failed"
+
+
+async def test_the_deadline_counts_out_of_reach_too(rig: Rig) -> None:
+    """Nobody could answer in time: the question fails as it would have."""
+    rig.send(**SOON)
+    session_id = await rig.start(FLOW + "  - {id: more, type: noop}\n")
+    prompt_id = await rig.shown(session_id)
+    rig.workspace.admin.archive(rig.workspace.channel("ops"))
+    state = await rig.engine.state(session_id)
+    assert state.prompts[prompt_id].deadline is not None
+    rig.later(3 * HOUR)
+    await in_phase(rig, session_id, "ended")
+    assert (await rig.engine.state(session_id)).status == "failed"
+
+
+async def test_a_question_that_slack_does_not_show_for_a_day_makes_its_session_unreachable(rig: Rig) -> None:
+    """Whatever the reason is: people are told, and it is shown as soon as that goes."""
+    rig.workspace.faults.fail("chat.postMessage", status=503, times=1000)
+    session_id = await rig.start(FLOW)
+    rig.send(**SOON)
+    (prompt_id,) = (await rig.engine.state(session_id)).prompts
+
+    async def tried() -> bool:
+        row = await rig.row(f"prompt:{prompt_id}")
+        return row is not None and row.attempts > 0
+
+    await rig.until(tried)
+    rig.later(25 * HOUR)
+    state = await in_phase(rig, session_id, "unreachable")
+    assert state.pause_reason == "not_shown"
+    rig.workspace.faults.methods.clear()
+    await rig.shown(session_id)
+    await in_phase(rig, session_id, "waiting")
+
+
+async def test_a_deleted_question_is_shown_again_and_the_old_buttons_are_dead(rig: Rig) -> None:
+    """The new message has a key and a nonce of its own; what is edited and closed afterwards is the new one."""
+    rig.send()
+    session_id = await rig.start(FLOW)
+    prompt_id = await rig.shown(session_id)
+    before = (await rig.engine.state(session_id)).prompts[prompt_id]
+    assert before.shown is not None
+    thread = (await rig.engine.state(session_id)).thread or {}
+    await rig.workspace.delete("sayso", thread["channel"], before.shown["ts"])
+    await rig.engine.apply(session_id, Gone(prompt_id, before.shown["ts"]))
+    assert (await rig.settled(f"prompt:{prompt_id}~1"))["state"] == "sent"
+
+    async def again() -> bool:
+        prompt = (await rig.engine.state(session_id)).prompts[prompt_id]
+        return prompt.status == "shown" and prompt.shown != before.shown
+
+    await rig.until(again)
+    after = (await rig.engine.state(session_id)).prompts[prompt_id]
+    assert after.spec["nonce"] != before.spec["nonce"]
+    assert after.deadline == before.deadline
+    await rig.answer(session_id, "ben", value="approve")
+
+    async def closed() -> bool:
+        shown = [m for m in await rig.thread(session_id) if key_of(m) == f"prompt:{prompt_id}~1"]
+        return not buttons(shown[0])
+
+    await rig.until(closed)
+
+
+async def test_an_edit_finds_that_a_question_was_deleted(rig: Rig) -> None:
+    """Where no event told it, the next change of the question shows it again."""
+    rig.send()
+    flow = FLOW.replace("timeout: 2h", "timeout: 2h, escalate: [{after: 10m, to: U0BEN}]")
+    session_id = await rig.start(flow)
+    prompt_id = await rig.shown(session_id)
+    state = await rig.engine.state(session_id)
+    shown = state.prompts[prompt_id].shown or {}
+    await rig.workspace.delete("sayso", shown["channel"], shown["ts"])
+    rig.later(600)
+    assert (await rig.settled(f"prompt:{prompt_id}~1"))["state"] == "sent"
+
+
+async def test_the_requester_is_told_of_a_question_that_is_deleted_again_and_again(rig: Rig) -> None:
+    """After three copies it is not shown any more; whoever asked for the run learns how to answer it all the same."""
+    rig.send()
+    session_id = await rig.start(FLOW)
+    prompt_id = await rig.shown(session_id)
+    state = await rig.engine.state(session_id)
+    await rig.put(*tell_requester(state, f"deleted:{prompt_id}", "deleted", promptId=prompt_id))
+    assert f"sayso prompts answer {prompt_id}" in await told(rig, "ana", "was deleted")
