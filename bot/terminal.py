@@ -167,7 +167,7 @@ class Follower:
 
     async def _elsewhere(self, state: State) -> bool:
         """Wait for a timer, or for whoever else has the session; False when that is not wanted."""
-        due = [timer.due_at for timer in state.timers.values() if timer.purpose == "wait"]
+        due = [timer.due_at for timer in state.timers.values() if timer.purpose in ("wait", "undo")]
         if due and not self._wait:
             return False
         if locks.pending(state):
@@ -282,7 +282,7 @@ class Follower:
                 with contextlib.suppress(Owned):
                     await self._engine.apply(self._session_id, Shown(prompt_id, SHOWN))
         state = await self._engine.state(self._session_id)
-        mine = [prompt for prompt in open_prompts(state) if self._refusal(state, prompt) is None]
+        mine = [prompt for prompt in open_prompts(state) if self._is_asked(state, prompt)]
         if not (mine and self._ask):
             return not state.open_prompts
         self._screen.question(state, mine[0])
@@ -291,8 +291,10 @@ class Follower:
             if line is None or await self._answered(mine[0], line):
                 return True
 
-    def _refusal(self, state: State, prompt: PromptRun) -> str | None:
-        return self._policy(self._actor, engine_action(prompt.kind), state, prompt)
+    def _is_asked(self, state: State, prompt: PromptRun) -> bool:
+        """Whether this person may answer, and has not voted on it already."""
+        voted = any(vote["actor"].get("id") == self._actor.id for vote in prompt.votes)
+        return not voted and self._policy(self._actor, engine_action(prompt.kind), state, prompt) is None
 
     async def _line(self, seq: int) -> str | None:
         """What was typed; None when the person left, or the session moved on without them."""
@@ -306,17 +308,34 @@ class Follower:
     async def _answered(self, prompt: PromptRun, line: str) -> bool:
         """Whether the question is done with; the screen says what was wrong with an answer."""
         try:
+            line, reason = split_reason(prompt.spec, line)
             value, text = read_answer(prompt.spec, line, by_number=True)
             key = f"terminal:{os.urandom(8).hex()}"
-            nonce = prompt.spec["nonce"]
-            command = Answer(prompt.prompt_id, self._actor, key, value=value, text=text, nonce=nonce)
-            await self._engine.apply(self._session_id, command)
+            given = {"value": value, "text": text, "reason": reason, "nonce": prompt.spec["nonce"]}
+            await self._engine.apply(self._session_id, Answer(prompt.prompt_id, self._actor, key, **given))
         except InvalidAnswer as error:
-            self._screen.problem(str(error))
+            hint = (
+                " Write it behind the decision, as in `reject: why`." if asks_why(prompt.spec, line) else ""
+            )
+            self._screen.problem(f"{error}{hint}")
             return False
         except (Refused, Owned) as error:
             self._screen.problem(str(error))
         return True
+
+
+def split_reason(spec: dict[str, Json], line: str) -> tuple[str, str | None]:
+    """A decision and the reason behind its colon; the line as it is for any other question."""
+    said, colon, reason = line.partition(":")
+    whole = any(_label(option) == line.strip().casefold() for option in spec.get("options") or ())
+    if spec.get("kind") != "approval" or not colon or whole:
+        return line, None
+    return said, reason.strip() or None
+
+
+def asks_why(spec: dict[str, Json], line: str) -> bool:
+    """Whether a reason is all that is missing."""
+    return bool(spec.get("requireReason")) and ":" not in line
 
 
 def engine_action(kind: str) -> Any:

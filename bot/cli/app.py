@@ -472,13 +472,57 @@ def prompts_answer(
     text_option: Annotated[
         str | None, typer.Option("--text", metavar="T", help="The answer as text.")
     ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why, for a decision; kept with it.")
+    ] = None,
+    edit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=VALUE", help="Change what an approval proposes, in place of an answer; repeatable."
+        ),
+    ] = None,
     as_name: As = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a question. A session of the terminal then goes on here, as far as it can alone."""
-    from bot.cli.prompts import Given, answer_prompt
+    """Answer a question, or change what it proposes. A session of the terminal then goes on here, as far as it can."""
+    from bot.cli.prompts import Given, answer_prompt, change_prompt, edit_of
 
-    _end(answer_prompt(_place(context), prompt_id, Given(text, value, text_option), as_name, as_json=as_json))
+    given = Given(text, value, text_option, reason)
+    if edit:
+        given.refuse()
+        _end(change_prompt(_place(context), prompt_id, edit_of(edit), as_name, as_json=as_json))
+    _end(answer_prompt(_place(context), prompt_id, given, as_name, as_json=as_json))
+
+
+@prompts_app.command("hand-over")
+def prompts_hand_over(
+    context: typer.Context,
+    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="A question's id, or the beginning of it.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="X", help="Whom: a user id, an e-mail address, local:<user>.")
+    ],
+    as_name: As = None,
+    as_json: Json = False,
+) -> None:
+    """Let somebody else answer a question in one's own place."""
+    from bot.cli.prompts import Change, change_prompt
+
+    change = Change("handOver", {"to": to}, f"Handed over to {to}.")
+    _end(change_prompt(_place(context), prompt_id, change, as_name, as_json=as_json))
+
+
+@prompts_app.command("undo")
+def prompts_undo(
+    context: typer.Context,
+    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="The answered question's id.")],
+    as_name: As = None,
+    as_json: Json = False,
+) -> None:
+    """Take an answer back, as long as the flow lets people do that and nothing followed it."""
+    from bot.cli.prompts import Change, change_prompt
+
+    change = Change("undo", {}, "Taken back: the question is open again.")
+    _end(change_prompt(_place(context), prompt_id, change, as_name, as_json=as_json))
 
 
 # --- locks -------------------------------------------------------------------------------------------------

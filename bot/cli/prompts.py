@@ -1,18 +1,22 @@
-"""`prompts list` and `prompts answer`."""
+"""`prompts list`, `prompts answer`, `prompts hand-over` and `prompts undo`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from bot.cli.exits import Exit, UsageError
 from bot.cli.finding import actor_for, find_prompt, need_database, refuse_ended
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from bot.rendering.text import asked, plain, waiting_on
-from bot.terminal import read_answer
+from bot.terminal import Follower, read_answer
+from engine.actors import Actor
 from engine.codec import Json
+from engine.commands import Edit, HandOver, Undo
+from engine.engine import Engine, random_text
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.snapshot import load_state
 from engine.storage.port import Head
@@ -27,11 +31,19 @@ class Given:
     answer: str | None
     value: str | None
     text: str | None
+    reason: str | None = None
 
     def check(self) -> None:
         """Raise `UsageError` unless it was given in one way."""
         if sum(part is not None for part in (self.answer, self.value, self.text)) != 1:
             raise UsageError("Give one answer: ANSWER, --value V or --text T.")
+
+    def refuse(self) -> None:
+        """Raise `UsageError` where there is an answer: with an edit there is none."""
+        if any(part is not None for part in (self.answer, self.value, self.text, self.reason)):
+            raise UsageError(
+                "Change it first, with --edit alone, and see what it says then before you decide."
+            )
 
     def read(self, spec: Mapping[str, Json]) -> tuple[Json, str | None]:
         """The answer to a prompt of this spec as `(value, text)`. Raises `InvalidAnswer`."""
@@ -123,7 +135,7 @@ def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | Non
         refuse_ended(head)
         spec = load_state(store.load(head.session_id)).prompts[prompt.prompt_id].spec
         value, text = given.read(spec)
-        said = Said(prompt.prompt_id, value, text)
+        said = Said(prompt.prompt_id, value, text, reason=given.reason)
         if not runs_here(store, head):
             handed = say_elsewhere(store, head, said, actor)
             if as_json:
@@ -135,6 +147,72 @@ def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | Non
             return Exit.OK if handed.outcome == "applied" else Exit.PAUSED
     mode = Mode(ask=False, wait=True, json=as_json)
     return follow(place, head.session_id, actor, mode, beginning(head.session_id, said, actor))
+
+
+# --- what else people do to a question ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a person does to a question without answering it: the request's name and fields, and what was done then."""
+
+    do: Literal["edit", "handOver", "undo"]
+    fields: Mapping[str, Json]
+    done: str
+
+    def command(self, prompt_id: str, actor: Actor, key: str) -> Edit | HandOver | Undo:
+        """The same as a command of the engine."""
+        match self.do:
+            case "edit":
+                return Edit(prompt_id, actor, key, self.fields["values"])
+            case "handOver":
+                return HandOver(prompt_id, actor, key, self.fields["to"])
+            case "undo":
+                return Undo(prompt_id, actor, key)
+
+
+def edit_of(changes: Sequence[str]) -> Change:
+    """The edit of `--edit field=value` options. Raises `UsageError`."""
+    values: dict[str, Json] = {}
+    for change in changes:
+        name, sign, value = change.partition("=")
+        if not sign or not name or name in values:
+            raise UsageError(f"--edit takes field=value, each field once, not {change!r}.")
+        values[name] = value
+    return Change("edit", {"values": values}, "Changed. Whoever decides it decides about this now.")
+
+
+def change_prompt(place: Place, text: str, change: Change, as_name: str | None, *, as_json: bool) -> int:
+    """Change a question, hand it over, or take its answer back: here, or through whoever serves its session.
+
+    Raises `SaysoError`.
+    """
+    from bot.cli.following import Mode, follow
+    from bot.cli.reach import hand_over, runs_here, told
+
+    settings = place.settings()
+    actor = actor_for(settings, as_name)
+    need_database(settings, f"no question {text!r}")
+    with opened(settings) as store:
+        prompt = find_prompt(store, text)
+        head: Head | None = store.head(prompt.session_id)
+        assert head is not None, "a prompt's session exists"
+        refuse_ended(head)
+        if not runs_here(store, head):
+            handed = hand_over(store, head, change.do, actor, promptId=prompt.prompt_id, **change.fields)
+            if as_json:
+                print_json(
+                    {"promptId": prompt.prompt_id, "sessionId": head.session_id, "request": handed.outcome}
+                )
+            else:
+                print(told(handed, change.done))
+            return Exit.OK if handed.outcome == "applied" else Exit.PAUSED
+
+    async def begin(engine: Engine, follower: Follower) -> None:
+        await engine.apply(prompt.session_id, change.command(prompt.prompt_id, actor, f"cli:{random_text()}"))
+
+    mode = Mode(ask=False, wait=False, json=as_json)
+    return follow(place, head.session_id, actor, mode, begin)
 
 
 def _refuse_closed(prompt: PromptState) -> None:

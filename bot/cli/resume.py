@@ -46,6 +46,7 @@ class Said:
     prompt_id: str | None = None
     value: Json = None
     text: str | None = None
+    reason: str | None = None
     lets_go: bool = False
     """Whether a session that a person holds goes on with it."""
 
@@ -115,7 +116,8 @@ def beginning(session_id: str, said: Said, actor: Actor) -> Begin:
 async def _say(engine: Engine, session_id: str, said: Said, actor: Actor) -> None:
     if said.prompt_id is not None:
         key = f"cli:{random_text()}"
-        await engine.apply(session_id, Answer(said.prompt_id, actor, key, value=said.value, text=said.text))
+        given = {"value": said.value, "text": said.text, "reason": said.reason}
+        await engine.apply(session_id, Answer(said.prompt_id, actor, key, **given))
     elif said.text is not None:
         await engine.resume(session_id, said.text, actor=actor)
 
@@ -126,7 +128,8 @@ def say_elsewhere(store: Store, head: Head, said: Said, actor: Actor) -> Handed:
         return hand_over(store, head, "resume", actor, text=said.text)
     if said.prompt_id is None:
         return hand_over(store, head, "message", actor, text=said.text)
-    return hand_over(store, head, "answer", actor, promptId=said.prompt_id, value=said.value, text=said.text)
+    given = {"value": said.value, "text": said.text, "reason": said.reason}
+    return hand_over(store, head, "answer", actor, promptId=said.prompt_id, **given)
 
 
 def _resume_elsewhere(store: Store, head: Head, said: Said, actor: Actor, mode: Mode) -> int:

@@ -1,0 +1,100 @@
+"""Decisions at the terminal: several people, reasons, edits, handing over, taking back."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.clikit import Cli
+
+FLOW = """
+flow: ship
+nodes:
+  - id: gate
+    type: approval
+    with:
+      message: Ship it?
+      approvers: ["@sre"]
+      required: 2
+      require_reason: true
+      covers: apply
+      form:
+        properties:
+          count: {type: integer, default: 2, maximum: 5}
+      editable: [count]
+  - {id: apply, type: shell, with: {run: [sh, -c, 'echo "$0" >> shipped', "{{ nodes.gate.values.count }}"], cwd: .}}
+"""
+UNDO = """
+flow: ask
+nodes:
+  - {id: q, type: ask, with: {message: Which?, who: [channel], choices: [eu, us], undo: 1h}}
+  - {id: b, type: set, with: {said: "{{ nodes.q.value }}"}}
+"""
+
+
+def asked(cli: Cli, text: str) -> str:
+    """The question that a run of this flow stops at."""
+    cli.write("flow.yml", text)
+    done = cli.run("run", "flow.yml")
+    assert done.code == 3, done
+    return str(done.json["prompts"][0]["promptId"])
+
+
+def test_two_people_decide_what_one_of_them_changed(cli: Cli) -> None:
+    """A vote, an edit that voids it, and two votes for what it says then; exactly that runs."""
+    prompt = asked(cli, FLOW)
+    first = cli.run("prompts", "answer", prompt, "Approve", "--as", "@sre")
+    assert first.code == 3, first
+    again = cli.run("prompts", "answer", prompt, "Approve", "--as", "@sre")
+    assert again.code != 0
+    assert "You voted already" in again.err
+    edited = cli.run("prompts", "answer", prompt, "--edit", "count=4", "--as", "@sre")
+    assert edited.code == 3, edited
+    hand = cli.run("prompts", "hand-over", prompt, "--to", "local:eve", "--as", "@sre")
+    assert hand.code == 3, hand
+    assert cli.run("prompts", "answer", prompt, "Approve", "--as", "@sre").code != 0
+    assert cli.run("prompts", "answer", prompt, "Approve", "--as", "eve").code == 3
+    assert cli.lines("shipped") == []
+    done = cli.run("prompts", "answer", prompt, "Reject", "--as", "eve")
+    assert "needs a reason" in done.err
+    done = cli.run("prompts", "answer", prompt, "Reject", "--reason", "too late today", "--as", "eve")
+    assert done.code == 0, done
+    assert cli.lines("shipped") == []
+
+
+def test_an_edit_says_what_is_wrong_with_it(cli: Cli) -> None:
+    """A value that does not fit, a field that is none, and an edit together with an answer are refused."""
+    prompt = asked(cli, FLOW)
+    for changes, text in (
+        (["--edit", "count=9"], "Nothing was changed"),
+        (["--edit", "size=9"], "cannot be changed here"),
+        (["--edit", "count"], "field=value"),
+        (["Approve", "--edit", "count=3"], "--edit alone"),
+    ):
+        done = cli.run("prompts", "answer", prompt, *changes, "--as", "@sre")
+        assert done.code != 0
+        assert text in done.err, done
+
+
+@pytest.mark.parametrize("undone", [True, False])
+def test_an_answer_is_taken_back(cli: Cli, undone: bool) -> None:
+    """While nothing followed, `prompts undo` opens the question again; without it the answer stands."""
+    prompt = asked(cli, UNDO)
+    with cli.started("prompts", "answer", prompt, "eu") as answering:
+        assert answering.stdout is not None
+        for line in answering.stdout:
+            if "waits" in line or "until" in line.casefold():
+                break
+        if undone:
+            done = cli.run("prompts", "undo", prompt)
+            assert done.code == 0, done
+            assert "Taken back" in done.out
+    listed = cli.run("prompts", "list", "--json").json["prompts"]
+    assert [entry["promptId"] for entry in listed] == ([prompt] if undone else [])
+
+
+def test_what_is_not_answered_is_not_taken_back(cli: Cli) -> None:
+    """An open question has no answer that could be taken back."""
+    prompt = asked(cli, UNDO)
+    done = cli.run("prompts", "undo", prompt)
+    assert done.code != 0
+    assert "nothing to take back" in done.err
