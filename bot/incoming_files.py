@@ -17,7 +17,7 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.session_files import FileRefused, Inbox, SessionFiles
-from bot.slack_api import AuthLost, Permanent, SlackFault, classify
+from bot.slack_api import AuthLost, Permanent, SlackFault, classify, plain_session
 from engine.codec import Json, clean_text
 from prompt_state.model import PromptState
 
@@ -104,11 +104,10 @@ class IncomingFiles:
     async def _download(self, inbox: Inbox, file: Mapping[str, Json], name: str, largest: int) -> None:
         url = str(file["url"])
         self._check(url, file)
-        timeout = aiohttp.ClientTimeout(total=FETCH_SECONDS)
         headers = {"Authorization": f"Bearer {self._client.token}"}
         try:
             async with (
-                aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
+                plain_session(self._client, FETCH_SECONDS) as session,
                 session.get(
                     url,
                     headers=headers,

@@ -22,6 +22,7 @@ from bot.intents import note_row
 from bot.links import Links
 from bot.listening import Listening
 from bot.machine import THIS_MACHINE, Machine
+from bot.meters import Meters
 from bot.outbound import Outbound
 from bot.outbound.modals import Modals
 from bot.people import People
@@ -191,8 +192,10 @@ class Bot:
             now=machine.now,
             tuning=machine.tuning,
             files=files,
+            meters=lambda session_id: self.engine.meters.get(session_id) or {},
         )
         self.engine.subscribe(lambda state, events: self.outbound.notify())
+        Meters(self.engine, self.outbound.notify)
         self.slack = machine.slack_app(
             bot,
             app,

@@ -6,7 +6,8 @@ twice, so `quiet_client` repeats nothing: whoever posts finds out first what bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -99,6 +100,17 @@ def quiet_client(client: AsyncWebClient) -> AsyncWebClient:
         session=client.session,
         retry_handlers=[],
     )
+
+
+@asynccontextmanager
+async def plain_session(client: AsyncWebClient, seconds: float) -> AsyncIterator[aiohttp.ClientSession]:
+    """What requests go through that are no calls of the Web API: the client's own session, or one for this request."""
+    if client.session is not None:
+        yield client.session
+        return
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
+        yield session
 
 
 # --- errors ------------------------------------------------------------------------------------------------

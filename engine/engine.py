@@ -64,7 +64,7 @@ from engine.flow import Flow
 from engine.inspection import inspection
 from engine.intents import deliveries, lock_rows, timer_rows
 from engine.migration import Plan
-from engine.nodes.port import Runner
+from engine.nodes.port import Meter, Runner
 from engine.portable import (
     contents,
     flow_in,
@@ -180,7 +180,11 @@ class Engine:
         self.now = now
         self._entropy = entropy
         self._policy = policy
-        self._workplace = Workplace(runners, home, secret or no_secrets)
+        self._workplace = Workplace(runners, home, secret or no_secrets, self._metered)
+        self.meters: dict[str, dict[str, Meter]] = {}
+        """How far running nodes say that they are, by session and path; nothing of it is stored."""
+        self.on_meter: Callable[[str], None] = lambda session_id: None
+        """Called with a session whose node said so."""
         self._extensions: list[Extension] = [timer_rows, lock_rows, deliveries, *extensions]
         self._label = label
         self._live: dict[str, Live] = {}
@@ -606,6 +610,17 @@ class Engine:
         async with self._using(session_id) as live:
             await self._take_up(live)
             return await self._step(live, command, consumed)
+
+    def _metered(self, session_id: str, path: str, meter: Meter | None) -> None:
+        """A node says how far it is, or has ended."""
+        known = self.meters.setdefault(session_id, {})
+        if meter is not None:
+            known[path] = meter
+            self.on_meter(session_id)
+            return
+        known.pop(path, None)
+        if not known:
+            self.meters.pop(session_id, None)
 
     def unsettled(self) -> frozenset[str]:
         """Sessions of this process of which a step failed: take them up again (`apply(id, None)`)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.errors import SaysoError
 from engine.flow import Node
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Runner
+from engine.nodes.port import Completed, Failed, Interrupted, Meter, NodeContext, Runner
 from engine.state import NodeRun
 
 log = logging.getLogger("sayso.engine")
@@ -41,9 +41,17 @@ class Workplace:
     runners: Mapping[str, Runner]
     home: Path
     secret: Callable[[str], str]
+    meter: Callable[[str, str, Meter | None], None] = lambda session_id, path, meter: None
+    """Told how far a node of a session is; None when it has ended."""
 
     async def perform(self, job: Job) -> Command:
         """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
+        try:
+            return await self._perform(job)
+        finally:
+            self.meter(job.session_id, job.path, None)
+
+    async def _perform(self, job: Job) -> Command:
         path, run = job.path, job.run
         try:
             outcome = await self.runners[run.type](run.input, self._context(job))
@@ -65,6 +73,7 @@ class Workplace:
             timeout=job.node.timeout,
             saved=job.run.saved,
             aborted=job.stop,
+            meter=lambda meter: self.meter(job.session_id, job.path, meter),
             progress=lambda line: log.debug("%s %s: %s", job.session_id, job.path, line),
         )
 

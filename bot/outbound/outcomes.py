@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from bot.outbound.calls import Posted
 from engine.codec import Json
 from engine.flow import Flow
+from engine.nodes.port import Meter
 from engine.state import State
 from engine.storage.port import InboxItem
 
@@ -40,6 +41,8 @@ class Sessions:
 
     state: Callable[[str], Awaitable[State]]
     flow: Callable[[str], Awaitable[Flow]]
+    meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {}
+    """How far its running nodes say that they are, by path."""
 
 
 def position(posted: Posted) -> dict[str, Json]:

@@ -185,7 +185,8 @@ class Rows:
         state = await self._state_at(data)
         flow = await self._sessions.flow(state.session_id)
         names = await self._ids(*(state.prompts[key] for key in state.open_prompts))
-        message = card(state, flow, self._now(), names=names, behind=await self._behind(state))
+        behind, meters = await self._behind(state), self._sessions.meters(state.session_id)
+        message = card(state, flow, self._now(), names=names, behind=behind, meters=meters)
         # One that was posted unheard, and is found now, may show the session as it was then.
         stale = where is not None or is_uncertain(row)
         where = where or await self._poster.once(row, _thread(state), message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slack_sdk.web.async_client import AsyncWebClient
@@ -36,6 +36,7 @@ from engine.errors import (
     UnknownSession,
 )
 from engine.flow import Flow
+from engine.nodes.port import Meter
 from engine.state import State
 from engine.storage.port import InboxItem, OutboxRow
 from engine.storage.writer import Writer
@@ -78,7 +79,7 @@ class Outbound:
 
     `load_state` and `load_flow` give a session's state and pinned flow. `taken` is called when inbox items were stored
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
-    `files` are the folders of sessions, out of which messages take files.
+    `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are.
     `failure` is done with the reason once nothing can be sent any more; `run()` raises it too.
     """
 
@@ -94,6 +95,7 @@ class Outbound:
         now: Callable[[], str] = utc_now,
         tuning: Tuning = SLACK_PACE,
         files: SessionFiles | None = None,
+        meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {},
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
@@ -106,7 +108,7 @@ class Outbound:
         calls = Calls(client, pace, bot_user_id)
         self._poster = Poster(writer, calls, pace, now, delays=tuning.look_delays, backoff=self._again_in)
         names = Names(client, self._clock)
-        sessions = Sessions(load_state, load_flow)
+        sessions = Sessions(load_state, load_flow, meters)
         places = Places(client, self._clock)
         uploads = Uploads(
             writer, client, pace, now, files=files, delays=tuning.look_delays, backoff=self._again_in

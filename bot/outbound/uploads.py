@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbound.calls import Place
 from bot.outbound.pace import POST, Hold, Pace
 from bot.rendering.text import clip, shown
 from bot.session_files import FileRefused, SessionFiles
-from bot.slack_api import AuthLost, Permanent, RateLimited, classify, of_status, quiet_client
+from bot.slack_api import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
 from engine import clock
 from engine.codec import Json, encode
 from engine.storage.port import OutboxRow, PutOutbox
@@ -132,9 +131,8 @@ class Uploads:
 
     async def _put(self, url: str, content: bytes) -> None:
         """Send the content to the address that Slack gave for it. The address is the key: no token goes there."""
-        timeout = aiohttp.ClientTimeout(total=UPLOAD_SECONDS)
         async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
+            plain_session(self._client, UPLOAD_SECONDS) as session,
             session.post(
                 url,
                 data=content,

@@ -29,6 +29,7 @@ from bot.rendering.nested import ICONS, Waits, asks_for, node_lines, open_prompt
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine import clock
 from engine.codec import Json, encode
+from engine.nodes.port import Meter
 from engine.state import State
 
 CANCEL = "sayso:cancel"
@@ -56,9 +57,10 @@ def card(
     *,
     names: Mapping[str, str] | None = None,
     behind: Behind | None = None,
+    meters: Mapping[str, Meter] | None = None,
 ) -> Rendered:
     """The card as it is now. `names` are Slack's ids by e-mail address and `@group`, as far as they are known;
-    `behind` is whom it waits for in the queue for its lock."""
+    `behind` is whom it waits for in the queue for its lock; `meters` say how far running nodes are, by path."""
     key = card_key(state.session_id)
     status = _status(state, flow, names or {}, behind)
     icon = status.split(" ", 1)[0]
@@ -69,7 +71,7 @@ def card(
     tail = [] if state.ended else [context(f"As of {date(now, '{time_secs}')}", most=300)]
     if state.phase in ("running", "waiting", "held"):
         tail.append(actions([_cancel(state.session_id)]))
-    body = lines_as_sections(_lines(state, flow, names or {}))
+    body = lines_as_sections(_lines(state, flow, names or {}, meters or {}))
     return rendered(f"{safe(one_line(flow.name, 80))}: {status}", fit(head, body, tail), key)
 
 
@@ -167,10 +169,12 @@ def _value(value: Json) -> str:
 # --- the nodes ---------------------------------------------------------------------------------------------
 
 
-def _lines(state: State, flow: FlowLike, names: Mapping[str, str]) -> Sequence[str]:
+def _lines(
+    state: State, flow: FlowLike, names: Mapping[str, str], meters: Mapping[str, Meter]
+) -> Sequence[str]:
     """A line for each node, in the flow's order, and below containers what is inside; inputs that are asked for stand
     before them."""
-    waits = Waits.of(state, flow, names)
+    waits = Waits.of(state, flow, names)._replace(meters=meters)
     asked_inputs = [
         f"🙋 {asks_for(state, prompt, flow)} · {wait_words(prompt, state, names)}"
         for prompt in open_prompts(state)

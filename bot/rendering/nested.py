@@ -14,6 +14,7 @@ from bot.rendering.decisions import tally
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine import clock
+from engine.nodes.port import Meter
 from engine.state import COLLECT, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
 
 ICONS = {
@@ -29,6 +30,7 @@ _INDENT = "\u2003"
 """A space that Slack does not swallow at the beginning of a line."""
 _DEEPEST = 4
 _MOST_INSIDE = 12
+_BAR = 10
 
 
 class Waits(NamedTuple):
@@ -39,6 +41,8 @@ class Waits(NamedTuple):
     names: Mapping[str, str]
     prompts: Mapping[str, PromptRun]
     timers: Mapping[str | None, TimerRun]
+    meters: Mapping[str, Meter] = {}
+    """How far running nodes say that they are."""
 
     @classmethod
     def of(cls, state: State, flow: FlowLike, names: Mapping[str, str]) -> Waits:
@@ -149,7 +153,7 @@ def _line(waits: Waits, path: str, label: str) -> str:
         return f"⏲️ {label} · until {date(timer.due_at)}"
     if path in state.containers:
         return f"{ICONS['started']} {label}{_counted(state.containers[path])}"
-    return f"{ICONS.get(run.status, '•')} {label}{_detail(run, node_of(waits.flow, path), timer)}"
+    return f"{ICONS.get(run.status, '•')} {label}{_detail(run, node_of(waits.flow, path), timer)}{_metered(waits.meters.get(path), run)}"
 
 
 def _cut_off(waits: Waits, path: str, label: str, run: NodeRun) -> str:
@@ -172,8 +176,39 @@ def _detail(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:
         return f" · since {date(run.started_at, '{time}')}" if run.started_at else ""
     took = elapsed(clock.seconds_between(run.started_at or run.ended_at, run.ended_at))
     if run.status != "failed":
-        return f" · {safe(took)}"
+        return f" · {safe(took)}{_decided(run)}{_cost(run)}"
     return f" · {safe(took)} · {_error(run, 150)}"
+
+
+def _metered(meter: Meter | None, run: NodeRun) -> str:
+    """A bar, how much of how much, and the node's own words."""
+    if meter is None or run.ended_at is not None:
+        return ""
+    filled = round(meter.share * _BAR)
+    words = f" {safe(one_line(meter.text, 80))}" if meter.text else ""
+    far = f"{meter.share:.0%}" if meter.total == 100 else f"{meter.done:g}/{meter.total:g}"
+    return f" · {'▰' * filled}{'▱' * (_BAR - filled)} {far}{words}"
+
+
+def _decided(run: NodeRun) -> str:
+    """Who decided, for an approval; without a mention, since nobody is asked any more."""
+    output = run.output
+    if run.type != "approval" or not isinstance(output, dict):
+        return ""
+    people = [
+        str(one.get("name") or one.get("id")) for one in output.get("by") or () if isinstance(one, dict)
+    ]
+    word = "approved" if output.get("decision") == "approve" else "rejected"
+    names = safe(one_line(", ".join(people), 120))
+    return f" · {word} by {names}" if people else f" · {word}"
+
+
+def _cost(run: NodeRun) -> str:
+    """What it cost, where the output says so."""
+    cost = run.output.get("cost") if isinstance(run.output, dict) else None
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return ""
+    return f" · ${cost:,.2f}" if cost >= 0.01 or cost == 0 else " · <$0.01"
 
 
 def _retrying(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:

@@ -229,6 +229,11 @@ class ShellConfig(Config):
         description="How much of `stdout`, and of `stderr`, is kept: head and tail, and a line between them that "
         "says how much was left out.",
     )
+    progress: bool = Field(
+        False,
+        description="The program says how far it is: a line `::progress 3/10 text` (or `::progress 30% text`) on its "
+        "standard output is shown as a bar and is no part of `stdout`.",
+    )
     stdin: str | None = Field(
         None, description="What the program reads. Left out: nothing, an input that is closed."
     )

@@ -12,13 +12,14 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import math
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Literal, TypeAlias
 
 from engine.codec import Json, clean_text, copy
 from engine.errors import NotJson, PauseError
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.nodes.port import Completed, Failed, Interrupted, Meter, NodeContext, Outcome
 
 POLITE = 0.5
 """Seconds that an `async` function has to leave by itself before it is cancelled."""
@@ -55,6 +56,7 @@ class Context:
             _log, {"where": f"{ctx.session_id} {ctx.path}"}
         )
         self._show = ctx.progress
+        self._meter = ctx.meter
         self._loop = asyncio.get_running_loop()
         self._told = threading.Event()
         self._signal = asyncio.Event()
@@ -84,11 +86,16 @@ class Context:
         if self.aborted:
             raise PauseError(saved)
 
-    def progress(self, text: str) -> None:
-        """Say in one short line how far the work is. Never put a secret in it."""
-        line = clean_text(" ".join(str(text).split()))[0][:_LONGEST_LINE]
+    def progress(self, done: float | str, total: float | None = None, text: str = "") -> None:
+        """Say how far the work is: so much of `total`, and a few words, which people see as a bar. With nothing but words
+        they go to the log. Never put a secret in them."""
+        words = done if isinstance(done, str) else text
+        line = clean_text(" ".join(str(words).split()))[0][:_LONGEST_LINE]
         with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever would read this
-            self._loop.call_soon_threadsafe(self._show, line)
+            if isinstance(done, str) or not total or not math.isfinite(done / total):
+                self._loop.call_soon_threadsafe(self._show, line)
+            else:
+                self._loop.call_soon_threadsafe(self._meter, Meter(float(done), float(total), line))
 
     def _note(self) -> bool:
         self._watched = True

@@ -58,6 +58,24 @@ class Interrupted:
 Outcome: TypeAlias = Completed | Failed | Interrupted
 
 
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How far a node is, for people to see: so much of `total`, in whatever it counts, and a few words."""
+
+    done: float
+    total: float
+    text: str = ""
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, max(0.0, self.done / self.total)) if self.total > 0 else 0.0
+
+
+def no_meter(meter: Meter) -> None:
+    """Where nobody looks."""
+
+
 @dataclass(frozen=True)
 class NodeContext:
     """The surroundings of one execution of one node.
@@ -79,6 +97,8 @@ class NodeContext:
     timeout: float | None
     aborted: asyncio.Event
     progress: Callable[[str], None]
+    meter: Callable[[Meter], None] = no_meter
+    """Shows how far the node is; nothing of it is recorded, and most calls are dropped."""
     grace: float = 10
     saved: Json = None
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from engine.codec import Json
 from engine.nodes.capture import Capture
+from engine.nodes.meter_lines import MeterLines
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal, as_text
 from engine.nodes.process import Command, Ended, run_command
 from engine.nodes.redact import Redactor
@@ -48,17 +49,20 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     redactor = resolver.redactor()
     stdout, stderr = Capture(limit, redactor), Capture(limit, redactor)
     show = _Progress(ctx.progress)
+    lines = MeterLines(ctx.meter, redactor) if config.get("progress") else None
     try:
         ended = await run_command(
             command,
             timeout=ctx.timeout,
             aborted=ctx.aborted,
             grace=ctx.grace,
-            stdout=lambda data: show.after(stdout, data),
+            stdout=lambda data: show.after(stdout, lines.feed(data) if lines is not None else data),
             stderr=lambda data: show.after(stderr, data),
         )
     except (OSError, ValueError) as error:
         return _without_secrets(_not_started(command, error), redactor)
+    if lines is not None:
+        stdout.add(lines.rest())
     return _outcome(command, ended, (stdout, stderr), ok_codes, ctx)
 
 

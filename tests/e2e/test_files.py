@@ -95,7 +95,7 @@ async def test_a_kill_while_a_file_is_fetched_leaves_nothing_half(
         await bot.kill()
         assert [name for name in received(bot.home) if not name.startswith(".")] == []
         await bot.start()
-        await thread.says("1500")
+        await thread.says("a.csv is text/plain, 1500")
         assert [name[-6:] for name in received(bot.home)] == ["-1.csv"]
 
 

@@ -93,6 +93,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "ok_codes": [0],
             "max_output": 1024,
             "stdin": None,
+            "progress": False,
         },
     ),
     (
