@@ -9,13 +9,13 @@ import asyncio
 import os
 import platform
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bot.scopes import EVENTS, NEEDED, scope_report
+from bot.scopes import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
 from bot.settings import Settings, SettingsError, slack_tokens
 from bot.slack_api import Permanent, app_client, bot_client, classify, describe
 from engine.codec import Json
@@ -51,9 +51,10 @@ async def examine(settings: Settings, manifest: Path | None) -> AsyncIterator[Ch
     """All checks, in the order in which things build on each other."""
     for check in (*check_versions(), *check_user(), *check_flows(settings), *check_database(settings)):
         yield check
-    for check in check_manifest(manifest):
+    flows = list(load_flows(settings.flows)[0].values()) if settings.flows.is_dir() else []
+    for check in check_manifest(manifest, flows):
         yield check
-    async for check in check_slack(settings):
+    async for check in check_slack(settings, flows):
         yield check
 
 
@@ -207,19 +208,19 @@ def _runs(running: bool) -> str:
 # --- the manifest ------------------------------------------------------------------------------------------
 
 
-def check_manifest(path: Path | None) -> Iterator[Check]:
-    """The app's manifest against what the code needs."""
+def check_manifest(path: Path | None, flows: Sequence[Flow]) -> Iterator[Check]:
+    """The app's manifest against what these flows need."""
     file = path or Path("manifest.yml")
     if not file.is_file():
         yield Check("manifest", "ok", "no manifest.yml here, so it was not checked (--manifest FILE)")
         return
     try:
-        problems = manifest_problems(load_manifest(file))
+        problems = manifest_problems(load_manifest(file), flows)
     except FlowError as error:
         yield Check("manifest", "fail", f"not readable: {error}")
         return
     if problems:
-        hint = "Change it, paste it under App Manifest in the app's settings, and install the app again."
+        hint = "`sayso manifest` prints the right one: paste it under App Manifest in the app's settings, and install the app again."
         yield Check("manifest", "fail", f"{file}: " + "; ".join(problems), hint)
     else:
         yield Check("manifest", "ok", f"{file} has what the app needs")
@@ -233,14 +234,14 @@ def load_manifest(file: Path) -> Json:
     return located.data
 
 
-def manifest_problems(manifest: Json) -> list[str]:
-    """What a manifest lacks, or has too much, for the app to work. Pure."""
+def manifest_problems(manifest: Json, flows: Sequence[Flow] | None = None) -> list[str]:
+    """What a manifest lacks, or has too much, for the app to work with these flows; None means any flows. Pure."""
     if not isinstance(manifest, dict):
         return ["it is no mapping"]
     return [
         *_about_names(_at(manifest, "display_information")),
         *_about_features(_at(manifest, "features")),
-        *_about_rights(manifest),
+        *_about_rights(manifest, flows),
         *_about_settings(_at(manifest, "settings")),
     ]
 
@@ -265,6 +266,8 @@ def _about_names(about: Json) -> Iterator[str]:
 def _about_features(features: Json) -> Iterator[str]:
     if not _at(features, "bot_user", "display_name"):
         yield "features.bot_user is missing"
+    if _at(features, "app_home", "home_tab_enabled") is not True:
+        yield "features.app_home.home_tab_enabled must be true: people see there what waits for them"
     if _at(features, "app_home", "messages_tab_enabled") is not True:
         yield "features.app_home.messages_tab_enabled must be true: people write direct messages there"
     if _at(features, "app_home", "messages_tab_read_only_enabled") is not False:
@@ -276,15 +279,19 @@ def _about_features(features: Json) -> Iterator[str]:
         yield "slash commands have no url in Socket Mode"
 
 
-def _about_rights(manifest: Json) -> Iterator[str]:
+def _about_rights(manifest: Json, flows: Sequence[Flow] | None) -> Iterator[str]:
+    needed = NEEDED if flows is None else needed_by(flows)
     scopes = _listed(_at(manifest, "oauth_config", "scopes", "bot"))
-    for scope in NEEDED:
+    for scope in needed:
         if scope not in scopes:
-            yield f"scope {scope} is missing: needed for {NEEDED[scope]}"
+            yield f"scope {scope} is missing: needed for {needed[scope]}"
     events = _listed(_at(manifest, "settings", "event_subscriptions", "bot_events"))
-    for event in EVENTS:
+    for event in EVENTS if flows is None else events_for(flows):
         if event not in events:
             yield f"event {event} is missing"
+    wants_shortcut = flows is not None and any(map(has_shortcut, flows))
+    if wants_shortcut and not _listed(_at(manifest, "features", "shortcuts")):
+        yield "features.shortcuts is missing: needed for flows that a message shortcut starts"
 
 
 def _about_settings(settings: Json) -> Iterator[str]:
@@ -304,7 +311,7 @@ def _about_settings(settings: Json) -> Iterator[str]:
 # --- Slack -------------------------------------------------------------------------------------------------
 
 
-async def check_slack(settings: Settings) -> AsyncIterator[Check]:
+async def check_slack(settings: Settings, flows: Sequence[Flow]) -> AsyncIterator[Check]:
     """Both tokens, the granted scopes, and whether threads can be read."""
     try:
         bot_token, app_token = slack_tokens(settings)
@@ -315,7 +322,7 @@ async def check_slack(settings: Settings) -> AsyncIterator[Check]:
     bot, app = bot_client(bot_token, url), app_client(app_token, url)
     try:
         async with asyncio.timeout(SLACK_SECONDS):
-            found = [check async for check in _ask_slack(bot, app, url)]
+            found = [check async for check in _ask_slack(bot, app, url, flows)]
     except TimeoutError:
         text = f"Slack at {url} did not answer within {SLACK_SECONDS:g} s"
         found = [Check("slack", "fail", text, "Check the network, a proxy, and SLACK_API_URL.")]
@@ -323,7 +330,7 @@ async def check_slack(settings: Settings) -> AsyncIterator[Check]:
         yield check
 
 
-async def _ask_slack(bot: Any, app: Any, url: str) -> AsyncIterator[Check]:
+async def _ask_slack(bot: Any, app: Any, url: str, flows: Sequence[Flow]) -> AsyncIterator[Check]:
     try:
         who = await bot.auth_test()
         yield Check("bot token", "ok", f"@{who.get('user')} in {who.get('team')} ({who.get('team_id')})")
@@ -336,13 +343,13 @@ async def _ask_slack(bot: Any, app: Any, url: str) -> AsyncIterator[Check]:
     except Exception as error:
         yield Check("app token", "fail", describe(error, token="SLACK_APP_TOKEN", api_url=url))
     if who is not None:
-        yield _scopes(who)
+        yield _scopes(who, flows)
         yield await _check_threads(bot)
 
 
-def _scopes(who: Any) -> Check:
+def _scopes(who: Any, flows: Sequence[Flow]) -> Check:
     headers = {name.lower(): value for name, value in (who.headers or {}).items()}
-    report = scope_report(headers.get("x-oauth-scopes"))
+    report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
     level: Level = "fail" if report.fatal else "warn" if report.missing else "ok"
     return Check("scopes", level, report.text())
 

@@ -30,7 +30,7 @@ from bot.queues import Queues
 from bot.rates import RateLimits
 from bot.reach import Reach
 from bot.schedules import Schedules
-from bot.scopes import Report, scope_report
+from bot.scopes import Report, needed_by, scope_report
 from bot.session_files import SessionFiles
 from bot.settings import Settings, slack_tokens
 from bot.slack_api import Permanent, app_client, bot_client, classify, describe
@@ -49,6 +49,7 @@ from engine import clock
 from engine.dispatch import LocalDispatcher
 from engine.engine import DRAIN_SECONDS
 from engine.errors import SaysoError
+from engine.flow import Flow
 from engine.service import Service
 from engine.storage.port import Head, InboxRow, Row, Store
 from prompt_state.policy import Gate
@@ -77,7 +78,7 @@ class Identity:
     report: Report
 
 
-async def identify(bot: Any, app: Any, api_url: str) -> Identity:
+async def identify(bot: Any, app: Any, api_url: str, flows: Sequence[Flow] = ()) -> Identity:
     """Check both tokens and the scopes. Raises `StartFailed` within `START_SECONDS`."""
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -89,7 +90,7 @@ async def identify(bot: Any, app: Any, api_url: str) -> Identity:
             f"Slack at {api_url} did not answer within {START_SECONDS:g} s. Check the network, a proxy, and SLACK_API_URL."
         ) from None
     headers = {name.lower(): value for name, value in (who.headers or {}).items()}
-    report = scope_report(headers.get("x-oauth-scopes"))
+    report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
     return Identity(
         who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or "", app_id, report
     )
@@ -130,7 +131,8 @@ class Bot:
         bot_token, app_token = slack_tokens(self.settings)
         bot = bot_client(bot_token, self.settings.api_url, self.machine.session)
         app = app_client(app_token, self.settings.api_url, self.machine.session)
-        identity = await identify(bot, app, self.settings.api_url)
+        flows = list(self.library.refresh().values())
+        identity = await identify(bot, app, self.settings.api_url, flows)
         if identity.report.fatal:
             raise StartFailed(identity.report.text())
         if identity.report.missing:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-NEEDED: dict[str, str] = {
+from engine.flow import Flow
+
+ALWAYS: dict[str, str] = {
     "chat:write": "posting anything at all",
     "app_mentions:read": "starting flows by mention",
     "channels:history": "reading replies in public channels",
@@ -17,13 +20,71 @@ NEEDED: dict[str, str] = {
     "users:read.email": "approvers given by e-mail address",
     "usergroups:read": "approvers given as @group",
     "im:write": "messages to one person (`to: dm:...`)",
-    "files:read": "files that people drop into a thread as an answer",
     "files:write": "files of messages, and what is too long for one",
+    "reactions:write": "marking what was taken or refused",
 }
-"""Bot scope → what will not work without it."""
+"""Bot scope → what will not work without it, whatever the flows are."""
 
-EVENTS = ("app_mention", "message.channels", "message.groups", "message.im")
-"""Bot events that the manifest must subscribe to."""
+ALWAYS_EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "app_home_opened")
+"""Bot events that every manifest subscribes to."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What only some flows need: scopes as in `ALWAYS`, events, and whether a flow is one of those."""
+
+    name: str
+    scopes: Mapping[str, str]
+    events: tuple[str, ...]
+    used: Callable[[Flow], bool]
+
+
+def _reacts(flow: Flow) -> bool:
+    return any(trigger.kind == "reaction" for trigger in flow.triggers)
+
+
+def _takes_files(flow: Flow) -> bool:
+    nodes = (node for nodes in flow.lists.values() for node in nodes.nodes)
+    return any(node.type == "ask" and "files" in str(node.config.get("accept") or "") for node in nodes)
+
+
+def has_shortcut(flow: Flow) -> bool:
+    """Whether a flow is started by the message shortcut."""
+    return any(trigger.kind == "shortcut" for trigger in flow.triggers)
+
+
+FEATURES = (
+    Feature(
+        "reactions",
+        {"reactions:read": "flows that start by a reaction"},
+        ("reaction_added",),
+        _reacts,
+    ),
+    Feature("files", {"files:read": "files that people drop into a thread as an answer"}, (), _takes_files),
+)
+
+NEEDED: dict[str, str] = {**ALWAYS, **{k: v for feature in FEATURES for k, v in feature.scopes.items()}}
+"""All scopes that any flow may need."""
+
+EVENTS = (*ALWAYS_EVENTS, *(event for feature in FEATURES for event in feature.events))
+"""All events that any flow may need."""
+
+
+def in_use(flows: Iterable[Flow]) -> list[Feature]:
+    """The features that these flows need."""
+    known = list(flows)
+    return [feature for feature in FEATURES if any(map(feature.used, known))]
+
+
+def needed_by(flows: Iterable[Flow]) -> dict[str, str]:
+    """The scopes that these flows need."""
+    return {**ALWAYS, **{k: v for feature in in_use(flows) for k, v in feature.scopes.items()}}
+
+
+def events_for(flows: Iterable[Flow]) -> tuple[str, ...]:
+    """The events that these flows need."""
+    return (*ALWAYS_EVENTS, *(event for feature in in_use(flows) for event in feature.events))
+
 
 _READING = ("channels:history", "groups:history", "im:history")
 
@@ -53,11 +114,11 @@ class Report:
         )
 
 
-def scope_report(header: str | None) -> Report:
+def scope_report(header: str | None, wanted: Mapping[str, str] = NEEDED) -> Report:
     """What the `X-OAuth-Scopes` header of an answer says; None where there was none."""
     if header is None:
         return Report(known=False, missing=(), fatal=False)
     granted = {scope.strip() for scope in header.split(",") if scope.strip()}
-    missing = tuple(scope for scope in NEEDED if scope not in granted)
+    missing = tuple(scope for scope in wanted if scope not in granted)
     fatal = "chat:write" in missing or all(scope in missing for scope in _READING)
     return Report(known=True, missing=missing, fatal=fatal)

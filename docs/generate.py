@@ -18,7 +18,9 @@ from typer.main import get_command
 
 from bot.cli.app import app
 from bot.cli.exits import MEANINGS
+from bot.manifest import manifest_text
 from engine import events, machine
+from engine.flow import load_flows
 from engine.flow.reference import flow_reference_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,6 +37,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs/events.md": event_reference(),
         ROOT / "docs/settings.md": settings_reference((ROOT / ".env.example").read_text()),
         ROOT / "docs/cli.md": command_reference(),
+        ROOT / "manifest.yml": manifest_text(load_flows(ROOT / "examples")[0].values()),
     }
 
 

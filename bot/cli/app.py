@@ -299,6 +299,19 @@ def doctor(
     _end(doctor_command(_place(context), manifest, as_json=as_json))
 
 
+@app.command("manifest")
+def manifest(
+    context: typer.Context,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="For whatever flows may use, not only those that are served.")
+    ] = False,
+) -> None:
+    """Print the Slack app's manifest for the flows that are served."""
+    from bot.cli.flows import manifest_command
+
+    _end(manifest_command(_place(context), show_all=show_all))
+
+
 # --- sessions ----------------------------------------------------------------------------------------------
 
 

@@ -39,6 +39,21 @@ def schema() -> int:
     return Exit.OK
 
 
+def manifest_command(place: Place, *, show_all: bool) -> int:
+    """Print the app's manifest. Raises `UsageError` where there is no folder of flows, `FlowError` for a broken one."""
+    from bot.manifest import manifest_text
+    from engine.flow import load_flows
+
+    if show_all:
+        print(manifest_text(None), end="")
+        return Exit.OK
+    flows, errors = load_flows(_default_folder(place))
+    for error in errors.values():
+        raise error
+    print(manifest_text(flows.values()), end="")
+    return Exit.OK
+
+
 def _default_folder(place: Place) -> Path:
     folder = place.settings().flows
     if not folder.is_dir():

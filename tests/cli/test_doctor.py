@@ -13,8 +13,9 @@ import pytest
 
 from bot import settings
 from bot.doctor import load_manifest, manifest_problems
-from bot.scopes import EVENTS, NEEDED
+from bot.scopes import NEEDED
 from bot.workspace import Workspace
+from engine.flow import load_flows
 from tests.cli.clikit import Cli, Done
 from tests.support.workspace import running_workspace
 
@@ -164,12 +165,33 @@ async def test_a_setting_that_cannot_be_used_is_two(cli: Cli) -> None:
 # --- the manifest ------------------------------------------------------------------------------------------
 
 
-def test_the_manifest_is_what_the_code_needs() -> None:
-    """Scopes and events of the manifest are exactly those that the code names: nothing missing, nothing extra."""
-    manifest = load_manifest(MANIFEST)
-    assert manifest_problems(manifest) == []
-    assert sorted(manifest["oauth_config"]["scopes"]["bot"]) == sorted(NEEDED)
-    assert sorted(manifest["settings"]["event_subscriptions"]["bot_events"]) == sorted(EVENTS)
+def test_the_manifest_is_the_one_for_the_examples(cli: Cli) -> None:
+    """The file is what `sayso manifest` prints for the examples, and has all that they need."""
+    done = cli.run("--flows", str(ROOT / "examples"), "manifest")
+    assert (done.code, done.out) == (0, MANIFEST.read_text())
+    flows = list(load_flows(ROOT / "examples")[0].values())
+    assert manifest_problems(load_manifest(MANIFEST), flows) == []
+
+
+REACTING = """
+flow: react
+triggers:
+  - {reaction: eyes}
+  - {shortcut: "Look at it"}
+nodes:
+  - {id: file, type: ask, with: {message: "Which?", accept: files}}
+"""
+
+
+def test_a_manifest_has_what_the_flows_use_and_no_more(cli: Cli) -> None:
+    """Reactions, files and the shortcut are asked for only where a flow uses them; `--all` asks for everything."""
+    cli.write("flows/plain.yml", "flow: plain\nnodes: [{id: a, type: noop}]\n")
+    plain = cli.run("manifest").out
+    assert not any(word in plain for word in ("reactions:read", "reaction_added", "files:read", "shortcuts"))
+    cli.write("flows/react.yml", REACTING)
+    more = cli.run("manifest").out
+    assert all(word in more for word in ("reactions:read", "reaction_added", "files:read", "callback_id"))
+    assert cli.run("manifest", "--all").out == more
 
 
 def test_the_manifest_has_only_what_slack_takes() -> None:
@@ -185,6 +207,7 @@ CHANGES = {
     "name": (("display_information", "name"), "n" * 36, "display_information.name"),
     "description": (("display_information", "description"), "d" * 141, "display_information.description"),
     "bot user": (("features", "bot_user"), None, "features.bot_user"),
+    "home": (("features", "app_home", "home_tab_enabled"), False, "home_tab_enabled"),
     "messages": (("features", "app_home", "messages_tab_enabled"), False, "messages_tab_enabled"),
     "read only": (("features", "app_home", "messages_tab_read_only_enabled"), True, "read_only"),
     "command": (("features", "slash_commands"), [], "no /sayso"),
