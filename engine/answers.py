@@ -29,6 +29,7 @@ from engine.forms.asking import (
     form_parts,
 )
 from engine.nodes.clock_configs import clock_spec
+from engine.pinned import CHANGED
 from engine.state import NodeRun, PromptRun
 
 MAX_TEXT = 16 * 1024
@@ -106,6 +107,8 @@ _WHY = {
 
 def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
     """The question about a node whose outcome is unknown."""
+    if run.reason == CHANGED:
+        return _changed_prompt(node)
     why = _WHY.get(run.reason or "", "this was interrupted")
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
     return {
@@ -117,6 +120,25 @@ def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
         "options": [
             {"value": "done", "label": "It is done", "style": None},
             {"value": "again", "label": "Run it again", "style": "primary"},
+            {"value": "abort", "label": "Abort the run", "style": "danger"},
+        ],
+        "acceptsText": False,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+    }
+
+
+def _changed_prompt(node: Node) -> dict[str, Json]:
+    """The question about a node with `pin: strict` whose code is another than before."""
+    return {
+        "kind": "interrupted",
+        "message": f"*{node.name or node.id}*: its code was changed while this was under way. It has not started. "
+        "Please look at the change, then say how to go on.",
+        "nodeId": node.id,
+        "nodeName": node.name,
+        "options": [
+            {"value": "again", "label": "Run the new code", "style": "primary"},
             {"value": "abort", "label": "Abort the run", "style": "danger"},
         ],
         "acceptsText": False,

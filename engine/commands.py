@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from engine.actors import Actor
@@ -58,6 +59,8 @@ class Facts:
     epoch: int
     entropy: str
     policy: Policy
+    code: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the code that the flow runs beside itself; see `engine.pinned`."""
 
 
 @dataclass(frozen=True, slots=True)

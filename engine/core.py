@@ -46,6 +46,7 @@ from engine.flow import Flow, Node, coerce_inputs
 from engine.flow.model import NodeList
 from engine.machine import Status
 from engine.nodes.specs import node_types
+from engine.pinned import CHANGED, changed
 from engine.session_state import current_path
 from engine.state import (
     AGAIN,
@@ -243,6 +244,8 @@ def _finally_is_over(turn: Turn) -> bool:
             and not _may_run_again(turn.flow, turn.state, path)
         ):
             message = f"node {run.node_id}: it was interrupted; whether it had its effect is not known"
+            if run.reason == CHANGED:
+                message = f"node {run.node_id}: its code changed (pin: strict), and `finally` asks nobody"
             if not doomed(turn.state, path):
                 turn.fail(path, {"type": "interrupted", "message": message})
     containers.progress(turn)
@@ -279,6 +282,8 @@ def _may_run_again(flow: Flow, state: State, path: str) -> bool:
 
 def _must_ask(flow: Flow, state: State, path: str) -> bool:
     run = state.nodes[path]
+    if run.reason == CHANGED:
+        return True
     policy = node_at(flow, state, path).crash_policy(run.input)
     return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
 
@@ -368,8 +373,7 @@ def _start_again(turn: Turn, path: str) -> None:
         turn.start(path, run.node_id, run.type, run.position, None, run.attempt + 1)
         turn.fail(path, {"type": error.code, "message": str(error)})
         return
-    turn.start(path, run.node_id, run.type, run.position, config, run.attempt + 1)
-    _PERFORM[node.spec.mode](turn, path, node, config)
+    _launch(turn, path, node, config, run.attempt + 1)
 
 
 def _start_next(turn: Turn, item: Work) -> None:
@@ -397,8 +401,17 @@ def _start_next(turn: Turn, item: Work) -> None:
         turn.start(path, node.id, node.type, node.index, None)
         turn.fail(path, {"type": error.code, "message": str(error)})
         return
-    turn.start(path, node.id, node.type, node.index, config)
-    _PERFORM[node.spec.mode](turn, path, node, config)
+    _launch(turn, path, node, config)
+
+
+def _launch(turn: Turn, path: str, node: Node, config: Json, attempt: int = 1) -> None:
+    """Begin a node with its evaluated configuration; with `pin: strict` not with code that nobody agreed to."""
+    asks = node.pin == "strict" and changed(turn.state, turn.facts.code, node.type, config)
+    turn.start(path, node.id, node.type, node.index, config, attempt)
+    if asks:
+        turn.emit(ev.NodeInterrupted, path=path, node_id=node.id, reason=CHANGED)
+    else:
+        _PERFORM[node.spec.mode](turn, path, node, config)
 
 
 def _skip(turn: Turn, path: str, node: Node, item: Work, reason: str) -> None:

@@ -64,6 +64,7 @@ from engine.flow import Flow
 from engine.inspection import inspection
 from engine.intents import deliveries, lock_rows, timer_rows
 from engine.migration import Plan
+from engine.nodes.digests import CodeDigests
 from engine.nodes.port import Meter, Runner
 from engine.portable import (
     contents,
@@ -180,6 +181,7 @@ class Engine:
         self.now = now
         self._entropy = entropy
         self._policy = policy
+        self._code = CodeDigests()
         self._workplace = Workplace(runners, home, secret or no_secrets, self._metered)
         self.meters: dict[str, dict[str, Meter]] = {}
         """How far running nodes say that they are, by session and path; nothing of it is stored."""
@@ -548,7 +550,7 @@ class Engine:
             for prompt_id, answer in forks.answered(begun.state, past, answers or {}).items()
         ]
         live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow)
-        facts = Facts(now=self.now(), epoch=1, entropy=self._entropy(), policy=self._policy)
+        facts = self._facts(flow, 1)
         events, state = list(begun.events), begun.state
         steps: list[Command] = [*commands, Begin()]
         for command in steps:
@@ -758,10 +760,13 @@ class Engine:
         except StorageError as error:
             log.error("%s goes on later: %s", live.session_id, error)
 
+    def _facts(self, flow: Flow, epoch: int) -> Facts:
+        return Facts(self.now(), epoch, self._entropy(), self._policy, self._code.of(flow))
+
     def _decide(self, live: Live, command: Command | None) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
         assert live.flow is not None
-        facts = Facts(now=self.now(), epoch=live.epoch, entropy=self._entropy(), policy=self._policy)
+        facts = self._facts(live.flow, live.epoch)
         state, events, refusal = live.state, [], None
         commands: list[Command] = [Claimed()] if live.fresh else []
         if command is not None:
@@ -793,7 +798,7 @@ class Engine:
             commands[0] = replace(commands[0], thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())
-        facts = Facts(now=self.now(), epoch=live.epoch, entropy=self._entropy(), policy=self._policy)
+        facts = self._facts(live.flow, live.epoch)
         for command in commands:
             turn = take_turn(live.flow, after, command, facts)
             events, after = [*events, *turn.events], turn.state

@@ -69,11 +69,13 @@ class SessionStarted(BaseEvent):
 
 
 class FlowStarted(BaseEvent):
-    """All inputs are known; the first node may start. `input` is what `inputs` is in expressions."""
+    """All inputs are known; the first node may start. `input` is what `inputs` is in expressions; `code` has the digests
+    of the modules and programs beside the file that the flow runs."""
 
     type: Literal["flow:started"] = "flow:started"
     flow_name: str
     input: dict[str, Json]
+    code: dict[str, str] | None = None
 
 
 class FlowPaused(BaseEvent):
@@ -193,7 +195,8 @@ class SessionEnd(BaseEvent):
 
 
 class NodeStarted(BaseEvent):
-    """A node began: `input` is its configuration with every expression evaluated, secrets left as references.
+    """A node began: `input` is its configuration with every expression evaluated, secrets left as references;
+    `code_digest` that of the module or program that it runs.
 
     `epoch` says under which claim; a start of an earlier epoch without an outcome was interrupted.
     """
@@ -205,6 +208,7 @@ class NodeStarted(BaseEvent):
     input: Json = None
     epoch: int
     attempt: int = 1
+    code_digest: str | None = None
 
 
 class NodeCompleted(BaseEvent):
@@ -265,12 +269,13 @@ class NodeSkipped(BaseEvent):
 class NodeInterrupted(BaseEvent):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
-    `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again.
+    `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
+    was not launched, since its code is another than before and a person has to agree.
     """
 
     type: Literal["node:interrupted"] = "node:interrupted"
     node_id: str
-    reason: Literal["crash", "cut", "timeout", "lost", "left"]
+    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed"]
     saved: Json = None
 
 
@@ -325,6 +330,7 @@ class ChildStarted(BaseEvent):
     input: Json = None
     epoch: int
     attempt: int = 1
+    code_digest: str | None = None
 
 
 class ChildCompleted(BaseEvent):

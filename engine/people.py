@@ -27,7 +27,8 @@ def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) 
         name = missing[0]
         turn.ask(f"inputs/{name}", answers.input_prompt(turn.flow, name))
     elif locks.queue_up(turn, values):
-        turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values))
+        code = dict(turn.facts.code) or None
+        turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values), code=code)
 
 
 _ACTIONS: dict[str, Action] = {

@@ -86,6 +86,11 @@ def to_json(state: State) -> dict[str, Json]:
         "pauseReason": state.pause_reason,
         "error": state.error,
         "finallySkipped": state.finally_skipped,
+        **(
+            {"code": dict(sorted(state.code.items())), "codeChanged": list(state.code_changed)}
+            if state.code
+            else {}
+        ),
         **({} if state.lock is None else {"lock": state.lock._asdict()}),
     }
 
@@ -226,6 +231,8 @@ def from_json(data: Json) -> State:
             error=data["error"],
             finally_skipped=data["finallySkipped"],
             lock=LockRun(**data["lock"]) if "lock" in data else None,
+            code=Map(data.get("code", {})),
+            code_changed=tuple(data.get("codeChanged", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error

@@ -17,6 +17,7 @@ from engine.codec import Json
 from engine.errors import MalformedJournal
 from engine.events import Event
 from engine.machine import STATUS, Phase, Status, step
+from engine.pinned import noted_flow, noted_start
 
 ROOT = ""
 """Path of the flow's own list of nodes."""
@@ -209,6 +210,10 @@ class State(NamedTuple):
     pause_reason: str | None = None
     error: dict[str, Json] | None = None
     lock: LockRun | None = None
+    code: Map[str, str] = Map()
+    """What the session knows of the code that it runs beside its flow: digests, by what the flow calls it."""
+    code_changed: tuple[str, ...] = ()
+    """Code that was another when it ran than before."""
     finally_skipped: bool = False
     """A person ended the session while it was ending: what is left of `finally` does not run."""
 
@@ -264,7 +269,7 @@ def _session_started(state: State, event: ev.SessionStarted) -> State:
 def _flow_started(state: State, event: ev.FlowStarted) -> State:
     if state.inputs is not None:
         raise MalformedJournal("the flow was started before")
-    return state._replace(inputs=event.input, frames=state.frames.set(ROOT, Frame()))
+    return noted_flow(state, event)._replace(inputs=event.input, frames=state.frames.set(ROOT, Frame()))
 
 
 def _flow_paused(state: State, event: ev.FlowPaused) -> State:
@@ -391,11 +396,11 @@ def _frame(state: State, scope: str) -> Frame:
 
 
 def _node_started(state: State, event: ev.NodeStarted) -> State:
-    return _started(state, event, event.node_id, event.node_index)
+    return noted_start(_started(state, event, event.node_id, event.node_index), event)
 
 
 def _child_started(state: State, event: ev.ChildStarted) -> State:
-    return _started(state, event, event.child_id, event.child_index)
+    return noted_start(_started(state, event, event.child_id, event.child_index), event)
 
 
 def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str, index: int) -> State:

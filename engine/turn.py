@@ -20,6 +20,7 @@ from engine.evaluation import node_at
 from engine.events import Event
 from engine.flow import Flow, Node
 from engine.nodes.specs import node_types
+from engine.pinned import code_key
 from engine.state import ROOT, NodeRun, PromptRun, State, below, evolve, in_finally, scope_of
 
 
@@ -74,7 +75,9 @@ class Turn:
 
     def start(self, path: str, node_id: str, kind: str, index: int, config: Json, attempt: int = 1) -> None:
         """A node begins: under the name that its place gives the event."""
+        code = self.facts.code.get(code_key(kind, config) or "")
         fields = {"node_type": kind, "input": config, "epoch": self.facts.epoch, "attempt": attempt}
+        fields["code_digest"] = code
         owner = self._owner(path)
         if owner is None:
             self.emit(ev.NodeStarted, path=path, node_id=node_id, node_index=index, **fields)

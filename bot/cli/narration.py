@@ -12,6 +12,7 @@ from engine import events as ev
 from engine.codec import Json
 from engine.events import Event
 from engine.nodes.specs import node_types
+from engine.pinned import code_key
 from engine.state import PromptRun, State
 from engine.storage.port import Head
 
@@ -38,6 +39,10 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
     match event:
         case ev.SessionStarted():
             return f"{paint('bold', clean(event.flow_name))}  {paint('dim', event.session_id)}"
+        case ev.NodeStarted() | ev.ChildStarted() if _runs_new_code(state, event):
+            return mark(
+                "interrupted", event.path or "", "runs code that was changed since the session began", paint
+            )
         case ev.NodeCompleted() | ev.ChildCompleted():
             return mark("completed", event.path or "", _completed(state, event), paint)
         case ev.NodeFailed():
@@ -68,8 +73,14 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
     return None
 
 
+def _runs_new_code(state: State, event: ev.NodeStarted | ev.ChildStarted) -> bool:
+    key = code_key(event.node_type, event.input)
+    return event.code_digest is not None and key in state.code_changed
+
+
 _INTERRUPTED = {
     "crash": "was running when sayso was killed; what it did is not known",
+    "changed": "has not started: its code was changed, and a person has to agree",
     "cut": "was stopped; what it did is not known",
     "timeout": "ran out of time and was stopped; what it did is not known",
     "lost": "could not be carried out",

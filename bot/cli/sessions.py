@@ -24,6 +24,8 @@ from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.inspection import inspection
 from engine.locks import standing
+from engine.nodes.digests import CodeDigests
+from engine.pinned import differing
 from engine.state import derive_state
 from engine.storage.port import Head, Store
 from engine.tree import tree
@@ -144,6 +146,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         len(journal) if earlier else None,
         look.whole,
         None if earlier or found is None else Behind(*found),
+        () if earlier or state.ended else differing(state, CodeDigests().of(flow)),
     )
     for line in show_lines(state, head, flow, events, view, place.command):
         print(line)

@@ -22,6 +22,7 @@ from engine import clock
 from engine.codec import Json, encode
 from engine.events import Event
 from engine.flow import Flow
+from engine.pinned import CHANGED
 from engine.state import PromptRun, State
 from engine.storage.port import Head
 from engine.tree import Entry, tree
@@ -30,13 +31,15 @@ from engine.tree import Entry, tree
 @dataclass(frozen=True)
 class View:
     """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
-    shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock."""
+    shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock,
+    `differing` the code beside its flow that is another by now."""
 
     now: str
     paint: Paint
     last: int | None = None
     whole: bool = False
     behind: Behind | None = None
+    differing: Sequence[str] = ()
 
 
 def show_lines(
@@ -65,6 +68,13 @@ def show_lines(
             yield _fact("set aside", one_line(head.quarantined, 300))
     if lock := lock_fact(state, view.behind):
         yield _fact("lock", clean(lock))
+    for key in state.code_changed:
+        yield _fact("code", f"{clean(key)} was changed since the session began, and ran so")
+    for key in view.differing:
+        yield _fact(
+            "code",
+            f"{clean(key)} was changed since the session last ran it; what starts now runs the new one",
+        )
     if state.error:
         yield _fact("error", error_text(state.error))
     yield ""
@@ -160,6 +170,8 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
     match entry.status:
         case "failed":
             return f"{took}{tries}  {error_text(entry.error)}"
+        case "interrupted" if entry.reason == CHANGED:
+            return "not started: its code was changed"
         case "interrupted" if entry.reason == "left":
             return "left at a checkpoint; goes on from there"
         case "interrupted":

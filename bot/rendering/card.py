@@ -68,6 +68,8 @@ def card(
     head = [header(title, key), section(status, most=900), context(_origin(state), most=600)]
     if state.inputs or state.given:
         head.append(small(_inputs(state.inputs if state.inputs is not None else state.given), most=1_500))
+    if state.code_changed:
+        head.append(small(_changed(state.code_changed), most=600))
     tail = [] if state.ended else [context(f"As of {date(now, '{time_secs}')}", most=300)]
     if state.phase in ("running", "waiting", "held"):
         tail.append(actions([_cancel(state.session_id)]))
@@ -153,6 +155,11 @@ def _ended(state: State, flow: FlowLike) -> str:
 
 def _origin(state: State) -> str:
     return f"Started by {person(state.actor)} · {date(state.created_at)} · `{safe(state.session_id)}`"
+
+
+def _changed(code: Sequence[str]) -> str:
+    """What ran, or is about to, as other code than the session began with."""
+    return f"⚠️ Changed since this began: {one_line(', '.join(code), 300)}"
 
 
 def _inputs(values: Mapping[str, Json]) -> str:

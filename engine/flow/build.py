@@ -114,6 +114,7 @@ class _Builder:
             timeout=document.timeout if document.timeout is not None else spec.timeout,
             on_crash=_on_crash(document),
             on_error=document.on_error,
+            pin=document.pin,
             secrets=compiled.secrets,
             line=self.located.spans[path][0].line,
             list_id=list_id,

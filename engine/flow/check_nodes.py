@@ -24,6 +24,7 @@ from engine.flow.outline import Part, as_list, as_mapping, ids, item_name, items
 from engine.nodes.clock_configs import GOTO
 from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.specs import PARTS, NodeSpec, node_types, unusable_type
+from engine.pinned import code_key
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ def _fields(
 ) -> Iterator[Fault]:
     yield from _id(node.get("id"), site)
     yield from _retry(node)
+    yield from _pin(node)
     yield from _on_error(node.get("on_error", "fail"), site, siblings)
     for field in ("name", "timeout"):
         if has_expression(node.get(field)):
@@ -202,6 +204,17 @@ def _retry(node: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(("retry",), message, "write {attempts: 3}")
     if node.get("on_crash") is not None:
         yield Fault(("retry",), "`retry` is short for `on_crash`", "keep one of them", on_key=True)
+
+
+def _pin(node: Mapping[str, Any]) -> Iterator[Fault]:
+    if node.get("pin") is None:
+        return
+    key = code_key(str(node.get("type")), node.get("with"))
+    if key is None or has_expression(key):
+        hint = (
+            "it is for `python`, and for `shell` whose `run` begins with a relative path such as ./deploy.sh"
+        )
+        yield Fault(("pin",), "this node runs no module or program that can be pinned", hint, on_key=True)
 
 
 _ON_ERROR = ("fail", "continue", "ask")

@@ -137,6 +137,7 @@ class Node:
     timeout: float | None = None
     on_crash: OnCrash | None = None
     on_error: str = "fail"
+    pin: Literal["strict"] | None = None
     secrets: frozenset[str] = frozenset()
     line: int = 1
     list_id: str = ROOT

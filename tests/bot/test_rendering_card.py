@@ -142,3 +142,9 @@ def test_an_abort_says_by_whom() -> None:
     lines = end_note(state, FLOW, "end:1", by=BEN, reason="wrong <service>").text.splitlines()
     assert lines[0] == "🛑 *rollback* was ended by <@U0LOCALBEN>: wrong &lt;service&gt;."
     assert lines[1] == "*Not known whether it was done:* Plan."
+
+
+def test_code_that_changed_stands_on_the_card() -> None:
+    """Whoever looks sees that something else runs than what the session began with."""
+    state = session(prompt())._replace(code_changed=("./deploy.sh",))
+    assert "⚠️ Changed since this began: ./deploy.sh" in str(card(state, FLOW, T1).blocks)
