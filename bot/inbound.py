@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bot.incoming_files import described
 from bot.listening import app_of, said_in
+from bot.manifest import SHORTCUT
 from bot.views.values import CALLBACK, INSIDE, OPEN, Opening, Submission
 from engine.codec import Json, decode, encode
 from engine.errors import NotJson
@@ -109,6 +110,8 @@ def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
             return _click(body, home)
         if body.get("type") == "view_submission":
             return _submission(body, home)
+        if body.get("type") == "message_action":
+            return _shortcut(body, home)
         if "command" in body:
             return _slash(body, home)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -368,6 +371,26 @@ def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> 
         channel=channel,
         thread_ts=root,
         within=within,
+    )
+
+
+def _shortcut(body: Mapping[str, Any], home: Home) -> Decision:
+    """The message shortcut. Where its thread begins, and what it says, is read when the flow starts."""
+    if _foreign(_team(body), body.get("api_app_id"), home):
+        return Skip("another team or app")
+    if body.get("callback_id") != SHORTCUT:
+        return Skip("not our shortcut")
+    message = body["message"]
+    return Press(
+        Opening(
+            kind="pick",
+            team=home.team_id,
+            user=body["user"]["id"],
+            trigger_id=body["trigger_id"],
+            channel=body["channel"]["id"],
+            within="shortcut",
+            data={"ts": message["ts"]},
+        )
     )
 
 

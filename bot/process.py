@@ -39,6 +39,7 @@ from bot.views.desk import Desk
 from bot.views.forms import Change, Fill
 from bot.views.hand import Hand
 from bot.views.home import HomeKind
+from bot.views.pick import Pick
 from bot.views.reject import Reject
 from bot.views.service import Kind, Views
 from bot.views.start import Start
@@ -172,7 +173,7 @@ class Bot:
         links = Links(bot)
         ways = WaysIn(self.engine, self.library, people, channels, starter, links, bot, identity.team_id)
         home_page = HomeKind(self.engine, self.library, people, gate, links)
-        self.views = self._views(bot, people, gate, talk, home_page)
+        self.views = self._views(bot, people, gate, talk, ways, home_page)
         reach = Reach(self.engine, self._reachable_again)
         handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers(), **reach.handlers()}
         handlers = {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
@@ -233,8 +234,11 @@ class Bot:
     async def _others_wrote(self) -> bool:
         return bool(await self.engine.writer.call("changed"))
 
-    def _views(self, bot: Any, people: People, gate: Gate, talk: Conversation, *more: Kind) -> Views:
+    def _views(
+        self, bot: Any, people: People, gate: Gate, talk: Conversation, ways: WaysIn, *more: Kind
+    ) -> Views:
         desk = Desk(self.engine, people, gate)
+        start = Start(self.library, desk, talk, ways.about)
         kinds: list[Kind] = [
             *more,
             Fill(desk, talk),
@@ -242,7 +246,8 @@ class Bot:
             Reject(desk, talk),
             Hand(desk, talk),
             Whole(desk),
-            Start(self.library, desk, talk),
+            start,
+            Pick(self.library, start),
         ]
         return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
 

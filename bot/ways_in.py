@@ -19,6 +19,7 @@ from bot.listening import Listening, Overheard, said_in
 from bot.people import LookupFailed, People
 from bot.rendering.text import escape
 from bot.starting import Refusal, Starter
+from bot.views.start import shortcut_of
 from bot.wanted import WANTED, WANTED_ROOTED
 from engine.actors import Actor
 from engine.codec import Json, canonical, decode, encode
@@ -188,6 +189,33 @@ class WaysIn:
                 return None
             raise LookupFailed(f"the message that was reacted to could not be read: {error}") from error
         return next((message for message in answer["messages"] if message["ts"] == ts), None)
+
+    # --- the message shortcut ------------------------------------------------------------------------------
+
+    async def about(self, row: InboxRow, data: dict[str, Json]) -> bool:
+        """A flow that somebody starts from a message: it lives in that message's thread."""
+        try:
+            return await self._about_message(row, {**data, "ts": data["about"]["ts"]})
+        except LookupFailed as error:
+            log.warning("%s is held: %s", row.key, error)
+            return False
+
+    async def _about_message(self, row: InboxRow, data: dict[str, Json]) -> bool:
+        flow = self._library.refresh().get(data["flow"])
+        trigger = None if flow is None else shortcut_of(flow)
+        message = await self._message(data["channel"], data["ts"])
+        if flow is None or trigger is None or message is None:
+            gone = "That message is gone." if message is None else "This flow is not served here any more."
+            return await self._refused(row, data, Refusal(gone))
+        inputs = {
+            **data["inputs"],
+            **trigger.values,
+            **await self._about(trigger, data, said_in(message)),
+        }
+        root = str(message.get("thread_ts") or data["ts"])
+        actor = await self._people.actor(data, entries=self._starter.entries(flow.name))
+        refusal = await self._starter.start(row, data, actor, flow.name, inputs, root)
+        return refusal is None or await self._refused(row, data, refusal, thread_ts=root)
 
     # --- schedules and the command line --------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from bot.flows import Library
 from bot.rendering.blocks import Block
@@ -18,11 +19,14 @@ from bot.views.values import Accept, Errors, Opened, Opening, Refuse, Show, Subm
 from engine.codec import Json
 from engine.errors import InvalidInputs
 from engine.flow import Flow, coerce_inputs
-from engine.flow.model import Input
+from engine.flow.model import Input, Trigger
 from engine.forms import Field, check_form, input_field
 from engine.storage.port import InboxRow
 
 WHERE = "where"
+
+AboutMessage: TypeAlias = Callable[[InboxRow, dict[str, Json]], Awaitable[bool]]
+"""Starts a flow in the thread of the message that a shortcut was used on."""
 
 
 class Start:
@@ -30,10 +34,11 @@ class Start:
 
     name = "start"
 
-    def __init__(self, library: Library, desk: Desk, talk: Talk) -> None:
+    def __init__(self, library: Library, desk: Desk, talk: Talk, about: AboutMessage) -> None:
         self._library = library
         self._desk = desk
         self._talk = talk
+        self._about = about
 
     def wants(self, opening: Opening) -> bool:
         """A slash command that names a flow and not all that it needs."""
@@ -63,12 +68,16 @@ class Start:
         meta: dict[str, Json] = {"flow": flow.name, "channel": opening.channel, "user": opening.user}
         return Show(self._page(flow, meta, 0, (), _known(flow, line.inputs)))
 
+    def page_about(self, flow: Flow, meta: Mapping[str, Json]) -> View:
+        """The first page, for a flow that is started from a message."""
+        return self._page(flow, meta, 0, (), {})
+
     def _page(
         self, flow: Flow, meta: Mapping[str, Json], page: int, kept: Sequence[str], values: Mapping[str, Json]
     ) -> View:
         about = f"*{escape(flow.name)}*" + (f"\n{escape(flow.description)}" if flow.description else "")
         view = form_view(
-            fields_of(flow),
+            asked_of(flow, meta),
             title="Start a flow",
             kind=self.name,
             meta={**meta, "pages": list(kept)},
@@ -94,21 +103,21 @@ class Start:
         if not channel:
             return Errors({WHERE: "Please choose a channel."})
         meta: dict[str, Json] = {"flow": flow.name, "channel": channel, "user": submission.user}
+        if "about" in submission.meta:
+            meta["about"] = submission.meta["about"]
 
         def show(page: int, kept: Sequence[str], values: Mapping[str, Json]) -> View:
             return self._page(flow, meta, page, kept, values)
 
-        fields = fields_of(flow)
+        fields = asked_of(flow, meta)
         found = await read_pages(self._desk, submission, fields, show)
         if not isinstance(found, dict):
             return found
         values, wrong = check_form(fields, found)
-        return (
-            wrong_on(submission, fields, wrong) if wrong else self._accept(submission, flow, channel, values)
-        )
+        return wrong_on(submission, fields, wrong) if wrong else self._accept(submission, flow, meta, values)
 
     def _accept(
-        self, submission: Submission, flow: Flow, channel: str, values: Mapping[str, Json]
+        self, submission: Submission, flow: Flow, meta: Mapping[str, Json], values: Mapping[str, Json]
     ) -> Verdict:
         inputs = {name: value for name, value in values.items() if value is not None}
         try:
@@ -116,12 +125,31 @@ class Start:
         except InvalidInputs as error:
             wrong = _by_input(flow, inputs)
             return wrong_on(submission, fields_of(flow), wrong) if wrong else Refuse(str(error))
-        data: dict[str, Json] = {"flow": flow.name, "inputs": inputs, "channel": channel}
+        data: dict[str, Json] = {"flow": flow.name, "inputs": inputs, "channel": meta["channel"]}
+        if "about" in meta:
+            data["about"] = meta["about"]
         return Accept({**data, "userTeam": submission.team, "responseUrl": None})
 
     async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
-        """Post the message that the session's thread begins with; the session starts under it."""
+        """Post the message that the session's thread begins with; the session starts under it. One about a message
+        lives in that message's thread."""
+        if data.get("about"):
+            return await self._about(row, data)
         return await self._talk.begin(row, data, data["flow"], data["inputs"])
+
+
+def shortcut_of(flow: Flow) -> Trigger | None:
+    """The trigger by which a flow is started from a message."""
+    return next((trigger for trigger in flow.triggers if trigger.kind == "shortcut"), None)
+
+
+def asked_of(flow: Flow, meta: Mapping[str, Json]) -> list[Field]:
+    """The fields that are asked for: not those that the message, or the flow's file, fills."""
+    trigger = shortcut_of(flow) if "about" in meta else None
+    if trigger is None:
+        return fields_of(flow)
+    filled = {trigger.message_as, trigger.link_as, *trigger.values}
+    return [field for field in fields_of(flow) if field["name"] not in filled]
 
 
 def fields_of(flow: Flow) -> list[Field]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.workspace import Workspace
-from tests.support.bot import ROOT, BotProcess, ThreadView, running_bot, start_flow
+from tests.support.bot import ROOT, BotProcess, ThreadView, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process
 
@@ -229,3 +229,58 @@ async def test_a_channel_without_the_bot_is_refused(workspace: Workspace, tmp_pa
         )
         assert code == 5
         assert "the bot is in no channel #random" in err
+
+
+SHORTCUTS = {
+    "look": """
+flow: look
+inputs:
+  what: {type: string}
+  where: {type: string}
+  urgent: {type: boolean, default: false}
+triggers:
+  - {shortcut: "Look into this", message_as: what, link_as: where}
+nodes:
+  - {id: tell, type: message, with: {text: "Urgent {{ inputs.urgent }}: {{ inputs.what }} at {{ inputs.where }}"}}
+""",
+    "note": """
+flow: note
+inputs: {text: {type: string}}
+triggers:
+  - {shortcut: "Note this", message_as: text}
+nodes:
+  - {id: tell, type: message, with: {text: "Noted: {{ inputs.text }}"}}
+""",
+}
+
+
+async def test_a_shortcut_starts_a_flow_about_a_message(workspace: Workspace, tmp_path: Path) -> None:
+    """The shortcut offers the flows that take a message; the chosen one asks for the rest and runs in its thread."""
+    async with running_bot(workspace, tmp_path, SHORTCUTS):
+        ts = await workspace.post("cleo", "ops", "The queue is long *again*")
+        await workspace.shortcut("ana", "sayso:run", "ops", ts)
+        await workspace.wait_for(lambda: bool(workspace.views("ana")))
+        (view,) = workspace.views("ana")
+        assert "Look into this" in words(view)
+        await workspace.submit_view("ana", view["id"], {"flow": "0"})
+        (form,) = workspace.views("ana")
+        assert "urgent" in words(form).lower()
+        assert "what" not in {block["block_id"] for block in form["blocks"]}
+        await workspace.submit_view("ana", form["id"])
+        thread = ThreadView(workspace, "ops", ts)
+        said = await thread.says("Urgent false: The queue is long")
+        assert f"/{ts}" in said["text"]
+
+
+async def test_with_one_flow_the_shortcut_asks_for_its_inputs_at_once(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Where one flow takes a message its form is opened at once, and a reply in a thread starts it in that thread."""
+    async with running_bot(workspace, tmp_path, {"note": SHORTCUTS["note"]}):
+        root = await workspace.post("ben", "ops", "Talk")
+        ts = await workspace.post("cleo", "ops", "more talk", root)
+        await workspace.shortcut("ana", "sayso:run", "ops", ts)
+        await workspace.wait_for(lambda: bool(workspace.views("ana")))
+        (view,) = workspace.views("ana")
+        await workspace.submit_view("ana", view["id"])
+        await ThreadView(workspace, "ops", root).says("Noted: more talk")
