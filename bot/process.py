@@ -33,7 +33,7 @@ from bot.schedules import Schedules
 from bot.scopes import Report, needed_by, scope_report
 from bot.session_files import SessionFiles
 from bot.settings import Settings, slack_tokens
-from bot.slack_api import Permanent, app_client, bot_client, classify, describe
+from bot.slack_api import AuthLost, Permanent, app_client, bot_client, classify, describe
 from bot.starting import Starter
 from bot.views.desk import Desk
 from bot.views.forms import Change, Fill
@@ -59,6 +59,10 @@ log = logging.getLogger("sayso")
 
 START_SECONDS = 12.0
 """How long a start may take to find out that Slack cannot be reached or does not accept the tokens."""
+
+
+TOKEN_SECONDS = 60.0
+"""How often Slack is asked whether it still accepts the token."""
 
 
 class StartFailed(SaysoError):
@@ -154,6 +158,7 @@ class Bot:
 
     def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
         settings, machine = self.settings, self.machine
+        self._bot = bot
         gate = Gate(
             identity.team_id,
             settings.admins,
@@ -269,6 +274,7 @@ class Bot:
             asyncio.create_task(self.outbound.run(), name="outbound"),
             asyncio.create_task(self._listen(identity, on_ready), name="listen"),
             asyncio.create_task(self._keep_house(), name="housekeeping"),
+            asyncio.create_task(self._watch_token(), name="token"),
             asyncio.create_task(self.schedules.run(), name="schedules"),
         ]
         stop = asyncio.create_task(self.stopping.wait())
@@ -302,6 +308,19 @@ class Bot:
             if waited >= AGAIN_SECONDS and not self.catchup.complete:
                 return False
         return True
+
+    async def _watch_token(self) -> None:
+        """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""
+        while True:
+            await asyncio.sleep(TOKEN_SECONDS)
+            try:
+                await self._bot.auth_test()
+            except Exception as error:
+                fault = classify(error)
+                if isinstance(fault, AuthLost):
+                    log.critical("%s", fault)
+                    raise fault from error
+                log.info("Slack could not be asked whether the token is accepted: %s", fault)
 
     async def _keep_house(self) -> None:
         """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one."""

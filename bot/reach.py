@@ -11,13 +11,15 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from bot import inbound
 from bot.intents import tell_requester
+from bot.rendering import prompt_key
 from engine.clocks import MOST_REPOSTS
 from engine.codec import Json, decode
 from engine.commands import Command, Gone, Unreachable
 from engine.engine import Engine
 from engine.errors import SaysoError, StorageError
-from engine.storage.port import Consumed, Head, InboxRow, Row
+from engine.storage.port import Consumed, Head, InboxRow, OutboxRow, Row
 from prompt_state import store as prompts
+from prompt_state.model import PromptState
 
 log = logging.getLogger("sayso.reach")
 
@@ -57,7 +59,20 @@ class Reach:
         for prompt in open_here:
             if prompt.message_ts == data["ts"]:
                 return await self._lost(row, prompt.session_id, prompt.prompt_id, data)
+        if any([await self._being_posted(prompt) for prompt in open_here]):
+            # It may be this very message: where it stands is not recorded yet.
+            return False
         return await self._consume(row, "ignored")
+
+    async def _being_posted(self, prompt: PromptState) -> bool:
+        if prompt.status != "requested":
+            return False
+        state = await self._engine.state(prompt.session_id)
+        reposts = state.prompts[prompt.prompt_id].reposts
+        posting: OutboxRow | None = await self._engine.writer.call(
+            "outbox_row", prompt_key(prompt.prompt_id, reposts)
+        )
+        return posting is not None and posting.state != "failed" and posting.attempts > 0
 
     async def _lost(self, row: InboxRow, session_id: str, prompt_id: str, data: dict[str, Json]) -> bool:
         state = await self._engine.state(session_id)

@@ -25,7 +25,19 @@ ALWAYS: dict[str, str] = {
 }
 """Bot scope → what will not work without it, whatever the flows are."""
 
-ALWAYS_EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "app_home_opened")
+ALWAYS_EVENTS = (
+    "app_mention",
+    "message.channels",
+    "message.groups",
+    "message.im",
+    "app_home_opened",
+    "channel_archive",
+    "channel_unarchive",
+    "group_archive",
+    "group_unarchive",
+    "member_joined_channel",
+    "member_left_channel",
+)
 """Bot events that every manifest subscribes to."""
 
 

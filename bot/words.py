@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import FlowLike, place_of
 from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import asks_for, open_prompts
@@ -116,6 +117,8 @@ def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) 
 
 
 def _standing(state: State) -> str:
+    if state.phase == "unreachable":
+        return f"out of reach: {safe(out_of_reach_words(state.pause_reason))}"
     if state.phase != "held":
         return state.status
     reason = safe(one_line(state.pause_reason or "", 200))

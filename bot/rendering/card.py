@@ -23,6 +23,7 @@ from bot.rendering.blocks import (
     small,
 )
 from bot.rendering.blocks import sections as lines_as_sections
+from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike
 from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import ICONS, Waits, asks_for, node_lines, open_prompts, progress, wait_words
@@ -71,7 +72,7 @@ def card(
     if state.code_changed:
         head.append(small(_changed(state.code_changed), most=600))
     tail = [] if state.ended else [context(f"As of {date(now, '{time_secs}')}", most=300)]
-    if state.phase in ("running", "waiting", "held"):
+    if state.phase in ("running", "waiting", "held", "unreachable"):
         tail.append(actions([_cancel(state.session_id)]))
     body = lines_as_sections(_lines(state, flow, names or {}, meters or {}))
     return rendered(f"{safe(one_line(flow.name, 80))}: {status}", fit(head, body, tail), key)
@@ -103,6 +104,8 @@ def _status(state: State, flow: FlowLike, names: Mapping[str, str], behind: Behi
         return _waiting(state, flow, names)
     if state.phase == "held":
         return f"⏸️ *Paused*{_held(state)}{_open(state, flow)}"
+    if state.phase == "unreachable":
+        return f"⚠️ *Out of reach*: {safe(out_of_reach_words(state.pause_reason))}{_open(state, flow)}"
     finished = sum(1 for node in flow.nodes if node.id in state.nodes and node.id not in state.active)
     now = [path for path in state.containers if "/" not in path]
     inside = f" · {progress(state, flow, now[0])}" if len(now) == 1 else ""

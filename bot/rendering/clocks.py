@@ -78,13 +78,18 @@ def told_elsewhere(state: State, prompt: PromptRun, flow: FlowLike, link: str | 
     )
 
 
+def out_of_reach_words(reason: str | None) -> str:
+    """Why a thread cannot be posted in, in words; what Slack said where there are none."""
+    return _WHY.get(reason or "", one_line(reason or "Slack refuses", 80))
+
+
 def out_of_reach(state: State, flow: FlowLike, reason: str, until: str | None) -> str:
     """What the requester is told when the session's thread cannot be posted in."""
     channel = (state.thread or {}).get("channel")
     ends = f" If that does not come until {date(until)}, it fails." if until else ""
     remedy = _REMEDY.get(reason, "Let me post there again")
     return (
-        f"⚠️ I cannot post in <#{channel}>: {_WHY.get(reason, safe(one_line(reason, 80)))}. "
+        f"⚠️ I cannot post in <#{channel}>: {safe(out_of_reach_words(reason))}. "
         f"*{safe(one_line(flow.name, 80))}* ({safe(state.session_id)}) waits there; nothing of it is lost and nothing runs. "
         f"{remedy}, and it goes on by itself.{ends}"
     )
