@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from bot.rendering import card_key, prompt_key
 from bot.rendering.decisions import edited_text, handed_text
+from bot.rendering.failures import LOG, log_of
+from bot.rendering.text import weight
 from engine.codec import Json, encode
 from engine.events import (
     Event,
@@ -32,6 +34,9 @@ from engine.events import (
 )
 from engine.state import State, people_among
 from engine.storage.port import PutOutbox
+
+COVERED_MOST = 7_000
+"""Units of what will run that a prompt surely shows; more of it goes into a file too."""
 
 
 def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
@@ -66,7 +71,8 @@ def card_row(session_id: str, seq: int) -> PutOutbox:
 def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
     match event:
         case PromptRequested():
-            return [_about_prompt(state, "prompt", prompt_key(event.prompt_id), event.prompt_id)]
+            row = _about_prompt(state, "prompt", prompt_key(event.prompt_id), event.prompt_id)
+            return [row, *_covered(state, event.prompt_id, f"covers:{event.prompt_id}")]
         case PromptAnswered():
             return [_again(state, event.prompt_id)]
         case PromptExpired():
@@ -76,7 +82,9 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
         case PromptVoted() | PromptUndone():
             return [_again(state, event.prompt_id)]
         case PromptEdited():
-            return [_again(state, event.prompt_id), _edited(state, event)]
+            key = f"covers:{event.prompt_id}:{event.seq}"
+            covered = _covered(state, event.prompt_id, key) if event.covers else []
+            return [_again(state, event.prompt_id), _edited(state, event), *covered]
         case PromptHanded():
             return [_again(state, event.prompt_id), _handed(state, event)]
         case PromptReposted():
@@ -93,9 +101,28 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
         case SessionAborted():
             return [_end(state, event.actor, event.reason)]
         case SessionEnd(status="failed"):
-            return [_end(state, None, None)]
+            return [_end(state, None, None), *_log(state)]
         case _:
             return []
+
+
+def _log(state: State) -> list[PutOutbox]:
+    """All that a failed program wrote, where the thread shows only its end."""
+    text = log_of(state)
+    return [] if text is None else [_file(state, f"log:{state.session_id}", LOG, text)]
+
+
+def _covered(state: State, prompt_id: str, key: str) -> list[PutOutbox]:
+    """All that an approval covers, where that is more than a message shows."""
+    covers = state.prompts[prompt_id].spec.get("covers") or {}
+    text = str(covers.get("text") or "")
+    return [_file(state, key, "what-will-run.txt", text)] if weight(text) > COVERED_MOST else []
+
+
+def _file(state: State, key: str, name: str, content: str) -> PutOutbox:
+    thread = state.thread or {}
+    channel, thread_ts = thread["channel"], thread["threadTs"]
+    return file_row(key, _lane(state), channel, thread_ts, name, content, session_id=state.session_id)
 
 
 def _about_prompt(state: State, kind: str, key: str, prompt_id: str) -> PutOutbox:
@@ -196,6 +223,31 @@ def _lane(state: State) -> str:
 
 
 # --- rows that the bot writes beside a session's steps -------------------------------------------------------
+
+
+def file_row(
+    key: str,
+    lane: str,
+    channel: str,
+    thread_ts: str | None,
+    name: str,
+    content: str,
+    *,
+    title: str | None = None,
+    text: str = "",
+    session_id: str | None = None,
+) -> PutOutbox:
+    """A text as a file in a thread: for what is too long for a message. `text` is mrkdwn that stands beside it and is
+    safe already; `lane` is the thread's key."""
+    payload: dict[str, Json] = {
+        "channel": channel,
+        "threadTs": thread_ts,
+        "text": text,
+        "name": name,
+        "title": title,
+        "content": content,
+    }
+    return PutOutbox(key, lane, "file", encode(payload), session_id)
 
 
 def note_row(

@@ -21,7 +21,7 @@ from bot.session_files import FileRefused, SessionFiles
 from bot.slack_api import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
 from engine import clock
 from engine.codec import Json, encode
-from engine.storage.port import OutboxRow, PutOutbox
+from engine.storage.port import OutboxRow
 from engine.storage.writer import Writer
 
 UPLOAD_SECONDS = 120.0
@@ -36,31 +36,6 @@ class Upload:
     content: bytes
     title: str | None = None
     alt: str | None = None
-
-
-def file_row(
-    key: str,
-    lane: str,
-    channel: str,
-    thread_ts: str | None,
-    name: str,
-    content: str,
-    *,
-    title: str | None = None,
-    text: str = "",
-    session_id: str | None = None,
-) -> PutOutbox:
-    """A text as a file in a thread: for what is too long for a message. `text` is mrkdwn that stands beside it and is
-    safe already; `lane` is the thread's key."""
-    payload: dict[str, Json] = {
-        "channel": channel,
-        "threadTs": thread_ts,
-        "text": text,
-        "name": name,
-        "title": title,
-        "content": content,
-    }
-    return PutOutbox(key, lane, "file", encode(payload), session_id)
 
 
 class Uploads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.rendering.blocks import Block, Rendered, block_key, context, fit_text, rendered, section
+from bot.rendering.failures import tail_of
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of, place_of
 from bot.rendering.text import one_line, person, safe
 from engine.codec import Json
@@ -48,6 +49,9 @@ def end_note(
     parts = [_why(state, flow, by, reason)]
     if link is not None:
         parts.append(f"<{link}|The thread of the one that has it>")
+    tail = tail_of(state) if state.outcome == "failed" else ""
+    if tail:
+        parts.append(tail)
     unknown = [path for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT]
     if unknown:
         parts.append(
@@ -59,6 +63,8 @@ def end_note(
     if state.outcome == "failed":
         address = f"<@{bot_user_id}> " if bot_user_id else ""
         parts.append(f"To try again, start it anew: {address}`{safe(state.flow_name)}`")
+        again = f"sayso sessions fork {state.session_id} --at SEQ"
+        parts.append(f"To go on from before the failure, an administrator runs `{safe(again)}`.")
     return note("\n".join(parts), key)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot.outbound.uploads import file_row
+from bot.intents import file_row
 from engine.state import State
 from tests.bot.outbound_kit import Rig, key_of, running_rig
 from tests.support.workspace import Json

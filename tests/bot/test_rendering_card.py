@@ -7,6 +7,7 @@ from immutables import Map
 
 from bot.rendering import card, end_note
 from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.failures import log_of
 from bot.workspace.blocks import check_message
 from engine.state import NodeRun, State, TimerRun
 from tests.bot.rendering_cases import (
@@ -130,7 +131,24 @@ def test_a_failure_says_what_was_not_done_and_what_one_can_do() -> None:
         "❌ *rollback* failed at *Gate*: nobody answered",
         "*Not done:* Tell.",
         "To try again, start it anew: <@UBOT> `rollback`",
+        "To go on from before the failure, an administrator runs `sayso sessions fork session-1 --at SEQ`.",
     ]
+
+
+def test_a_failed_program_shows_its_last_lines() -> None:
+    """They stand as code in which nothing counts; all of it is a file where there is more."""
+    lines = "".join(f"line {number}\n" for number in range(40))
+    error = {"message": "exit code 1", "details": {"stderr": f"{lines}``` <!channel>", "stdout": ""}}
+    state = session(outcome="failed", phase="ended", error=error, active=Map())
+    text = end_note(state, FLOW, "end:1").text
+    assert "line 39" in text
+    assert "line 2\n" not in text
+    assert "''' &lt;!channel&gt;\n```" in text
+    assert "`output.txt`, below" in text
+    assert "line 0\n" in (log_of(state) or "")
+    short = state._replace(error={"message": "exit code 1", "details": {"stderr": "no such host\n"}})
+    assert "no such host" in end_note(short, FLOW, "end:1").text
+    assert log_of(short) is None
 
 
 def test_an_abort_says_by_whom() -> None:
