@@ -140,11 +140,17 @@ def _markdown(text: Json, making: _Making) -> list[Block]:
 
 
 def _cut_markdown(text: str, most: int) -> str:
-    """The first lines that fit; an open code block is closed."""
-    kept = clip(text, most)
-    line = kept.rfind("\n")
-    kept = kept[:line] if line > most // 2 else kept
-    return f"{kept}\n```\n…" if kept.count("```") % 2 else f"{kept}\n…"
+    """The beginning that fits, up to a line or a word; code that is open there is closed, or left out as a whole."""
+    kept = clip(text, most).removesuffix("…")
+    line, word = kept.rfind("\n"), kept.rfind(" ")
+    kept = kept[:line] if line > most // 2 else kept[:word] if word > most // 2 else kept
+    if kept.count("```") % 2:
+        return f"{kept}\n```\n…"
+    after = kept[kept.rfind("```") + 3 if "```" in kept else 0 :]
+    if after.rsplit("\n", 1)[-1].count("`") % 2:
+        # Half of a piece of code would show what the whole of it keeps from being a link.
+        kept = kept[: kept.rfind("`")]
+    return f"{kept}\n…"
 
 
 def _fields(fields: Json, making: _Making) -> list[Block]:

@@ -53,9 +53,7 @@ OnePerson: TypeAlias = Annotated[
 class MessageField(Config):
     """A short fact of a message: a title and what it says, both in `mrkdwn`."""
 
-    title: Annotated[str, Field(min_length=1, max_length=150)] = Field(
-        description="What it is; it stands in bold."
-    )
+    title: Text = Field(description="What it is; it stands in bold.")
     value: Any = Field(description="What it says. What is no text appears as JSON.")
 
 
@@ -73,9 +71,7 @@ class MessageTable(Config):
 class MessageImage(Config):
     """A picture in a message."""
 
-    alt: Annotated[str, Field(min_length=1, max_length=1_000)] = Field(
-        description="What it shows, for people who cannot see it."
-    )
+    alt: Text = Field(description="What it shows, for people who cannot see it.")
     url: Text | None = Field(
         None,
         description="Where it is, for everybody: `https://`, and a host that is written out. Either this or `path`.",
@@ -83,9 +79,7 @@ class MessageImage(Config):
     path: Text | None = Field(
         None, description="A file in the session's own folder, which is uploaded into the thread."
     )
-    title: Annotated[str, Field(max_length=1_000)] | None = Field(
-        None, description="What stands above it, as plain text."
-    )
+    title: str | None = Field(None, description="What stands above it, as plain text.")
 
 
 class MessageFile(Config):
@@ -96,12 +90,10 @@ class MessageFile(Config):
         description="A file in the session's own folder. Either this or `content`.",
     )
     content: str | None = Field(None, description="What is in it, as text.")
-    name: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+    name: Text | None = Field(
         None, description="What it is called; with `path` left out: the name that it has."
     )
-    title: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="What people see in place of the name."
-    )
+    title: Text | None = Field(None, description="What people see in place of the name.")
 
 
 MESSAGE_PARTS: Mapping[str, type[Config]] = {
