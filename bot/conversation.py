@@ -16,10 +16,10 @@ from bot.incoming_files import IncomingFiles, NotNow
 from bot.intents import ephemeral_row, note_row, respond_row, root_row
 from bot.listening import Listening
 from bot.people import LookupFailed, People
+from bot.presses import Hands, Presses
 from bot.queues import behind
-from bot.rendering.decisions import UNDO
 from bot.rendering.flow import around
-from bot.rendering.forms import INLINE, read_control
+from bot.rendering.menus import menu_blocks
 from bot.rendering.starts import start_blocks
 from bot.rendering.text import escape
 from bot.session_files import FileRefused
@@ -28,10 +28,9 @@ from bot.starting import Starter
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, decode
-from engine.commands import Abort, Answer, Command, Resume, Undo
+from engine.commands import Answer, Command, Resume
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SessionError
-from engine.forms.asking import asked_fields
 from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
@@ -83,12 +82,14 @@ class Conversation:
         self._home = home
         self._files = files
         self._hinted: set[str] = set()
+        hands = Hands(self._do, self._whisper, self._consume, self._not_looked_up)
+        self._presses = Presses(engine, people, home.bot_user_id, hands)
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
         return {
             inbound.MESSAGE: self.message,
-            inbound.CLICK: self.click,
+            inbound.CLICK: self._presses.click,
             inbound.SLASH: self.slash,
             inbound.ROOTED: self.rooted,
         }
@@ -212,6 +213,8 @@ class Conversation:
             case Menu(prompt_ids, _):
                 meant = [_by_id(asked, key) for key in prompt_ids]
                 text = words.menu_text(meant, await self._places(meant))
+                blocks = menu_blocks(text, meant, data["ts"], data["user"])
+                return await self._tell(row, data, text, "told", blocks=blocks)
             case Hint(kind, prompt_ids):
                 self._hinted.update(prompt_ids)
                 text = words.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
@@ -268,56 +271,6 @@ class Conversation:
         return await self._tell(row, data, text, "told", blocks=blocks)
 
     # --- presses -------------------------------------------------------------------------------------------
-
-    async def click(self, row: InboxRow) -> bool:
-        """A button: an option of a prompt, or the end of a session."""
-        data = decode(row.payload)
-        value = str(data["value"] or "")
-        if data["actionId"].startswith("sayso:cancel"):
-            return await self._click_cancel(row, data, value)
-        if data["actionId"].startswith("sayso:keep"):
-            await self._consume(row, "kept")
-            return True
-        if data["actionId"] == UNDO:
-            return await self._click_undo(row, data, value.partition("|")[0])
-        inline = str(data["actionId"]).startswith(INLINE)
-        if inline:
-            value = str(data["actionId"]).removeprefix(INLINE)
-        prompt_id, nonce, index = [*value.split("|"), "", ""][:3]
-        prompt = await self._prompt(prompt_id)
-        known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
-        if prompt is None or not known:
-            return await self._whisper(row, data, "This button is not known here any more.", "refused")
-        if not prompt.open:
-            # Its row says how it was closed; the session may be over long since.
-            return await self._whisper(row, data, words.closed_text(prompt), "refused")
-        try:
-            entries = prompt.approvers or prompt.who or ()
-            actor = await self._people.actor(data, entries=entries)
-        except LookupFailed as error:
-            return await self._not_looked_up(row, data, error)
-        picked = _picked(prompt, data) if inline else prompt.options[int(index)].value
-        return await self._answer(row, data, actor, prompt, value=picked, nonce=nonce)
-
-    async def _click_undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
-        prompt = await self._prompt(prompt_id)
-        if prompt is None:
-            return await self._whisper(row, data, "This button is not known here any more.", "refused")
-        try:
-            actor = await self._people.actor(data)
-        except LookupFailed as error:
-            return await self._not_looked_up(row, data, error)
-        return await self._do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
-
-    async def _click_cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
-        head: Head | None = await self._engine.writer.call("head", session_id)
-        if head is None or head.thread_key != row.thread_key:
-            return await self._whisper(row, data, "This button is not known here any more.", "refused")
-        try:
-            actor = await self._people.actor(data)
-        except LookupFailed as error:
-            return await self._not_looked_up(row, data, error)
-        return await self._do(row, data, session_id, Abort(actor, "cancelled in the thread"))
 
     async def _not_looked_up(self, row: InboxRow, data: dict[str, Json], error: LookupFailed) -> bool:
         if clock.seconds_between(row.received_at, self._engine.now()) < PATIENCE_SECONDS:
@@ -512,12 +465,6 @@ def _held(row: InboxRow, error: Exception) -> bool:
     """The row stays in the inbox and is tried again."""
     log.warning("%s is held: %s", row.key, error)
     return False
-
-
-def _picked(prompt: PromptState, data: dict[str, Json]) -> Json:
-    """What a control in the message of a form with one field was set to; nothing where it has no such field."""
-    fields = asked_fields({"form": prompt.form})
-    return read_control(data["picked"] or {}, fields[0]) if fields else None
 
 
 def _by_id(asked: Sequence[PromptState], prompt_id: str) -> PromptState:

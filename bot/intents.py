@@ -272,6 +272,11 @@ def ephemeral_row(key: str, channel: str, user: str, thread_ts: str | None, text
     return PutOutbox(key, key, "ephemeral", encode(payload))
 
 
+def edit_row(key: str, lane: str, channel: str, ts: str, text: str) -> PutOutbox:
+    """Other words in the place of a message of ours, without buttons. `text` is mrkdwn that is safe already."""
+    return PutOutbox(key, lane, "edit", encode({"channel": channel, "ts": ts, "text": text}))
+
+
 def reaction_row(key: str, channel: str, ts: str, name: str) -> PutOutbox:
     """A reaction of the bot on a message."""
     return PutOutbox(key, key, "reaction", encode({"channel": channel, "ts": ts, "name": name}))

@@ -185,11 +185,13 @@ def running_text(states: Sequence[State]) -> str:
 def menu_text(asked: Sequence[PromptState], places: Mapping[str, str]) -> str:
     """Several questions are open: how to say which one is meant. `places` are theirs, as mrkdwn, by prompt id."""
     lines = [
-        f"• `#{prompt.number}: …` for: {f'*{place}*: ' if place else ''}{_first_line(prompt.message)}"
+        f"• #{prompt.number}: {f'*{place}*: ' if place else ''}{_first_line(prompt.message)}"
         for prompt in asked
         for place in [places.get(prompt.prompt_id, "")]
     ]
-    return "Several questions are open here. Which one did you answer? Please write\n" + "\n".join(lines)
+    first = asked[0].number if asked else 1
+    how = f"Choose below, or write the number before your answer, as in `#{first}: your answer`."
+    return "\n".join(["Several questions are open here. Which one did you answer?", *lines, how])
 
 
 def hint_text(kind: str, asked: Sequence[PromptState]) -> str:

@@ -77,6 +77,7 @@ class Rows:
             "card": self._card,
             "note": self._note,
             "alike": self._alike,
+            "edit": self._edit,
             "root": self._root,
             "ephemeral": self._ephemeral,
             "respond": self._respond,
@@ -229,6 +230,11 @@ class Rows:
             message = Rendered(message.text, data["blocks"], message.metadata)
         place = Place(data["channel"], data.get("threadTs"))
         return Sent(position(await self._poster.once(row, place, message)))
+
+    async def _edit(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        where = Posted(data["channel"], data["ts"])
+        await self._calls.edit(where, note(data["text"]))
+        return Sent(position(where))
 
     async def _end_note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         state = await self._state_at(data)

@@ -270,7 +270,7 @@ class Outbound:
             case _:
                 log.warning("%s: %s", row.key, fault)
                 await self._ingest(self._reach.unshown(row, self._now()))
-                edits = posted_of(row) is not None or row.kind in ("close", "reaction")
+                edits = posted_of(row) is not None or row.kind in ("close", "edit", "reaction")
                 self._hold(row.lane, self._again_in(row) if edits else self._poster.first_look)
 
     async def _ingest(self, items: Sequence[InboxItem]) -> None:

@@ -283,3 +283,41 @@ async def test_the_slash_command_alone_offers_the_flows(workspace: Workspace, tm
         view = await opened(workspace, "ana")
         assert title(view) == "Start a flow"
         assert "field:service" in view["state"]["values"]
+
+
+TWO = """
+flow: two
+nodes:
+  - id: both
+    type: parallel
+    branches:
+      red:
+        - {id: one, type: ask, with: {message: "What of the red one?"}}
+      blue:
+        - {id: other, type: ask, with: {message: "What of the blue one?"}}
+  - {id: tell, type: message, with: {text: "red={{ nodes.both.branches.red.one.text }} blue={{ nodes.both.branches.blue.other.text }}"}}
+"""
+
+
+async def test_a_reply_that_could_answer_several_questions_is_asked_for_which(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Buttons name the open questions; whoever wrote the reply presses one, and what was written answers it."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("What of the red one?")
+        await thread.says("What of the blue one?")
+        await thread.reply("ana", "it is <fine> & done")
+        menu = await thread.says("Which one did you answer?")
+        label = next(
+            e["text"]["text"]
+            for b in menu["blocks"]
+            for e in b.get("elements", [])
+            if "blue" in str(e.get("text"))
+        )
+        await thread.press("ben", menu, label)
+        await whispered(workspace, "ben", "Only whoever wrote the reply")
+        await thread.press("ana", menu, label)
+        await thread.says("“it is &lt;fine&gt; &amp; done” answered #")
+        await thread.reply("ana", "red it is")
+        await thread.says("red=red it is blue=it is &lt;fine&gt; &amp; done")
