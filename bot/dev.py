@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import signal
 import sys
@@ -24,6 +25,7 @@ from bot.workspace import Suggestion, Workspace, WorkspaceError
 from engine.errors import SaysoError
 from engine.flow import Flow
 from engine.flow.load import SUFFIXES
+from engine.flow.model import Trigger
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
 """Where flows are suggested: in the channel whose name begins as theirs does, else in the first one."""
@@ -86,12 +88,23 @@ def suggestions(flows: Iterable[Flow], demo: Path) -> list[Suggestion]:
 
 
 def _suggestion(flow: Flow, demo: Path) -> Suggestion:
+    heard = next((trigger for trigger in flow.triggers if trigger.kind == "message"), None)
+    if heard is not None:
+        return _alert(flow, heard)
     kind = flow.name.split("-")[0]
     channel = next((name for name in CHANNELS if name.startswith(kind)), HOME_CHANNEL)
     label, text = f"Run {flow.name}", f"@sayso {flow.name}"
     if flow.name == "disk-cleanup" and demo.is_dir():
         label, text = f"{label} on the demo folder", f"{text} path={shlex.quote(str(demo.resolve()))}"
     return Suggestion(channel, label, text, flow.description or "")
+
+
+def _alert(flow: Flow, trigger: Trigger) -> Suggestion:
+    """A message that starts a flow by its words, in a channel where they count."""
+    listed = [entry.removeprefix("#") for entry in trigger.channels or ()]
+    channel = next((name for name in (HOME_CHANNEL, *CHANNELS) if name in listed), HOME_CHANNEL)
+    text = re.sub(r"\{[^{}]*\}", "checkout", trigger.pattern).replace("*", "")
+    return Suggestion(channel, f"Say what {flow.name} listens for", text, flow.description or "")
 
 
 def display_there() -> bool:

@@ -21,11 +21,13 @@ def flows() -> list[Flow]:
 
 
 def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_path: Path) -> None:
-    """A release flow stands in #releases, an incident flow in #incidents, any other in #ops, with help at the end."""
+    """A release flow stands in #releases, an incident flow in #incidents, an alert where it counts, any other in #ops."""
     offered = [(each.channel, each.text) for each in suggestions(flows, tmp_path / "no-demo")]
     assert offered == [
         ("ops", "@sayso disk-cleanup"),
+        ("ops", "@sayso handover"),
         ("incidents", "@sayso incident-first-response"),
+        ("incidents", "ALERT: checkout is down"),
         ("releases", "@sayso release-checklist"),
         ("ops", "@sayso rolling-restart"),
         ("ops", "@sayso help"),
