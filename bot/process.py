@@ -331,6 +331,7 @@ class Bot:
             gone = await self.engine.writer.call("reap", ended_before=ended, inbox_before=inbox)
             if gone:
                 log.info("%d sessions that ended more than %g days ago were deleted", gone, days)
+            await self.engine.tidy_files(days * 86400)
             await asyncio.sleep(3600)
 
     async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:

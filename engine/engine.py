@@ -211,7 +211,7 @@ class Engine:
         """Start the writer thread and make this process known as an owner."""
         self.writer.start()
         self._owner = await self.writer.call("register", self._label)
-        await self._tidy_files()
+        await self.tidy_files()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Start nothing new; running nodes finish, or are cut after so many seconds; all of it is durable."""
@@ -499,14 +499,19 @@ class Engine:
         except (OSError, SaysoError) as error:
             log.error("the snapshot file of %s could not be written: %s", state.session_id, error)
 
-    async def _tidy_files(self) -> None:
-        """Remove the files of sessions that have ended: a crash came between their end and their file's."""
+    async def tidy_files(self, orphan_seconds: float | None = None) -> None:
+        """Remove the files of sessions that have ended: a crash came between their end and their file's. With
+        `orphan_seconds` also those of sessions that this store does not have, once nobody wrote them for so long."""
         if self._files is None:
             return
         try:
             for session_id in await asyncio.to_thread(self._files.sessions):
                 head = await self.writer.call("head", session_id)
-                if head is not None and head.status in ("complete", "failed", "aborted"):
+                if head is None:
+                    old = orphan_seconds is not None and self._files.age(session_id) > orphan_seconds
+                else:
+                    old = head.status in ("complete", "failed", "aborted")
+                if old:
                     await asyncio.to_thread(self._files.remove, session_id)
         except (OSError, SaysoError) as error:
             log.warning("the snapshot directory could not be tidied: %s", error)

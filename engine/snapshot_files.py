@@ -50,14 +50,12 @@ class SnapshotFiles:
         for temporary in self._directory.glob(f"{target.name.removesuffix('.json')}.*.tmp"):
             temporary.unlink(missing_ok=True)
 
-    def reap(self, older_than_seconds: float) -> int:
-        """Remove files that nobody wrote for so long: orphans of sessions that ended elsewhere. How many went."""
-        gone = 0
-        for file in self._directory.glob("*.json"):
-            if time.time() - file.stat().st_mtime > older_than_seconds:
-                file.unlink(missing_ok=True)
-                gone += 1
-        return gone
+    def age(self, session_id: str) -> float:
+        """How many seconds ago the file of a session was written; what has no whole file is of no age."""
+        try:
+            return time.time() - self.path(session_id).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
 
     def _sync(self) -> None:
         descriptor = os.open(self._directory, os.O_RDONLY)

@@ -8,7 +8,7 @@ In the fields that `NodeSpec.secret_fields` names (`env` of shell, `headers` of 
 * `{"$secret": "NAME"}` where it is the whole text,
 * `{"$secret_text": ["Bearer ", {"$secret": "NAME"}]}` where there is text around it.
 
-The edge resolves them with `resolve_secrets` at the last moment, in those fields and nowhere else. Data cannot
+The edge resolves them (`engine.nodes.secrets.Resolver`) at the last moment, in those fields and nowhere else. Data cannot
 pose as a reference: in those fields evaluation refuses data with such a key (`engine.expressions`), a flow that
 spells one out does not load, and in every other field the same mapping is data and stays data.
 """
@@ -437,15 +437,6 @@ def secret_names(value: Json) -> frozenset[str]:
 
     _resolve(value, note)
     return frozenset(names)
-
-
-def resolve_secrets(value: Json, lookup: Callable[[str], str]) -> Json:
-    """An evaluated `env` or `headers` with every reference replaced by the secret's text.
-
-    Only for the fields that `NodeSpec.secret_fields` names, and only right before their use: elsewhere what
-    looks like a reference is data. Raises what `lookup` raises.
-    """
-    return _resolve(value, lookup)
 
 
 def _resolve(value: Json, lookup: Callable[[str], str]) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,24 @@ async def test_what_a_crash_left_in_the_snapshot_directory_goes(backing: Backing
         await rig.reply(open_one, "x")
         await rig.reply(open_one, "y")
         assert {file.name for file in folder.iterdir()} == {f"{other}.json", "session-strange.json"}
+
+
+async def test_orphans_in_the_snapshot_directory_go_when_they_are_old(
+    backing: Backing, tmp_path: Path
+) -> None:
+    """A file of a session that this store does not have is kept for its time; one of a session that waits, for ever."""
+    folder = tmp_path / "snapshots"
+    async with running(backing.open(), tmp_path, snapshot_dir=folder) as rig:
+        kept = (await rig.settled(ASK)).session_id
+        for name, written in (("session-old", 1_000_000_000), ("session-new", None)):
+            (folder / f"{name}.json").write_text("{}")
+            if written is not None:
+                os.utime(folder / f"{name}.json", (written, written))
+        os.utime(folder / f"{kept}.json", (1_000_000_000, 1_000_000_000))
+        await rig.engine.tidy_files()
+        assert len(list(folder.iterdir())) == 3
+        await rig.engine.tidy_files(3600)
+        assert {file.name for file in folder.iterdir()} == {f"{kept}.json", "session-new.json"}
 
 
 async def test_a_snapshot_file_that_cannot_be_written_fails_nothing(backing: Backing, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,13 +12,20 @@ from engine.codec import Json, encode
 from engine.errors import ExpressionError, SaysoError
 from engine.expression_text import BadExpression
 from engine.expressions import compile_value
-from engine.nodes.specs import InvalidConfig, node_types, resolve_secrets, secret_names
+from engine.nodes.port import Refusal
+from engine.nodes.secrets import Resolver
+from engine.nodes.specs import InvalidConfig, node_types, secret_names
 from tests.flow.flowkit import flow_with, problems
 
 
 def lookup(name: str) -> str:
     """The secret store of these tests: every name has a value that says which."""
     return f"<{name}>"
+
+
+def resolved_text(value: Json) -> str:
+    """What leaves the machine for such a value."""
+    return Resolver(lookup).text(value, "X")
 
 
 @pytest.mark.parametrize(
@@ -35,10 +44,10 @@ def lookup(name: str) -> str:
 def test_a_secret_is_a_reference_until_the_edge_resolves_it(
     text: str, reference: Json, resolved: str
 ) -> None:
-    """Evaluation gives a reference; only `resolve_secrets` puts the value in."""
+    """Evaluation gives a reference; only the resolver at the edge puts the value in."""
     value = compile_value(text, secrets=True).evaluate({"inputs": {"user": "ana"}})
     assert value == reference
-    assert resolve_secrets({"X": value}, lookup) == {"X": resolved}
+    assert resolved_text(value) == resolved
 
 
 def test_the_names_of_secrets_are_known_before_and_after_evaluation() -> None:
@@ -117,9 +126,9 @@ def test_a_forged_reference_in_text_stays_text(forged: Json) -> None:
     """In mixed text such data is JSON text, which nothing resolves."""
     value = compile_value("a {{ inputs.a }}", secrets=True).evaluate({"inputs": {"a": forged}})
     assert value == f"a {encode(forged).decode()}"
-    assert resolve_secrets({"X": value}, lookup) == {"X": value}
+    assert resolved_text(value) == value
     beside = compile_value("{{ secrets.S }} {{ inputs.a }}", secrets=True).evaluate({"inputs": {"a": forged}})
-    assert resolve_secrets(beside, lookup) == f"<S> {encode(forged).decode()}"
+    assert resolved_text(beside) == f"<S> {encode(forged).decode()}"
 
 
 @pytest.mark.parametrize("forged", FORGED)
@@ -152,7 +161,8 @@ def test_references_survive_settling() -> None:
         "U": {"$secret": "U"},
         "N": "3",
     }
-    assert resolve_secrets(settled["env"], lookup) == {"T": "Bearer <T>", "U": "<U>", "N": "3"}
+    leaving = {name: resolved_text(value) for name, value in settled["env"].items()}
+    assert leaving == {"T": "Bearer <T>", "U": "<U>", "N": "3"}
 
 
 def test_a_reference_cannot_be_written_by_hand() -> None:
@@ -186,4 +196,8 @@ def test_no_data_makes_a_secret_appear(data: Json, text: str) -> None:
     except ExpressionError:
         return
     assert secret_names(value) == frozenset()
-    assert resolve_secrets(value, lookup) == value
+    asked: list[str] = []
+    resolver = Resolver(lambda name: asked.append(name) or lookup(name))  # type: ignore[func-returns-value]  # it notes
+    with contextlib.suppress(Refusal):
+        resolver.text(value["X"], "X")
+    assert asked == []
