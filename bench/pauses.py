@@ -120,7 +120,7 @@ async def _round(rig: Rig, service: Service, watch: Watch, number: int, taken: T
     await engine.apply(session_id, Shown(prompt_id, {"channel": "C0BENCH", "ts": "1790000000.9"}))
     reply = requests.item(f"reply:{number}", session_id, "answer", actor=ANA, promptId=prompt_id, text="Fine")
     begin = time.perf_counter()
-    await engine.writer.call("ingest", [reply], engine.now())
+    await engine.writer.ingest([reply], engine.now())
     service.notify()
     await watch.resumed.wait()
     taken.resumes.append((watch.resumed_at - begin) * MILLISECONDS)

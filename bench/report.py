@@ -15,7 +15,7 @@ import apsw
 @dataclass(frozen=True)
 class Row:
     """One line. `floor` is in the unit of `value`; `ratio` is given where it is a median of its own, else it is their
-    quotient. `limit` is the aim, at most this much of `limit_of`. `note` says what the line is made of."""
+    quotient. `limit` is the aim, at most this much of `limit_of`; `least` is one the other way round. `note` says what the line is made of."""
 
     name: str
     value: float
@@ -23,6 +23,7 @@ class Row:
     floor: float | None = None
     ratio: float | None = None
     limit: float | None = None
+    least: float | None = None
     limit_of: Literal["value", "ratio"] = "value"
     note: str = ""
 
@@ -36,6 +37,8 @@ class Row:
     @property
     def met(self) -> bool | None:
         """Whether the aim was reached; None where there is none."""
+        if self.least is not None:
+            return self.value >= self.least
         reached = self.value if self.limit_of == "value" else self.times_floor
         return None if self.limit is None or reached is None else reached <= self.limit
 
@@ -45,6 +48,8 @@ class Row:
         if self.limit is not None:
             what = f"× {self.limit:g}" if self.limit_of == "ratio" else f"{self.limit:g} {self.unit}"
             aim = f"≤ {what}"
+        elif self.least is not None:
+            aim = f"≥ {_amount(self.least, self.unit)}"
         return (
             self.name,
             _amount(self.value, self.unit),

@@ -147,7 +147,7 @@ class SlackApp:
 
     async def _ingest(self, item: InboxItem) -> None:
         """Store an item; one whose key is known changes nothing."""
-        if (await self._writer.call("ingest", [item], self._now()))[0] is not None:
+        if (await self._writer.ingest([item], self._now()))[0] is not None:
             self._taken()
 
 

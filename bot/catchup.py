@@ -173,7 +173,7 @@ class CatchUp:
     async def _take(self, items: list[InboxItem], scope: str, newest: str) -> int:
         """Store what was found, in the order in which it was said, and then move the mark."""
         items.sort(key=_said_at)
-        stored = await self._writer.call("ingest", items, self._now()) if items else []
+        stored = await self._writer.ingest(items, self._now()) if items else []
         await self._writer.call("set_mark", scope, newest)
         new = sum(1 for row_id in stored if row_id is not None)
         if new:

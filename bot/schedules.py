@@ -98,7 +98,7 @@ class Schedules:
             why += f", due at {when}, made up for now"
         place = trigger.channel or ""
         item = wanted_item(f"{scope}:{when}", flow.name, place, trigger.values, why=why)
-        if (await self._writer.call("ingest", [item], self._now()))[0] is not None:
+        if (await self._writer.ingest([item], self._now()))[0] is not None:
             self._taken()
 
 

@@ -87,7 +87,7 @@ log = logging.getLogger("sayso.engine")
 SMALL_SNAPSHOT = 64 * 1024
 """Bytes of a snapshot that is written at every pause."""
 
-WARM_SESSIONS = 64
+WARM_SESSIONS = 256
 """How many paused sessions are remembered, so that answers one after the other need no loading."""
 
 LEAVE_SECONDS = 15.0
@@ -153,9 +153,16 @@ def utc_now() -> str:
     return clock.to_text(datetime.now(UTC))
 
 
+_DRAWN: list[str] = []
+
+
 def random_text() -> str:
-    """Randomness for ids."""
-    return os.urandom(16).hex()
+    """Randomness for ids. It is drawn for many at once: asking the system for it lets other threads run, and while the
+    writer is busy it takes milliseconds until it is our turn again."""
+    while not _DRAWN:
+        drawn = os.urandom(16 * 256).hex()
+        _DRAWN.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
+    return _DRAWN.pop()
 
 
 class Engine:
@@ -334,7 +341,7 @@ class Engine:
             await self.apply(session_id, Steer(message, actor, key))
         except Owned:
             request = requests.item(key, session_id, "steer", actor=actor, text=message)
-            await self.writer.call("ingest", [request], self.now())
+            await self.writer.ingest([request], self.now())
 
     async def pause(
         self,

@@ -1,8 +1,9 @@
 """The one thread that writes, and group commit.
 
 The store is synchronous and a commit waits for the disk; the event loop must not. `Writer` runs the store on a
-thread of its own, in the order of the calls. All commits that are queued when the thread comes around go into one
-transaction, so sessions that are ready in the same turn share one wait for the disk.
+thread of its own. All commits that are queued when the thread comes around go into one transaction, so sessions that
+are ready in the same turn share one wait for the disk; the same with claims, and with what is ingested. Commits and
+claims of one session keep their order, and a call sees all that was queued before it; it may see more than that.
 
 Invariants: a waiter hears of a commit only after COMMIT returned. A waiter that is cancelled takes nothing back:
 what was queued is carried out, and only its outcome goes unheard (whoever needs it folds the session again).
@@ -13,19 +14,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar, overload
 
 from engine.errors import StorageBroken, StorageError
-from engine.storage.port import Claim, Commit, Store
+from engine.storage.port import Claim, Commit, InboxItem, Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
-J = TypeVar("J", "_Write", "_Claim")
+J = TypeVar("J", "_Write", "_Claim", "_Ingest")
 MOST_AT_ONCE = 256
 """Commits that share a transaction at most."""
+
+SHORT_SECONDS = 0.001
+"""Calls after which so much time has passed are told to those who wait; shorter ones are told together."""
 
 
 @dataclass(slots=True)
@@ -60,11 +65,20 @@ class _Claim:
     claim: Claim
 
 
+@dataclass(slots=True)
+class _Ingest:
+    """Inbox rows that are queued."""
+
+    waiter: _Waiter
+    items: list[InboxItem]
+    now: str
+
+
 class _Close:
     """Ends the thread after what was queued before it."""
 
 
-_Job = _Write | _Claim | _Call | _Close
+_Job = _Write | _Claim | _Ingest | _Call | _Close
 _Outcome = tuple[_Waiter, Any, BaseException | None]
 
 
@@ -109,6 +123,13 @@ class Writer:
         epoch: int = await waiter.future
         return epoch
 
+    async def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        """Store inbox rows, in one transaction with whatever else is ingested; durable on return. See `Store.ingest`."""
+        waiter = _waiter()
+        self._submit(_Ingest(waiter, list(items), now))
+        ids: list[int | None] = await waiter.future
+        return ids
+
     @overload
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any: ...
     @overload
@@ -151,16 +172,35 @@ class Writer:
         return jobs
 
     def _next(self, jobs: list[_Job]) -> None:
-        """Carry out the first call, or all commits before the next call, and tell who waits."""
+        """Carry out the first job, and with it all that can share its transaction; tell who waits."""
         first = jobs[0]
-        if isinstance(first, _Call):
-            outcomes = [_called(first)]
-        elif isinstance(first, _Claim):
-            outcomes = self._claimed(_leading(jobs, _Claim))
+        done: Sequence[_Job]
+        if isinstance(first, _Claim):
+            done = claims = _alike(jobs, _Claim)
+            outcomes = self._claimed(claims)
+        elif isinstance(first, _Write):
+            done = writes = _alike(jobs, _Write)
+            outcomes = self._committed(writes)
+        elif isinstance(first, _Ingest):
+            done = ingests = _alike(jobs, _Ingest)
+            outcomes = self._ingested(ingests)
         else:
-            outcomes = self._committed(_leading(jobs, _Write))
-        del jobs[: len(outcomes)]
+            outcomes = _called(jobs)
+            done = jobs[: len(outcomes)]
+        gone = set(map(id, done))
+        jobs[:] = [job for job in jobs if id(job) not in gone]
         _tell(outcomes)
+
+    def _ingested(self, ingests: list[_Ingest]) -> list[_Outcome]:
+        items = [item for queued in ingests for item in queued.items]
+        try:
+            ids = iter(self.store.ingest(items, ingests[-1].now))
+        except Exception as error:
+            if len(ingests) > 1 and not isinstance(error, StorageError):
+                # Something is wrong with one of them: the others are none the worse for it.
+                return [outcome for queued in ingests for outcome in self._ingested([queued])]
+            return [(queued.waiter, None, _copy(error)) for queued in ingests]
+        return [(queued.waiter, [next(ids) for _ in queued.items], None) for queued in ingests]
 
     def _claimed(self, claims: list[_Claim]) -> list[_Outcome]:
         try:
@@ -199,21 +239,43 @@ def _waiter() -> _Waiter:
     return _Waiter(loop, loop.create_future())
 
 
-def _leading(jobs: list[_Job], kind: type[J]) -> list[J]:
-    """The jobs of one kind before the first of another kind."""
+def _alike(jobs: list[_Job], kind: type[J]) -> list[J]:
+    """The jobs of the first one's kind that can be carried out now: not those behind another job of their session."""
     found: list[J] = []
+    behind: set[str] = set()
+    earlier: set[str] = set()
     for job in jobs:
-        if not isinstance(job, kind):
+        if isinstance(job, _Close):
             break
-        found.append(job)
+        session_id = _session_of(job)
+        if isinstance(job, kind) and session_id not in behind:
+            found.append(job)
+            earlier.update(() if session_id is None else [session_id])
+        else:
+            # A call must see what was queued before it, and need not see what these sessions do after it.
+            behind.update(earlier if session_id is None else [session_id])
     return found
 
 
-def _called(call: _Call) -> _Outcome:
-    try:
-        return call.waiter, call.work(), None
-    except Exception as error:
-        return call.waiter, None, error
+def _session_of(job: _Job) -> str | None:
+    """The session that a commit or a claim is of."""
+    if isinstance(job, _Write):
+        return job.commit.session_id
+    return job.claim.session_id if isinstance(job, _Claim) else None
+
+
+def _called(jobs: list[_Job]) -> list[_Outcome]:
+    """Carry out the calls that come first, until some time has passed."""
+    outcomes: list[_Outcome] = []
+    end = time.monotonic() + SHORT_SECONDS
+    for job in jobs:
+        if not isinstance(job, _Call) or (outcomes and time.monotonic() > end):
+            break
+        try:
+            outcomes.append((job.waiter, job.work(), None))
+        except Exception as error:
+            outcomes.append((job.waiter, None, error))
+    return outcomes
 
 
 def _copy(error: Exception) -> Exception:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.proof.sampling import SEED
+
 HIT: Counter[str] = Counter()
 
 
@@ -27,5 +29,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many points were hit."""
     if HIT:
         terminalreporter.section("proof: what was tried, and how often")
+        if os.environ.get("PROVE"):
+            terminalreporter.write_line(f"the points were chosen by PROVE_SEED={SEED}")
         for name, count in sorted(HIT.items()):
             terminalreporter.write_line(f"{count:>8,}  {name}")

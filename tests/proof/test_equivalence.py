@@ -16,10 +16,14 @@ from engine.nodes.specs import node_types
 from tests.proof import generated
 from tests.proof.flows import FLOWS, flow, of_text, types_in
 from tests.proof.lives import Life, Run, compare, drops, every, holds, pairs, run
+from tests.proof.sampling import part
 
 LONG = bool(os.environ.get("PROVE"))
 MOST_NODES = 12
 """Flows with up to so many nodes (called ones included) are paused at every two points."""
+
+MOST_PAIRS = 120
+"""So many of the pairs of a flow are tried in the long version; the short one takes up to thirty."""
 
 
 def test_the_flows_of_the_proof_cover_every_type() -> None:
@@ -54,15 +58,13 @@ async def test_a_pause_at_every_point_changes_nothing(name: str, tmp_path: Path,
 async def test_two_pauses_at_every_pair_of_points_change_nothing(
     name: str, tmp_path: Path, hit: Counter[str]
 ) -> None:
-    """The same for every two points of a flow of up to twelve nodes; the short version takes up to thirty of them."""
+    """The same for every two points of a flow of up to twelve nodes; a part of them where there are many."""
     each = flow(name)
     if sum(len(nodes.nodes) for nodes in each.lists.values()) > MOST_NODES:
         pytest.skip("more nodes than twelve")
     expected = await run(each, {}, [], tmp_path)
     lives = pairs(expected.commits)
-    if not LONG:
-        lives = lives[:: 1 + len(lives) // 30]
-    else:
+    if LONG:
         lives += [
             [Life(hold_before=first), Life(hold_before=second)]
             for first, second in itertools.product(range(expected.acts), repeat=2)
@@ -71,7 +73,8 @@ async def test_two_pauses_at_every_pair_of_points_change_nothing(
             [Life(drop_after=first), Life(hold_before=second)]
             for first, second in itertools.product(range(1, expected.commits), range(expected.acts))
         ]
-    for life in lives:
+    hit["pairs of points that there are"] += len(lives)
+    for life in part(lives, MOST_PAIRS, name) if LONG else lives[:: 1 + len(lives) // 30]:
         compare(expected.story, (await run(each, {}, life, tmp_path)).story)
         hit["pairs of points"] += 1
 

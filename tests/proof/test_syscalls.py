@@ -1,6 +1,6 @@
 """`kill -9`, a full disk and I/O errors at the system calls of a life: what holds after a restart.
 
-With PROVE=1 at every call; else at a part of them. The number of points that were hit is printed.
+With PROVE=1 at many of them, chosen by a seed (with PROVE_ALL=1 at every call); else at a few. The number of points that were hit is printed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.proof import syscalls
+from tests.proof.sampling import part
 from tests.proof.syscalls import Point
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(7200)]
@@ -24,6 +25,8 @@ FAULTS = {
     "EIO": "system calls that the disk failed",
 }
 SAMPLE = {"KILL": 14, "ENOSPC": 7, "EIO": 7}
+MANY = {"KILL": 140, "ENOSPC": 70, "EIO": 70}
+"""How many of the calls are tried in the short version, and in the long one."""
 COUNTED: list[Point] = []
 AT_ONCE = max(2, os.cpu_count() or 2)
 
@@ -67,7 +70,7 @@ async def test_a_fault_at_any_system_call_loses_nothing_and_repeats_nothing(
 ) -> None:
     """Killed, out of space or failed by the disk at any call: a restart finishes, and what completed never runs again."""
     every = await all_points(tmp_path)
-    chosen = every if PROVE else syscalls.spread(every, SAMPLE[fault])
+    chosen = part(every, MANY[fault], fault) if PROVE else syscalls.spread(every, SAMPLE[fault])
     places = asyncio.Semaphore(AT_ONCE)
 
     async def guarded(point: Point) -> bool:
