@@ -18,9 +18,12 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from bot.filling import Filling, filling_of
+from bot.local_files import keep, typed_paths
 from bot.queues import behind
 from bot.rendering.delivered import as_plain
 from bot.rendering.locks import lock_fact
+from bot.session_files import FileRefused, SessionFiles
 from engine import locks, requests
 from engine.actors import Actor
 from engine.codec import Json, decode
@@ -28,6 +31,7 @@ from engine.commands import Answer, Policy, Shown
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Owned, Refused
 from engine.events import Event
+from engine.forms import Field, match_option
 from engine.nodes.specs import node_types
 from engine.service import Service
 from engine.state import PromptRun, State
@@ -52,6 +56,9 @@ class Screen(Protocol):
 
     def question(self, state: State, prompt: PromptRun) -> None:
         """Put a question. What was typed before it does not count as an answer."""
+
+    def field(self, field: Field) -> None:
+        """Ask for one field of the form that the question has."""
 
     def problem(self, text: str) -> None:
         """Why an answer was not taken."""
@@ -90,6 +97,7 @@ class Follower:
         ask: bool = True,
         wait: bool = True,
         told: int = 0,
+        files: SessionFiles | None = None,
     ) -> None:
         self._engine = engine
         self._screen = screen
@@ -99,6 +107,7 @@ class Follower:
         self._ask = ask
         self._wait = wait
         self._told = told
+        self._files = files
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
         self._service = Service(engine, wants=self._mine)
@@ -286,9 +295,12 @@ class Follower:
         if not (mine and self._ask):
             return not state.open_prompts
         self._screen.question(state, mine[0])
+        filling = filling_of(mine[0].spec)
         while True:
+            if filling is not None:
+                self._screen.field(filling.field)
             line = await self._line(state.seq)
-            if line is None or await self._answered(mine[0], line):
+            if line is None or await self._answered(mine[0], line, filling):
                 return True
 
     def _is_asked(self, state: State, prompt: PromptRun) -> bool:
@@ -305,29 +317,58 @@ class Follower:
             return None
         return line if isinstance(line, str) else None
 
-    async def _answered(self, prompt: PromptRun, line: str) -> bool:
+    async def _answered(self, prompt: PromptRun, line: str, filling: Filling | None) -> bool:
         """Whether the question is done with; the screen says what was wrong with an answer."""
         try:
-            line, reason = split_reason(prompt.spec, line)
-            value, text = read_answer(prompt.spec, line, by_number=True)
-            key = f"terminal:{os.urandom(8).hex()}"
-            given = {"value": value, "text": text, "reason": reason, "nonce": prompt.spec["nonce"]}
-            await self._engine.apply(self._session_id, Answer(prompt.prompt_id, self._actor, key, **given))
-        except InvalidAnswer as error:
+            command = await self._read(prompt, line, filling)
+            if command is None:
+                return False
+            await self._engine.apply(self._session_id, command)
+        except (InvalidAnswer, FileRefused) as error:
             hint = (
                 " Write it behind the decision, as in `reject: why`." if asks_why(prompt.spec, line) else ""
             )
             self._screen.problem(f"{error}{hint}")
+            if filling is not None and filling.done:
+                filling.again()
             return False
         except (Refused, Owned) as error:
             self._screen.problem(str(error))
         return True
 
+    async def _read(self, prompt: PromptRun, line: str, filling: Filling | None) -> Answer | None:
+        """What was typed as an answer; None where a form has more fields. Raises `InvalidAnswer`, `FileRefused`."""
+        key = f"terminal:{os.urandom(8).hex()}"
+        spec, nonce = prompt.spec, prompt.spec["nonce"]
+        if filling is not None:
+            filling.take(line)
+            values = dict(filling.values)
+            return (
+                Answer(prompt.prompt_id, self._actor, key, values=values, nonce=nonce)
+                if filling.done
+                else None
+            )
+        paths = typed_paths(line) if spec.get("acceptsFiles") and self._files is not None else None
+        if paths is not None and self._files is not None:
+            kept = await asyncio.to_thread(keep, self._files, self._session_id, prompt.prompt_id, spec, paths)
+            return Answer(prompt.prompt_id, self._actor, key, files=kept, nonce=nonce)
+        if spec.get("acceptsFiles") and not spec.get("acceptsText"):
+            raise InvalidAnswer(
+                "This question takes files: write the path of each, with spaces between them."
+            )
+        line, reason = split_reason(spec, line)
+        value, text = read_answer(spec, line, by_number=True)
+        given = {"value": value, "text": text, "reason": reason, "nonce": nonce}
+        return Answer(prompt.prompt_id, self._actor, key, **given)
+
 
 def split_reason(spec: dict[str, Json], line: str) -> tuple[str, str | None]:
     """A decision and the reason behind its colon; the line as it is for any other question."""
     said, colon, reason = line.partition(":")
-    whole = any(_label(option) == line.strip().casefold() for option in spec.get("options") or ())
+    whole = any(
+        str(option["label"]).strip().casefold() == line.strip().casefold()
+        for option in spec.get("options") or ()
+    )
     if spec.get("kind") != "approval" or not colon or whole:
         return line, None
     return said, reason.strip() or None
@@ -348,13 +389,6 @@ def open_prompts(state: State) -> list[PromptRun]:
     return [state.prompts[prompt_id] for prompt_id in state.open_prompts]
 
 
-def numbered(options: Sequence[dict[str, Json]]) -> bool:
-    """Whether options may be chosen by number: not where a number could also be what an option says."""
-    return not any(
-        str(word).strip().isdigit() for option in options for word in (option["label"], option["value"])
-    )
-
-
 def read_answer(spec: dict[str, Json], line: str, *, by_number: bool = False) -> tuple[Json, str | None]:
     """A line as `(value, text)`: an option by label or value (and by number where a person sees numbers), else text.
 
@@ -363,21 +397,8 @@ def read_answer(spec: dict[str, Json], line: str, *, by_number: bool = False) ->
     options = spec.get("options") or []
     if not options:
         return None, line
-    typed = line.strip().casefold()
-    if by_number and numbered(options) and typed.isdigit() and 1 <= int(typed) <= len(options):
-        return options[int(typed) - 1]["value"], None
-    for words in (_label, _value):
-        found = [option for option in options if words(option) == typed]
-        if len(found) == 1:
-            return found[0]["value"], None
-    labels = ", ".join(str(option["label"]) for option in options)
-    raise InvalidAnswer(f"Please choose one of: {labels}.")
-
-
-def _label(option: dict[str, Json]) -> str:
-    return str(option["label"]).strip().casefold()
-
-
-def _value(option: dict[str, Json]) -> str:
-    value = option["value"]
-    return ("true" if value else "false") if isinstance(value, bool) else str(value).strip().casefold()
+    found = match_option(options, line, by_number=by_number)
+    if found is None:
+        labels = ", ".join(str(option["label"]) for option in options)
+        raise InvalidAnswer(f"Please choose one of: {labels}.")
+    return found["value"], None

@@ -494,13 +494,39 @@ def prompts_answer(
             metavar="FIELD=VALUE", help="Change what an approval proposes, in place of an answer; repeatable."
         ),
     ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field", metavar="NAME=VALUE", help="A field of the question's form; may be repeated."
+        ),
+    ] = None,
+    values: Annotated[
+        Path | None,
+        typer.Option(
+            "--values",
+            metavar="FILE",
+            help="The fields from a JSON or YAML file.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--file",
+            metavar="PATH",
+            help="A file as an answer; may be repeated.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     as_name: As = None,
     as_json: Json = False,
 ) -> None:
     """Answer a question, or change what it proposes. A session of the terminal then goes on here, as far as it can."""
     from bot.cli.prompts import Given, answer_prompt, change_prompt, edit_of
 
-    given = Given(text, value, text_option, reason)
+    given = Given(text, value, text_option, reason, tuple(field or ()), values, tuple(file or ()))
     if edit:
         given.refuse()
         _end(change_prompt(_place(context), prompt_id, edit_of(edit), as_name, as_json=as_json))
@@ -536,6 +562,18 @@ def prompts_undo(
 
     change = Change("undo", {}, "Taken back: the question is open again.")
     _end(change_prompt(_place(context), prompt_id, change, as_name, as_json=as_json))
+
+
+@prompts_app.command("show")
+def prompts_show(
+    context: typer.Context,
+    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="A question's id, or the beginning of it.")],
+    as_json: Json = False,
+) -> None:
+    """Show a question: what it says, and what its answer has to fit."""
+    from bot.cli.prompts import show_prompt
+
+    _end(show_prompt(_place(context), prompt_id, as_json=as_json))
 
 
 # --- locks -------------------------------------------------------------------------------------------------

@@ -18,12 +18,14 @@ from bot.cli.output import clean, one_line, print_json
 from bot.cli.place import Place, opened
 from bot.cli.screen import TerminalScreen
 from bot.rendering.text import asked, elapsed, plain
+from bot.session_files import SessionFiles
 from bot.settings import Settings
 from bot.terminal import Follower, engine_action, open_prompts, terminal_label
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
 from engine.engine import Engine
+from engine.forms.asking import asked_fields
 from engine.locks import pending
 from engine.state import NodeRun, PromptRun, State
 from prompt_state.policy import Gate
@@ -83,7 +85,15 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
             if head is not None and mode.ask:
                 await _tell_where(engine, screen, session_id)
             follower = Follower(
-                engine, screen, session_id, actor=actor, policy=gate, ask=mode.ask, wait=mode.wait, told=told
+                engine,
+                screen,
+                session_id,
+                actor=actor,
+                policy=gate,
+                ask=mode.ask,
+                wait=mode.wait,
+                told=told,
+                files=SessionFiles(settings.home),
             )
             with _signals(follower, screen):
                 state = await follower.follow(lambda: begin(engine, follower))
@@ -147,6 +157,8 @@ def prompt_json(prompt: PromptRun, state: State) -> dict[str, Json]:
         "message": plain(spec["message"]),
         "options": [{"value": option["value"], "label": option["label"]} for option in spec["options"]],
         "acceptsText": spec["acceptsText"],
+        "acceptsFiles": bool(spec.get("acceptsFiles")),
+        "fields": asked_fields(spec),
         "asked": asked(spec, state.actor),
         "deadline": prompt.deadline,
     }

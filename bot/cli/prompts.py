@@ -1,23 +1,30 @@
-"""`prompts list`, `prompts answer`, `prompts hand-over` and `prompts undo`."""
+"""`prompts list`, `prompts show`, `prompts answer`, `prompts hand-over` and `prompts undo`."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from bot.cli.exits import Exit, UsageError
 from bot.cli.finding import actor_for, find_prompt, need_database, refuse_ended
+from bot.cli.inputs import read_inputs
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
+from bot.filling import field_lines
+from bot.local_files import keep
 from bot.rendering.text import asked, plain, waiting_on
+from bot.session_files import SessionFiles
 from bot.terminal import Follower, read_answer
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Edit, HandOver, Undo
 from engine.engine import Engine, random_text
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
+from engine.forms.asking import asked_fields
 from engine.snapshot import load_state
 from engine.storage.port import Head
 from prompt_state import store as prompt_store
@@ -26,27 +33,43 @@ from prompt_state.model import PromptState
 
 @dataclass(frozen=True)
 class Given:
-    """The answer as it was given: by what people read (or text), by value, or as text."""
+    """The answer as it was given: by what people read (or text), by value, as text, field by field, or as files."""
 
-    answer: str | None
-    value: str | None
-    text: str | None
+    answer: str | None = None
+    value: str | None = None
+    text: str | None = None
     reason: str | None = None
+    fields: tuple[str, ...] = ()
+    values: Path | None = None
+    files: tuple[Path, ...] = ()
 
     def check(self) -> None:
-        """Raise `UsageError` unless it was given in one way."""
-        if sum(part is not None for part in (self.answer, self.value, self.text)) != 1:
-            raise UsageError("Give one answer: ANSWER, --value V or --text T.")
+        """Raise `UsageError` unless it was given in one way; words may go with files."""
+        words = sum(part is not None for part in (self.answer, self.value, self.text))
+        filled = bool(self.fields or self.values)
+        mixed = bool(self.files) and (filled or self.value is not None)
+        if words + filled > 1 or mixed or not (words or filled or self.files):
+            raise UsageError(
+                "Give one answer: ANSWER, --value V, --text T, --field NAME=VALUE, --values FILE or --file PATH."
+            )
 
     def refuse(self) -> None:
         """Raise `UsageError` where there is an answer: with an edit there is none."""
-        if any(part is not None for part in (self.answer, self.value, self.text, self.reason)):
+        words = (self.answer, self.value, self.text, self.reason, self.values)
+        if any(part is not None for part in words) or self.fields or self.files:
             raise UsageError(
                 "Change it first, with --edit alone, and see what it says then before you decide."
             )
 
     def read(self, spec: Mapping[str, Json]) -> tuple[Json, str | None]:
-        """The answer to a prompt of this spec as `(value, text)`. Raises `InvalidAnswer`."""
+        """The answer to a prompt of this spec as `(value, text)`; for a form `value` has the fields. Raises
+        `InvalidAnswer`, and `UsageError` for a field that cannot be read."""
+        if self.fields or self.values:
+            if not asked_fields(spec):
+                raise InvalidAnswer("This question has no fields.")
+            return read_inputs(self.fields, self.values), None
+        if self.files:
+            return None, self.answer if self.answer is not None else self.text
         options = spec.get("options") or []
         if self.text is not None and options:
             raise InvalidAnswer("This question takes a choice, not a text.")
@@ -93,10 +116,50 @@ def _requester(prompt: PromptState) -> dict[str, Json]:
 
 
 def _row(prompt: PromptState, flow: str) -> tuple[str, ...]:
-    choices = " | ".join(option.label for option in prompt.options) or "text"
+    choices = " | ".join(option.label for option in prompt.options) or _takes(prompt)
     whom = plain(waiting_on(_spec(prompt), _requester(prompt)))
     question = one_line(plain(prompt.message), 200)
     return prompt.prompt_id, clean(flow), one_line(whom, 30), one_line(choices, 30), question
+
+
+def _takes(prompt: PromptState) -> str:
+    """What a question without choices takes."""
+    fields = (prompt.form or {}).get("fields") or []
+    if fields:
+        return "form: " + ", ".join(str(field["name"]) for field in fields)
+    parts = ["text"] * prompt.accepts_text + ["files"] * prompt.accepts_files
+    return " or ".join(parts) or "text"
+
+
+def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
+    """Print a question with everything that an answer has to fit. Raises `SaysoError`."""
+    settings = place.settings()
+    need_database(settings, f"no question {prompt_id!r}")
+    with opened(settings) as store:
+        prompt = find_prompt(store, prompt_id)
+        head: Head | None = store.head(prompt.session_id)
+    flow = "" if head is None else head.flow_name
+    if as_json:
+        print_json(_as_json(prompt, flow))
+        return Exit.OK
+    paint = Paint(sys.stdout)
+    print(f"{paint('bold', prompt.prompt_id)}  {clean(flow)}, {clean(prompt.path)}, {prompt.status}")
+    print(f"  asked: {one_line(plain(waiting_on(_spec(prompt), _requester(prompt))), 200)}")
+    for line in clean(plain(prompt.message)).splitlines():
+        print(f"  {line}")
+    for option in prompt.options:
+        print(
+            f"  - {one_line(option.label, 200)}  {paint('dim', f'--value {shlex.quote(str(option.value))}')}"
+        )
+    for field in [] if prompt.options else (prompt.form or {}).get("fields") or []:
+        first, *rest = (one_line(line, 300) for line in field_lines(field))
+        needed = "needed" if field["required"] else "if any"
+        print(f"  {paint('bold', field['name'])} ({needed}): {first}")
+        for line in rest:
+            print(f"      {line}")
+    if prompt.accepts_files:
+        print(f"  files: {prompt.max_files} at most, {prompt.max_size:,} bytes each  --file PATH")
+    return Exit.OK
 
 
 def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
@@ -110,6 +173,8 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
         "message": plain(prompt.message),
         "options": _spec(prompt)["options"],
         "acceptsText": prompt.accepts_text,
+        "acceptsFiles": prompt.accepts_files,
+        "fields": (prompt.form or {}).get("fields") or [],
         "asked": asked(_spec(prompt), _requester(prompt)),
         "deadline": prompt.deadline,
         "threadKey": prompt.thread_key,
@@ -135,7 +200,11 @@ def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | Non
         refuse_ended(head)
         spec = load_state(store.load(head.session_id)).prompts[prompt.prompt_id].spec
         value, text = given.read(spec)
-        said = Said(prompt.prompt_id, value, text, reason=given.reason)
+        kept = None
+        if given.files:
+            files = SessionFiles(settings.home)
+            kept = keep(files, prompt.session_id, prompt.prompt_id, spec, given.files)
+        said = Said(prompt.prompt_id, value, text, reason=given.reason, files=kept)
         if not runs_here(store, head):
             handed = say_elsewhere(store, head, said, actor)
             if as_json:

@@ -47,6 +47,7 @@ class Said:
     value: Json = None
     text: str | None = None
     reason: str | None = None
+    files: list[Json] | None = None
     lets_go: bool = False
     """Whether a session that a person holds goes on with it."""
 
@@ -116,7 +117,7 @@ def beginning(session_id: str, said: Said, actor: Actor) -> Begin:
 async def _say(engine: Engine, session_id: str, said: Said, actor: Actor) -> None:
     if said.prompt_id is not None:
         key = f"cli:{random_text()}"
-        given = {"value": said.value, "text": said.text, "reason": said.reason}
+        given = {"value": said.value, "text": said.text, "reason": said.reason, "files": said.files}
         await engine.apply(session_id, Answer(said.prompt_id, actor, key, **given))
     elif said.text is not None:
         await engine.resume(session_id, said.text, actor=actor)
@@ -128,7 +129,7 @@ def say_elsewhere(store: Store, head: Head, said: Said, actor: Actor) -> Handed:
         return hand_over(store, head, "resume", actor, text=said.text)
     if said.prompt_id is None:
         return hand_over(store, head, "message", actor, text=said.text)
-    given = {"value": said.value, "text": said.text, "reason": said.reason}
+    given = {"value": said.value, "text": said.text, "reason": said.reason, "files": said.files}
     return hand_over(store, head, "answer", actor, promptId=said.prompt_id, **given)
 
 

@@ -14,13 +14,14 @@ import time
 from typing import TextIO
 
 from bot.cli.narration import asked_of, happened, moment, question_lines, where
-from bot.cli.output import Paint, clean
+from bot.cli.output import Paint, clean, one_line
+from bot.filling import field_lines, filling_of
 from bot.rendering.text import elapsed
-from bot.terminal import numbered
 from engine import clock
 from engine import events as ev
 from engine.engine import utc_now
 from engine.events import Event
+from engine.forms import Field, is_numbered
 from engine.nodes.specs import node_types
 from engine.state import PromptRun, State
 
@@ -155,6 +156,15 @@ class TerminalScreen:
             self.line(self.paint("dim", f"  {', '.join(about)}"))
         for text in option_lines(prompt):
             self.line(f"  {text}")
+        if filling_of(spec) is None:
+            self._cursor()
+
+    def field(self, field: Field) -> None:
+        """See `Screen.field`."""
+        first, *rest = (one_line(text, 300) for text in field_lines(field))
+        self.line(f"  {self.paint('bold', first)}")
+        for text in rest:
+            self.line(f"    {text}")
         self._cursor()
 
     def _cursor(self) -> None:
@@ -197,7 +207,7 @@ def _settle(ready: asyncio.Future[None]) -> None:
 def option_lines(prompt: PromptRun) -> list[str]:
     """The options of a prompt, numbered where a number is clear."""
     options = prompt.spec.get("options") or []
-    with_numbers = numbered(options)
+    with_numbers = is_numbered(options)
     return [
         f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}"
         for number, option in enumerate(options, 1)

@@ -96,7 +96,7 @@ nodes:
     )
     with cli.terminal("run", "strict") as terminal:
         ask(terminal, "count", "many")
-        terminal.expect("expected a whole number")
+        terminal.expect("Write a whole number")
         terminal.expect("> ")
         terminal.type("3")
         ask(terminal, "Pick one", "up")
