@@ -1,0 +1,112 @@
+"""Every person, every thing that can be done to a question, every kind of question: against rules said as plain sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from engine.actors import Actor
+from engine.codec import Json
+from prompt_state.policy import ACTION_OF, Action, AskedSpec, Target, authorize
+from tests.prompt_state.test_authorize import ANA, BEN, CLEO, TEAM, TERMINAL, person
+
+ADA = person("UADA")
+EVE = person("UEVE")
+PEOPLE = {actor.id: actor for actor in (ANA, BEN, CLEO, ADA, EVE)}
+NEVER = [
+    person("UBEN", is_bot=True),
+    person("UBEN", is_app=True),
+    person("UBEN", deleted=True),
+    person("UBEN", is_restricted=True),
+    person("UBEN", is_ultra_restricted=True),
+    person("UBEN", is_stranger=True),
+    person("UBEN", team_id="T2"),
+    person("UBEN", edited=True),
+    person("UBEN", facts_known=False),
+    person("UANA", team_id="T2"),
+    Actor.itself("timer"),
+    Actor.pretend("@sre"),
+    TERMINAL,
+]
+"""Nobody of these does anything to a question of this channel, whatever it lists."""
+
+KINDS = ("ask", "input", "approval", "interrupted", "failed", "unheard_of")
+ACTIONS: tuple[Action, ...] = ("answer", "decide", "resolve", "edit", "hand_over", "undo")
+LISTED = {"UBEN", "UCLEO"}
+OWNERS = {"UANA", "UADA"}
+
+
+def situations() -> Iterator[tuple[AskedSpec, bool]]:
+    """Questions with everything that the rules look at, and whether the requester is listed."""
+    some: list[tuple[str, ...]] = [(), ("UBEN",), ("UCLEO", "UANA")]
+    for kind, exclude, edited, excluded, by, mine in product(
+        KINDS, (False, True), some, some, (None, "UBEN"), (False, True)
+    ):
+        entries = ("UBEN", "@sre", *(("requester",) if mine else ()))
+        listed = entries if kind != "unheard_of" else None
+        yield AskedSpec(kind, listed, listed, exclude, edited, excluded, by), mine
+
+
+def may(action: Action, asked: AskedSpec, mine: bool) -> set[str]:
+    """Who may do this, as plainly as it can be said."""
+    listed = (LISTED | ({"UANA"} if mine else set())) - set(asked.excluded)
+    decide = listed - ({"UANA"} | set(asked.editors) if asked.exclude_requester else set())
+    rules: dict[tuple[str, str], set[str]] = {
+        ("answer", "answer"): listed,
+        ("answer", "hand_over"): listed | OWNERS,
+        ("decide", "decide"): decide,
+        ("decide", "edit"): listed - ({"UANA"} if asked.exclude_requester else set()),
+        ("decide", "hand_over"): decide,
+        ("resolve", "resolve"): (listed | OWNERS) - set(asked.excluded),
+        ("resolve", "hand_over"): (listed | OWNERS) - set(asked.excluded),
+    }
+    if action == "undo":
+        return OWNERS | ({asked.answered_by} if asked.answered_by else set())
+    return rules.get((ACTION_OF.get(asked.kind, "nothing"), action), set())
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_who_may_is_what_the_rules_say(action: Action) -> None:
+    """In every cell of the matrix the policy allows whom the rules allow, and tells everybody else why not."""
+    cells = 0
+    for asked, mine in situations():
+        target = Target(home_team=TEAM, requester_id="UANA", prompt=asked, admins=frozenset({"UADA"}))
+        allowed = may(action, asked, mine)
+        for actor in PEOPLE.values():
+            verdict = authorize(actor, action, target)
+            cells += 1
+            assert verdict.allowed == (actor.id in allowed), (actor.id, action, asked)
+            assert verdict.allowed or (verdict.reason or "").endswith((".", "?")), verdict
+        for actor in NEVER:
+            cells += 1
+            assert not authorize(actor, action, target).allowed, (actor, action, asked)
+    assert cells > 500
+
+
+@pytest.mark.parametrize("broken", ["UBEN", 7, {"UBEN": 1}, ["UBEN", 7], True])
+@pytest.mark.parametrize("field", ["editors", "excluded"])
+def test_who_must_not_answer_cannot_be_read(broken: Json, field: str) -> None:
+    """Where it cannot be read who must not answer, nobody may."""
+    for kind, listed in (("approval", "approvers"), ("ask", "who")):
+        asked = AskedSpec.of({"kind": kind, listed: ["UBEN"], field: broken})
+        target = Target(home_team=TEAM, requester_id="UANA", prompt=asked)
+        assert not authorize(BEN, ACTION_OF[kind], target).allowed
+
+
+def test_the_reasons_say_what_to_do() -> None:
+    """Whoever changed it, or handed it over, reads why somebody else decides now, and who."""
+    names = {"UBEN": "Ben"}
+    edited = AskedSpec("approval", ("UBEN", "@sre"), exclude_requester=True, editors=("UBEN",))
+    target = Target(home_team=TEAM, requester_id="UANA", prompt=edited, names=names)
+    assert (
+        authorize(BEN, "decide", target).reason
+        == "You changed this, so somebody else has to approve it: @sre."
+    )
+    assert authorize(ANA, "decide", target).reason == (
+        "You started this, so somebody else has to approve it: Ben or @sre."
+    )
+    handed = AskedSpec("approval", ("UBEN", "UEVE"), excluded=("UBEN",))
+    target = Target(home_team=TEAM, requester_id="UANA", prompt=handed, names=names)
+    assert authorize(BEN, "decide", target).reason == "You handed this over, so somebody else answers it now."
