@@ -1,0 +1,111 @@
+"""Clocks of questions over restarts, in every store: each counts once, however long nobody was there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from engine.commands import Shown
+from engine.errors import StorageError
+from tests.support.engine import Backing, Clock, EngineRig, FaultyStore, running, served
+
+MINUTE = 60.0
+FLOW = """
+nodes:
+  - id: q
+    type: ask
+    with:
+      message: How?
+      timeout: 2h
+      remind_every: 10m
+      escalate: [{after: 15m, to: [U0BEN]}, {after: 30m, to: ["@leads"], may_answer: true}]
+"""
+
+
+async def asked(rig: EngineRig) -> str:
+    """A session whose question is in front of people; its id."""
+    session_id = (await rig.settled(FLOW)).session_id
+    prompt = await rig.open_prompt(session_id)
+    await rig.engine.apply(session_id, Shown(prompt.prompt_id, {"channel": "C1", "ts": "1.2"}))
+    return session_id
+
+
+async def told(rig: EngineRig, session_id: str) -> Counter[str]:
+    """How often the journal says what about the question."""
+    return Counter(kind for kind in await rig.types(session_id) if kind.startswith("prompt:"))
+
+
+async def test_a_start_after_a_long_time_tells_each_thing_once(backing: Backing, tmp_path: Path) -> None:
+    """Down over three reminders and both steps: one reminder, each step once and in order, and again nothing."""
+    now = Clock()
+    async with running(backing.open(), tmp_path, now=now) as rig:
+        session_id = await asked(rig)
+    now.advance(50 * MINUTE)
+    for _ in range(2):
+        async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine):
+            found = await told(rig, session_id)
+            assert (found["prompt:reminded"], found["prompt:escalated"]) == (1, 2)
+            prompt = await rig.open_prompt(session_id)
+            assert prompt.escalated == (0, 1)
+            assert prompt.spec["who"] == ["requester", "@leads"]
+            assert len(rig.store.timers()) == 2
+
+
+async def test_a_start_after_the_deadline_only_ends_the_question(backing: Backing, tmp_path: Path) -> None:
+    """Down over everything: the deadline counts, and nobody is reminded of what is over."""
+    now = Clock()
+    async with running(backing.open(), tmp_path, now=now) as rig:
+        session_id = await asked(rig)
+    now.advance(3 * 3600)
+    async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine):
+        found = await told(rig, session_id)
+        assert found == {"prompt:requested": 1, "prompt:shown": 1, "prompt:expired": 1}
+        assert (await rig.engine.state(session_id)).status == "failed"
+        assert rig.store.timers() == []
+
+
+async def test_a_reminder_whose_commit_fails_comes_once(backing: Backing, tmp_path: Path) -> None:
+    """The timer stays in the store until what follows from it is stored with it: then it is gone."""
+    now = Clock()
+    store = FaultyStore(backing.open())
+    async with running(store, tmp_path, now=now) as rig:
+        session_id = await asked(rig)
+        store.failures.append(StorageError("the disk is full"))
+        now.advance(10 * MINUTE)
+        async with served(rig.engine) as service:
+            await store.failed.wait()
+            service.notify()
+            await rig.committed.until("prompt:reminded", session_id)
+        assert (await told(rig, session_id))["prompt:reminded"] == 1
+
+
+async def test_a_clock_that_was_put_back_repeats_nothing(backing: Backing, tmp_path: Path) -> None:
+    """After a jump backwards and a restart what has been told is not told again."""
+    now = Clock()
+    async with running(backing.open(), tmp_path, now=now) as rig:
+        session_id = await asked(rig)
+        now.advance(20 * MINUTE)
+        async with served(rig.engine):
+            before = await told(rig, session_id)
+    assert (before["prompt:reminded"], before["prompt:escalated"]) == (1, 1)
+    now.advance(-15 * MINUTE)
+    async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine):
+        assert await told(rig, session_id) == before
+
+
+@pytest.mark.parametrize("minutes", [10, 30, 119, 121])
+async def test_an_answer_and_a_clock_at_once_first_one_wins(
+    backing: Backing, tmp_path: Path, minutes: int
+) -> None:
+    """Whatever is due when the answer is stored first: nothing follows from it any more."""
+    now = Clock()
+    async with running(backing.open(), tmp_path, now=now) as rig:
+        session_id = await asked(rig)
+        now.advance(minutes * MINUTE)
+        await rig.reply(session_id, "fine")
+        async with served(rig.engine):
+            found = await told(rig, session_id)
+        assert found == {"prompt:requested": 1, "prompt:shown": 1, "prompt:answered": 1}
+        assert (await rig.engine.state(session_id)).status == "complete"
