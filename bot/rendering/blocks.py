@@ -58,7 +58,7 @@ def block_key(key: str) -> str:
 def size(blocks: Sequence[Block]) -> int:
     """The units of blocks as JSON."""
     dumped = json.dumps(blocks, ensure_ascii=False, separators=(",", ":"))
-    return len(dumped) + sum(char > "\uffff" for char in dumped)
+    return len(dumped.encode("utf-16-le", "surrogatepass")) // 2
 
 
 # --- blocks ------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ hears only of conversations it is a member of.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from bot.workspace.changes import Changes
 from bot.workspace.errors import SlackError
 from bot.workspace.faults import Faults
 from bot.workspace.socketmode import SocketMode
-from bot.workspace.state import Channel, Json, State, User, wire
+from bot.workspace.state import Channel, Json, State, User, copied, wire
 from bot.workspace.suggestions import Suggestion
 from bot.workspace.text import mentions
 
@@ -84,7 +83,7 @@ class Core:
 
     def edit(self, channel: Channel, message: Json, changes: Json) -> Json:
         """Replace parts of a message (None removes a part) and mark it as edited; returns the new one."""
-        before = copy.deepcopy(message)
+        before = copied(message)
         after = {**message, **changes}
         for key in [key for key, value in after.items() if value is None]:
             del after[key]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from typing import Any
 
 from bot.workspace.errors import WorkspaceError
-from bot.workspace.state import Json
+from bot.workspace.state import Json, copied
 
 # What a filled element carries, by its type: the field of the value in payloads.
 VALUE_FIELDS = {
@@ -63,7 +62,7 @@ def elements(blocks: list[Json]) -> Iterator[tuple[Json, Json]]:
 
 def with_ids(blocks: list[Json], seed: str) -> list[Json]:
     """A copy in which every block has a `block_id` and every element an `action_id`, as Slack gives them."""
-    filled = copy.deepcopy(blocks)
+    filled: list[Json] = copied(blocks)
     for number, block in enumerate(filled):
         block.setdefault("block_id", f"{seed}-{number}")
         for place, (_, element) in enumerate(elements([block])):
@@ -107,7 +106,7 @@ def initial_values(blocks: list[Json]) -> Json:
             continue
         field = VALUE_FIELDS[kind]
         empty: Any = [] if field.endswith("s") else None
-        value = copy.deepcopy(element.get(_INITIAL[field], empty))
+        value = copied(element.get(_INITIAL[field], empty))
         entry = {"type": kind, field: value}
         values.setdefault(block["block_id"], {})[element["action_id"]] = entry
     return values
@@ -115,9 +114,9 @@ def initial_values(blocks: list[Json]) -> Json:
 
 def merged(initial: Json, given: Json | None) -> Json:
     """Initial values with what the person filled in laid over them."""
-    values = copy.deepcopy(initial)
+    values: Json = copied(initial)
     for block_id, entries in (given or {}).items():
-        values.setdefault(block_id, {}).update(copy.deepcopy(entries))
+        values.setdefault(block_id, {}).update(copied(entries))
     return values
 
 
@@ -149,7 +148,7 @@ def option_named(element: Json, wanted: Any) -> Json | None:
         return wanted
     for option in options_of(element):
         if wanted in (option["value"], option["text"]["text"]):
-            return copy.deepcopy(option)
+            return dict(copied(option))
     there = ", ".join(repr(option["value"]) for option in options_of(element))
     raise WorkspaceError("option_not_found", f"no option {wanted!r}; there are: {there}")
 
@@ -160,7 +159,7 @@ def action_for(block: Json, element: Json, entry: Json, action_ts: str) -> Json:
     action["type"] = element["type"]
     for key in ("text", "style", "value", "placeholder", "confirm", "url"):
         if key in element and (key != "value" or element["type"] == "button"):
-            action[key] = copy.deepcopy(element[key])
+            action[key] = copied(element[key])
     action.update({key: value for key, value in entry.items() if key != "type" and value is not None})
     return {**action, "action_ts": action_ts}
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-
-from bot.workspace.state import Channel, Json, State, User, View, wire
+from bot.workspace.state import Channel, Json, State, User, View, copied, wire
 
 VERIFICATION_TOKEN = "local-verification-token"
 
@@ -61,7 +59,7 @@ def mention_event(channel: Channel, message: Json) -> Json:
         "files",
         "edited",
     )
-    event = {key: copy.deepcopy(message[key]) for key in kept if key in message}
+    event = {key: copied(message[key]) for key in kept if key in message}
     return {"type": "app_mention", **event, "channel": channel.id, "event_ts": message["ts"]}
 
 
@@ -131,7 +129,7 @@ def home_event(state: State, user: User, channel_id: str, event_ts: str) -> Json
         "event_ts": event_ts,
     }
     if user.id in state.homes:
-        event["view"] = copy.deepcopy(state.homes[user.id])
+        event["view"] = copied(state.homes[user.id])
     return event
 
 
@@ -171,7 +169,7 @@ def message_actions(
         **_head(state, "block_actions", user, grant["trigger_id"]),
         "container": container,
         "channel": {"id": channel.id, "name": channel_name(channel)},
-        "state": {"values": copy.deepcopy(values)},
+        "state": {"values": copied(values)},
         "response_url": grant["response_url"],
         "actions": [action],
     }
@@ -195,7 +193,7 @@ def home_actions(state: State, user: User, home: Json, action: Json, trigger_id:
     return {
         **_head(state, "block_actions", user, trigger_id),
         "container": {"type": "view", "view_id": home["id"]},
-        "view": copy.deepcopy(home),
+        "view": copied(home),
         "actions": [action],
     }
 
@@ -266,7 +264,7 @@ def channel_name(channel: Channel) -> str:
 
 def view_field(state: State, view: View) -> Json:
     """An open view as payloads and `views.*` answers carry it."""
-    body = copy.deepcopy(view.body)
+    body = copied(view.body)
     body.setdefault("callback_id", "")
     body.setdefault("private_metadata", "")
     body.setdefault("external_id", "")
@@ -278,7 +276,7 @@ def view_field(state: State, view: View) -> Json:
         "id": view.id,
         "team_id": state.team_id,
         **body,
-        "state": {"values": copy.deepcopy(view.values)},
+        "state": {"values": copied(view.values)},
         "hash": view.hash,
         "previous_view_id": view.previous_id,
         "root_view_id": view.root_id,

@@ -7,7 +7,6 @@ the whole workspace, so dictionaries keyed by `ts` are in order of time.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -265,7 +264,17 @@ def wire(message: Json, *, metadata: bool = False) -> Json:
     sent = {key: value for key, value in message.items() if not key.startswith("_")}
     if not metadata:
         sent.pop("metadata", None)
-    return copy.deepcopy(sent)
+    whole: Json = copied(sent)
+    return whole
+
+
+def copied(value: Any) -> Any:
+    """A copy of JSON values that shares nothing with them that could change."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    return value
 
 
 def state_from_json(document: Json) -> State:

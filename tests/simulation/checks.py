@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from bot.rendering import card
@@ -26,6 +27,9 @@ READING = 60.0
 _VISIBLE = ("applied", "told", "refused", "too_long", "help", "started")
 
 
+_flow = cache(flow_from_body)
+
+
 class Session:
     """A session as the store has it."""
 
@@ -33,7 +37,7 @@ class Session:
         self.head = head
         self.events: list[Event] = [event_from_bytes(row) for row in store.journal(head.session_id)]
         self.state: State = derive_state(self.events)
-        self.flow = flow_from_body(store.flow(head.flow_digest))
+        self.flow = _flow(store.flow(head.flow_digest))
 
     def of(self, kind: str) -> list[Any]:
         """The events of a type."""
@@ -172,6 +176,8 @@ def _replies(world: World, store: Any, sessions: list[Session]) -> Iterator[str]
         key = f"message:{TEAM}:{CHANNEL}:{said.ts}"
         row = store.inbox_row(key)
         if row is None:
+            if _too_early(world, said):
+                continue
             end = ends.get(f"{TEAM}:{CHANNEL}:{said.root}")
             if said.ts in heard or (end is not None and not said.deleted and _was_read(world, said, end)):
                 yield f"the reply {said.text!r} ({said.ts}) is lost"
@@ -180,6 +186,12 @@ def _replies(world: World, store: Any, sessions: list[Session]) -> Iterator[str]
         else:
             yield from _answered_for(said, row, used, store)
             yield from _obeyed(world, said, row, ends)
+
+
+def _too_early(world: World, said: Said) -> bool:
+    """Whether it was said before the session spoke for the first time: to a thread that was none yet."""
+    spoke = [m["ts"] for m in world.slack.thread(said.root) if key_of(m).startswith("card:")]
+    return not spoke or float(said.ts) < float(spoke[0])
 
 
 def _was_read(world: World, said: Said, end: str) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.workspace import elements
+from bot.workspace.state import copied
 from tests.simulation.flows import SAMPLES
 from tests.simulation.slack import CHANNEL, Delivery, Json, key_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HINT = "Reply in this thread"
 ENDS = ("✅", "❌", "🛑")
-CALM = 6.0
+CALM = 4.0
 """Seconds between two looks at a thread when all faults are over."""
 _NEVER = ("Abort the run",)
 """Buttons that nobody presses: the model knows no ends but the good one."""
@@ -69,7 +69,7 @@ class Crowd:
         for _ in range(chance.choice((1, 1, 1, 2))):
             name = wants or chance.choice(sorted(SAMPLES))
             start = self._command if chance.random() < 0.2 else self._mention
-            self.world.timeline.after(chance.uniform(0.0, 20.0), lambda name=name, start=start: start(name))  # type: ignore[misc]  # mypy infers no lambda with defaults
+            self.world.timeline.after(chance.uniform(0.0, 10.0), lambda name=name, start=start: start(name))  # type: ignore[misc]  # mypy infers no lambda with defaults
         self.world.timeline.after(1.0, self._look)
 
     def _mention(self, name: str) -> None:
@@ -118,7 +118,7 @@ class Crowd:
         roots = self.roots()
         if roots:
             self._act(chance.choice(roots))
-        pause = CALM if self._calm else chance.uniform(0.5, 20.0)
+        pause = CALM if self._calm else chance.uniform(0.5, 10.0)
         self.world.timeline.after(pause, self._look)
 
     def _act(self, root: str) -> None:
@@ -126,7 +126,7 @@ class Crowd:
             self._rude(root)
             return
         thread = self.world.slack.thread(root)
-        if self._calm and any("*Paused*" in message["text"] for message in thread[1:3]):
+        if self._calm and any("*Paused*" in message["text"] for message in thread if key_of(message).startswith("card:")):
             self._say("ana", "resume", root)
             return
         asked = [message for message in thread if key_of(message).startswith("prompt:")]
@@ -138,7 +138,7 @@ class Crowd:
         buttons = [found for found in _buttons(message) if elements.label_of(found[1]) not in _NEVER]
         if buttons:
             found = self.world.chance.choice(buttons)
-            self._seen.append((copy.deepcopy(message), copy.deepcopy(found), key_of(message)))
+            self._seen.append((*_kept((message, found)), key_of(message)))
             self._press(self._approver(message), message, found)
             return
         self._serial += 1
@@ -190,7 +190,7 @@ class Crowd:
         live = [message for message in self.world.slack.thread(root) if key_of(message).startswith("prompt:")]
         there = [(message, found) for message in live for found in _buttons(message)]
         there = [one for one in there if elements.label_of(one[1][1]) not in _NEVER]
-        return copy.deepcopy(self.world.chance.choice(there)) if there else None
+        return _kept(self.world.chance.choice(there)) if there else None
 
     def _press_twice(self, root: str) -> None:
         there = self._some_button(root)
@@ -264,3 +264,9 @@ def _hint(message: Json) -> str:
 
 def _number(message: Json) -> int:
     return int(_hint(message).split("#", 1)[1].split(":", 1)[0])
+
+
+def _kept(there: tuple[Json, tuple[Json, Json]]) -> tuple[Json, tuple[Json, Json]]:
+    """A button with its message as they are now: they may be pressed when they look different."""
+    message, (block, button) = there
+    return copied(message), (copied(block), copied(button))

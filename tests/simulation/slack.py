@@ -8,7 +8,6 @@ acknowledged, interactions once.
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from bot.workspace.methods import METHODS
 from bot.workspace.methods.call import Call
 from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES, REQUIRED
 from bot.workspace.seed import default_state
+from bot.workspace.state import copied
 from bot.workspace.views import Views
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ class Slack:
         self.core = Core(default_state(), lambda: self.world.slack_seconds())
         self.core.sockets = Sockets(self)  # type: ignore[assignment]  # the part of it that Core uses
         self.core.base_url = "https://slack.test"
+        for channel in self.core.state.channels.values():
+            if channel.id != CHANNEL and self.core.state.bot_user_id in channel.members:
+                channel.members.remove(self.core.state.bot_user_id)
+        # What a page would show; nobody looks at one here.
+        self.core.shown = lambda channel, message: {}  # type: ignore[method-assign]
         self.views = Views(self.core)
 
     # --- calls ---------------------------------------------------------------------------------------------
@@ -115,7 +120,9 @@ class Slack:
             world.timeline.after(chance.uniform(0.0, 30.0), lambda: self._attempt(delivery, ()))
 
     def _later(self, delivery: Delivery, again: tuple[float, ...]) -> None:
-        seconds = self.world.chance.uniform(0.0, self.world.weather.late)
+        # Of one message come two events, and never at the very same moment.
+        first = 0.05 * (len(self.deliveries) % 2)
+        seconds = first + self.world.chance.uniform(0.0, self.world.weather.late)
         self.world.timeline.after(seconds, lambda: self._attempt(delivery, again))
 
     def _attempt(self, delivery: Delivery, again: tuple[float, ...]) -> None:
@@ -216,7 +223,7 @@ class _Exchange:
             args.update(self._given.get(name) or {})
         data = self._given.get("data")
         args.update(json.loads(data) if isinstance(data, str) else data or {})
-        found = await self._call(self._url, copy.deepcopy(args))
+        found = await self._call(self._url, copied(args))
         assert isinstance(found, Response)
         return found
 

@@ -1,0 +1,159 @@
+"""Seeded faults of the bot: with each of them a plain day goes well, and the simulation finds it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from bot import inbound
+from bot.app import SlackApp
+from bot.catchup import CatchUp
+from bot.outbound import posts, rows
+from engine.commands import Answer
+from engine.engine import Engine
+from engine.storage import sqlite_rows
+from engine.storage.port import InboxItem
+from engine.storage.sqlite import SqliteStore
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+def acknowledges_before_it_stores(patch: pytest.MonkeyPatch) -> None:
+    """The acknowledgement leaves first; storing follows."""
+    take = SlackApp._take
+
+    async def later(self: SlackApp, decision: inbound.Take) -> None:
+        self._kept = asyncio.get_running_loop().create_task(take(self, decision))  # type: ignore[attr-defined]
+
+    patch.setattr(SlackApp, "_take", later)
+
+
+def reads_nothing_that_was_missed(patch: pytest.MonkeyPatch) -> None:
+    """There is no catch-up."""
+
+    async def begin(self: CatchUp) -> None:
+        return None
+
+    async def read(self: CatchUp, key: str | None = None) -> int:
+        return 0
+
+    patch.setattr(CatchUp, "begin", begin)
+    patch.setattr(CatchUp, "run", read)
+    patch.setattr(CatchUp, "ensure", read)
+
+
+def posts_again_without_looking(patch: pytest.MonkeyPatch) -> None:
+    """A post whose answer was lost is not looked for."""
+    patch.setattr(posts, "is_uncertain", lambda row: False)
+    patch.setattr(rows, "is_uncertain", lambda row: False)
+
+
+def _fresh(store: SqliteStore, item: InboxItem) -> InboxItem:
+    """The item under a key that is free: what a store without a unique key would do."""
+    while item.kind.startswith("slack.") and store.inbox_row(item.key) is not None:
+        item = InboxItem(f"again/{item.key}", item.kind, item.payload, item.session_id, item.thread_key)
+    return item
+
+
+def asks_whether_it_is_known_and_then_stores_it(patch: pytest.MonkeyPatch) -> None:
+    """Read, then write, in place of one compare-and-set: what comes twice at once counts twice."""
+    take, ingest = SlackApp._take, SqliteStore.ingest
+
+    async def asked(self: SlackApp, decision: inbound.Take) -> None:
+        if await self._writer.call("inbox_row", decision.item.key) is None:
+            await take(self, decision)
+
+    def stored(self: SqliteStore, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        new = [item if _asked_before(item) else _fresh(self, item) for item in items]
+        return ingest(self, new, now)
+
+    patch.setattr(SlackApp, "_take", asked)
+    patch.setattr(SqliteStore, "ingest", stored)
+    patch.setattr(CatchUp, "_take", _only_unknown(CatchUp._take))
+
+
+def _asked_before(item: InboxItem) -> bool:
+    return not item.kind.startswith("slack.")
+
+
+def _only_unknown(take: Any) -> Any:
+    async def asked(self: CatchUp, items: list[InboxItem], scope: str, newest: str) -> int:
+        unknown = [item for item in items if await self._writer.call("inbox_row", item.key) is None]
+        return int(await take(self, unknown, scope, newest))
+
+    return asked
+
+
+def remembers_keys_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """What came before is known only to the process that took it."""
+    ingest = SqliteStore.ingest
+
+    def stored(self: SqliteStore, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        known = self.__dict__.setdefault("_known", set())
+        new = [item if item.key in known else _fresh(self, item) for item in items]
+        known.update(item.key for item in items)
+        return ingest(self, new, now)
+
+    patch.setattr(SqliteStore, "ingest", stored)
+
+
+def a_live_reply_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
+    """What is delivered counts as read up to there, over what was missed before it."""
+    take = SlackApp._take
+
+    async def marking(self: SlackApp, decision: inbound.Take) -> None:
+        await take(self, decision)
+        item = decision.item
+        if item.kind == inbound.MESSAGE:
+            await self._writer.call("set_mark", f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1])
+
+    patch.setattr(SlackApp, "_take", marking)
+
+
+def an_answer_is_committed_without_its_row(patch: pytest.MonkeyPatch) -> None:
+    """The answer is one commit and the row that it came in another."""
+    apply = Engine.apply
+
+    async def apart(self: Engine, session_id: str, command: Any, *, consumed: Any = ()) -> Any:
+        if not isinstance(command, Answer):
+            return await apply(self, session_id, command, consumed=consumed)
+        state = await apply(self, session_id, command)
+        await self.writer.call("consume", list(consumed), self.now())
+        return state
+
+    patch.setattr(Engine, "apply", apart)
+
+
+def a_change_forgets_the_attempt_that_is_out(patch: pytest.MonkeyPatch) -> None:
+    """A card that changes while its post is out counts as never sent, if it was refused before."""
+    replaced = sqlite_rows.replaced
+
+    def forgetting(row: Any, put: Any) -> Any:
+        made = replaced(row, put)
+        return made if row.result is None else made._replace(attempts=0)
+
+    patch.setattr(sqlite_rows, "replaced", forgetting)
+
+
+def a_found_card_stays_as_it_is(patch: pytest.MonkeyPatch) -> None:
+    """A card that was posted unheard, and is found, is not brought up to date."""
+    patch.setattr(rows, "is_uncertain", lambda row: False)
+
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.__name__: mutant
+    for mutant in (
+        acknowledges_before_it_stores,
+        reads_nothing_that_was_missed,
+        posts_again_without_looking,
+        asks_whether_it_is_known_and_then_stores_it,
+        remembers_keys_in_memory,
+        a_live_reply_moves_the_mark,
+        an_answer_is_committed_without_its_row,
+        a_change_forgets_the_attempt_that_is_out,
+        a_found_card_stays_as_it_is,
+    )
+}
