@@ -188,12 +188,22 @@ class Rows:
         names = await self._ids(*(state.prompts[key] for key in state.open_prompts))
         behind, meters = await self._behind(state), self._sessions.meters(state.session_id)
         message = card(state, flow, self._now(), names=names, behind=behind, meters=meters)
-        # One that was posted unheard, and is found now, may show the session as it was then.
-        stale = where is not None or is_uncertain(row)
-        where = where or await self._poster.once(row, _thread(state), message)
-        if stale:
+        if where is not None:
             await self._calls.edit(where, message)
+            return Sent(position(where))
+        where = await self._poster.once(row, _thread(state), message)
+        if is_uncertain(row):
+            await self._found(row, where)
         return Sent(position(where))
+
+    async def _found(self, row: OutboxRow, where: Posted) -> None:
+        """A card that was posted unheard may show the session as it was then. Where it stands is recorded before it is
+        edited: an edit that is refused must not look like a post that was. Raises `Hold`."""
+        result = encode(position(where))
+        await self._writer.call(
+            "outbox_finish", row.id, row.rev, now=self._now(), state="pending", result=result
+        )
+        raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
 
     async def _behind(self, state: State) -> Behind | None:
         """Whom the session waits for in the queue for its lock, with a link to that one's thread."""

@@ -77,6 +77,7 @@ async def test_a_card_that_is_found_shows_what_happened_since_it_was_posted(rig:
     session_id = await rig.start(APPROVAL)
     key = f"card:{session_id}"
     rig.workspace.faults.effect_then_fail("chat.postMessage", times=1)
+    rig.workspace.faults.ratelimit("chat.update", times=1, retry_after=0)
     outbound = rig.send(look_delays=(1.0, 1.1))
     await rig.workspace.wait_for(lambda: copies(rig, key))
     await rig.answer(session_id, "ben", value="reject")

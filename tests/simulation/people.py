@@ -126,7 +126,9 @@ class Crowd:
             self._rude(root)
             return
         thread = self.world.slack.thread(root)
-        if self._calm and any("*Paused*" in message["text"] for message in thread if key_of(message).startswith("card:")):
+        if self._calm and any(
+            "*Paused*" in message["text"] for message in thread if key_of(message).startswith("card:")
+        ):
             self._say("ana", "resume", root)
             return
         asked = [message for message in thread if key_of(message).startswith("prompt:")]

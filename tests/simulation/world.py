@@ -144,7 +144,7 @@ class World:
 
     def _jump(self) -> None:
         self.jumped = True
-        self.skew += self.chance.choice((-3600.0, -30.0, -1.0, 2.0, 20.0))
+        self.skew += self.chance.choice((-120.0, -30.0, -1.0, 2.0, 20.0))
         self.note(f"clock {self.skew:+.0f}")
 
     # --- the run -------------------------------------------------------------------------------------------
