@@ -244,14 +244,18 @@ def _option_button(prompt: PromptRun, index: int, option: Mapping[str, Json]) ->
 
 
 def _select(prompt: PromptRun, options: list[Mapping[str, Json]], room: int) -> list[Block]:
-    """A menu of up to a hundred options. Where even that is too much for one message, the labels get shorter."""
+    """A menu of up to a hundred options. Where even that is too much for one message, the labels get shorter, and then
+    the options fewer: those that are not shown can still be typed."""
     labels = [" ".join(shown(str(option.get("label"))).split()) or " " for option in options[:_SELECT]]
     most = 75
     made = _menu(prompt, labels, most)
     while size(made) + 200 > room and most > 8:
         most -= 1
         made = _menu(prompt, labels, most)
-    beyond = len(options) - _SELECT
+    while size(made) + 200 > room and len(labels) > 1:
+        labels.pop()
+        made = _menu(prompt, labels, most)
+    beyond = len(options) - len(labels)
     if beyond > 0:
         made.append(context(f"_{beyond:,} more options do not fit into one message and are not shown._"))
     return made
