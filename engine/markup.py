@@ -15,9 +15,7 @@ _BEGINS_TAG = re.compile(r"<(?=[@#!?/A-Za-z])")
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 _CODE = re.compile(r"```(?P<fence>.*?)```|`(?P<span>[^`\n]+)`", re.DOTALL)
 _RUN = re.compile("`+")
-_ADDRESS = re.compile(
-    r":?[\\/]{2}|:\\|\bwww\.|\bmailto:|(?:^|\W)@\w|\w@\w|[^\W_][\w-]*\.[^\W\d_]{2,}", re.IGNORECASE
-)
+_ADDRESS = re.compile(r":?[\\/]{2}|:\\|\bwww\.|\bmailto:|@\w|\w@|[^\W_][\w-]*\.[^\W\d_]{2,}", re.IGNORECASE)
 _WORD = re.compile(r"\S+")
 
 
@@ -61,7 +59,7 @@ def _code(found: re.Match[str]) -> str:
     if body is None:
         return f"`{found['span']}`"
     body = body.replace("`", "'")
-    return f"```{body}```" if "\n" in body else f"`{body.strip()}`" if body.strip() else ""
+    return f"```{body}```" if "\n" in body else f"`{body.strip()}`" if body.strip() else "''"
 
 
 def _outside(text: str) -> str:

@@ -19,6 +19,7 @@ from bot.rendering.blocks import (
     Rendered,
     context,
     rendered,
+    section,
     size,
     text_sections,
     with_id,
@@ -125,7 +126,7 @@ def _text(text: Json, making: _Making) -> list[Block]:
     made, rest = text_sections(str(text), min(MOST_MESSAGE, making.room))
     if rest:
         making.into_file("message.txt", plain(str(text)), "The whole text is in")
-    return made
+    return made or [section(" ")]
 
 
 def _markdown(text: Json, making: _Making) -> list[Block]:
