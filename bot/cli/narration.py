@@ -11,6 +11,7 @@ from engine import answers, clock
 from engine import events as ev
 from engine.codec import Json
 from engine.events import Event
+from engine.forms import value_text
 from engine.nodes.specs import node_types
 from engine.pinned import code_key
 from engine.state import PromptRun, State
@@ -61,6 +62,8 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
             return mark("completed", event.path or "", _passes(state, event.path or ""), paint)
         case ev.PromptAnswered():
             return _answered(state, event, paint)
+        case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded() | ev.PromptUndone():
+            return f"  {paint('blue', '»')} {_who(event.actor)} {_did(state, event)}"
         case ev.PromptExpired():
             return f"  {paint('yellow', '⌛')} nobody answered in time ({event.outcome})"
         case ev.LockAcquired() if state.lock is not None and state.lock.requested_at != event.timestamp:
@@ -71,6 +74,37 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
             reason = f": {one_line(event.reason)}" if event.reason else ""
             return f"  {paint('red', '■')} aborted by {_who(event.actor or {})}{reason}"
     return None
+
+
+def _did(state: State, event: ev.PromptVoted | ev.PromptEdited | ev.PromptHanded | ev.PromptUndone) -> str:
+    """What somebody did to a question that is not its answer."""
+    prompt = state.prompts[event.prompt_id]
+    match event:
+        case ev.PromptVoted():
+            return f"{answers.DECIDED[event.vote]}: {answers.tally(prompt)}"
+        case ev.PromptEdited():
+            values = (f"{name}: {event.before[name]} → {event.values[name]}" for name in event.before)
+            return one_line(f"changed {', '.join(values)}", 200)
+        case ev.PromptHanded():
+            return f"handed it over to {one_line(event.to, 80)}"
+        case _:
+            return "took the answer back"
+
+
+def proposal_lines(prompt: PromptRun) -> list[str]:
+    """What an approval proposes, what runs once it is given, and how far the votes are."""
+    spec = prompt.spec
+    fields = (spec.get("form") or {}).get("fields") or []
+    values, lines = spec.get("values") or {}, []
+    for field in fields if prompt.kind == "approval" else ():
+        lines.append(f"{field['title']}: {value_text(field, values.get(field['name']))}")
+    covers = spec.get("covers")
+    if covers:
+        lines += [f"What runs once this is approved ({covers['nodeId']}):"]
+        lines += [f"  {line}" for line in covers["text"].split("\n")]
+    if (spec.get("required") or 1) > 1:
+        lines.append(answers.tally(prompt))
+    return [clean(line) for line in lines]
 
 
 def _runs_new_code(state: State, event: ev.NodeStarted | ev.ChildStarted) -> bool:

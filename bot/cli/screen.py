@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TextIO
 
-from bot.cli.narration import asked_of, happened, moment, question_lines, where
+from bot.cli.narration import asked_of, happened, moment, proposal_lines, question_lines, where
 from bot.cli.output import Paint, clean, one_line
 from bot.filling import field_lines, filling_of
 from bot.rendering.text import elapsed
@@ -146,6 +146,8 @@ class TerminalScreen:
         self.line()
         self.line(f"{self.paint('yellow', '?')} {self.paint('bold', first)}")
         for part in rest:
+            self.line(f"  {part}")
+        for part in proposal_lines(prompt):
             self.line(f"  {part}")
         about = [at] if (at := where(state, prompt.path)) else []
         if prompt.kind == "approval":

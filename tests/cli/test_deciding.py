@@ -98,3 +98,19 @@ def test_what_is_not_answered_is_not_taken_back(cli: Cli) -> None:
     done = cli.run("prompts", "undo", prompt)
     assert done.code != 0
     assert "nothing to take back" in done.err
+
+
+def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
+    """An approval at the terminal shows the values, the command, and how far the votes are, and takes a reason."""
+    cli.write("flow.yml", FLOW)
+    with cli.terminal("run", "flow.yml", "--as", "@sre") as terminal:
+        terminal.expect("Count: 2")
+        terminal.expect("What runs once this is approved (apply):")
+        terminal.expect("sh -c 'echo")
+        terminal.expect("0 of 2 approved")
+        terminal.expect("> ")
+        terminal.type("reject")
+        terminal.expect("reject: why")
+        terminal.expect("> ")
+        terminal.type("reject: not now")
+        terminal.expect("rejected at `gate`")

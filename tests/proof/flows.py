@@ -75,6 +75,22 @@ nodes:
   - {id: a, type: shell, if: "{{ nodes.gate.decision == 'approve' }}", with: {run: [do, a]}}
   - {id: b, type: message, with: {text: "{{ nodes.gate.decision }}"}}
 """,
+    "approval_covers": """
+nodes:
+  - id: gate
+    type: approval
+    with:
+      {message: "Go?", approvers: [channel], covers: a, form: {properties: {n: {type: integer, default: 2}}}, editable: [n]}
+  - {id: a, type: shell, with: {run: [do, "{{ nodes.gate.values.n }}"]}}
+  - {id: no, type: approval, with: {message: "Go? -> reject", approvers: [channel], covers: b}}
+  - {id: b, type: shell, with: {run: [do, b]}}
+  - {id: c, type: shell, with: {run: [do, "{{ status.b }}"]}}
+""",
+    "ask_undo": """
+nodes:
+  - {id: q, type: ask, with: {message: "How?", undo: 10s}}
+  - {id: a, type: shell, with: {run: [do, "{{ nodes.q.text }}"]}}
+""",
     "message_and_wait": """
 nodes:
   - {id: m, type: message, with: {text: Hello}}
