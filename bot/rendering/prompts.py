@@ -20,6 +20,8 @@ from prompt_state.model import PromptState
 
 _BUTTONS = 25
 _SELECT = 100
+_COVERED_ROOM = 1_000
+"""Units kept free for what an approval covers."""
 _MESSAGE_ROOM = 1_200
 """Units kept free for the words of the question, however many options there are."""
 
@@ -73,10 +75,11 @@ def prompt_message(
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
     if prompt.spec.get("acceptsText"):
         tail = [_reply_hint(prompt), *tail]
-    room = kit.MOST_UNITS - size(head) - size(tail) - _MESSAGE_ROOM
+    under = [*_form(prompt), *decisions.value_blocks(prompt, is_open=True), *_votes(prompt)]
+    covers = _COVERED_ROOM if prompt.spec.get("covers") else 0
+    room = kit.MOST_UNITS - size(head) - size(tail) - size(under) - covers - _MESSAGE_ROOM
     controls = _controls(prompt, room)
     message = shown(str(prompt.spec["message"]))
-    under = [*_form(prompt), *decisions.value_blocks(prompt, is_open=True), *_votes(prompt)]
     covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
     return rendered(f"{lead}\n{message}", fit_text(head, message, [*under, *covered, *controls, *tail]), key)
 

@@ -176,7 +176,7 @@ async def test_an_answer_names_its_prompt(backing: Backing, tmp_path: Path) -> N
         session_id = (await rig.settled(flow)).session_id
         prompt = await rig.open_prompt(session_id)
         with pytest.raises(InvalidAnswer):
-            await rig.engine.resume(session_id, "eu", actor=ANA, prompt_id=prompt.prompt_id)
+            await rig.engine.resume(session_id, "asia", actor=ANA, prompt_id=prompt.prompt_id)
         state = await rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt.prompt_id, answer="us")
         assert state.nodes["q"].output["value"] == "us"
 
