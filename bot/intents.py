@@ -84,7 +84,7 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
         case PromptEdited():
             key = f"covers:{event.prompt_id}:{event.seq}"
             covered = _covered(state, event.prompt_id, key) if event.covers else []
-            return [_again(state, event.prompt_id), _edited(state, event), *covered]
+            return [_again(state, event.prompt_id), _edited(before, state, event), *covered]
         case PromptHanded():
             return [_again(state, event.prompt_id), _handed(state, event)]
         case PromptReposted():
@@ -147,10 +147,11 @@ def _undo_is_over(before: State, event: TimerFired) -> bool:
     return timer is not None and timer.purpose == "undo"
 
 
-def _edited(state: State, event: PromptEdited) -> PutOutbox:
+def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:
     """An edited message tells nobody, so the thread is told who changed what, and that votes are void."""
+    had_votes = event.prompt_id in before.prompts and bool(before.prompts[event.prompt_id].votes)
     prompt = state.prompts[event.prompt_id]
-    text = edited_text(prompt, event.actor, event.before, event.values)
+    text = edited_text(prompt, event.actor, event.before, event.values, had_votes=had_votes)
     return _told(state, f"edited:{event.prompt_id}:{event.nonce}", text)
 
 

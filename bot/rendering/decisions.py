@@ -267,18 +267,24 @@ def handed_line(prompt: Decided) -> str | None:
 
 
 def edited_text(
-    prompt: Decided, by: Mapping[str, Json], before: Mapping[str, Json], values: Mapping[str, Json]
+    prompt: Decided,
+    by: Mapping[str, Json],
+    before: Mapping[str, Json],
+    values: Mapping[str, Json],
+    *,
+    had_votes: bool = False,
 ) -> str:
     """Told to the thread when somebody changed what is to be approved."""
     known = {str(field["name"]): field for field in fields_of(prompt)}
-    lines = []
-    for name, old in before.items():
-        field = known.get(name, {"name": name, "type": "string"})
-        lines.append(_value_line(field, old, values.get(name)))
+    lines = [
+        _value_line(known.get(name, {"name": name, "type": "string"}), old, values.get(name))
+        for name, old in before.items()
+    ]
     number = prompt.spec.get("number")
-    which = f" of #{int(number)}" if number else ""
-    void = "Votes before this do not count any more; please look at it again."
-    return "\n".join([f"✏️ {person(by)} changed what is to be approved{which}. {void}", *lines[:_LINES]])
+    which = f" (#{int(number)})" if number else ""
+    void = " The votes before that do not count any more." if had_votes else ""
+    head = f"✏️ {person(by)} changed what is to be approved{which}.{void} Please decide on it as it is now."
+    return "\n".join([head, *lines[:_LINES]])
 
 
 def handed_text(prompt: Decided, by: Mapping[str, Json], to: str) -> str:
