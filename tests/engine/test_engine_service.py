@@ -11,7 +11,7 @@ import pytest
 from engine import requests
 from engine.actors import Actor
 from engine.codec import decode, encode
-from engine.commands import Abort, Answer, Message, NodeBroke, NodeDone, Shown
+from engine.commands import Abort, Answer, Edit, HandOver, Message, NodeBroke, NodeDone, Shown, Undo
 from engine.dispatch import LocalDispatcher
 from engine.errors import StorageError
 from engine.requests import BadRequest
@@ -117,6 +117,11 @@ async def test_requests_mean_what_they_say() -> None:
     assert read("undelivered", path="a", attempt=2, error={"type": "x"}) == NodeBroke("a", 2, {"type": "x"})
     assert read("answer", promptId="p", value="eu") == Answer("p", actor, "key", value="eu")
     assert read("answer", promptId="p", text="eu") == Answer("p", actor, "key", text="eu")
+    given: dict[str, Any] = {"values": {"a": 1}, "reason": "r", "files": [{"name": "f"}], "nonce": "n"}
+    assert read("answer", promptId="p", **given) == Answer("p", actor, "key", **given)
+    assert read("edit", promptId="p", values={"a": 1}, nonce="n") == Edit("p", actor, "key", {"a": 1}, "n")
+    assert read("handOver", promptId="p", to="U2") == HandOver("p", actor, "key", "U2")
+    assert read("undo", promptId="p") == Undo("p", actor, "key")
     assert read("message", text="hello") == Message("hello", actor, "key")
     assert read("abort", reason="enough") == Abort(actor, "enough")
     with pytest.raises(BadRequest):
