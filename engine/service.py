@@ -195,7 +195,9 @@ class Service:
             return None
         if head.quarantined is None and self._wants(head):
             return head
-        self._unwanted.add(session_id)
+        if head.quarantined is None:
+            # One that is set aside may be released again.
+            self._unwanted.add(session_id)
         return None
 
     async def _guarded(self, work: Awaitable[object], session_id: str) -> None:

@@ -436,6 +436,17 @@ def sessions_migrate(
     _end(migrate_session(_place(context), session_id, flow, dry_run=dry_run, as_json=as_json))
 
 
+@sessions_app.command("release")
+def sessions_release(context: typer.Context, session_id: SessionId) -> None:
+    """Let a session that was set aside go on, if all its records verify from the first event.
+
+    It goes on where it stood; `sessions abort` ends it. What does not verify stays set aside.
+    """
+    from bot.cli.release import release_session
+
+    _end(release_session(_place(context), session_id))
+
+
 @sessions_app.command("abort")
 def sessions_abort(
     context: typer.Context,

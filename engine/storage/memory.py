@@ -212,6 +212,10 @@ class MemoryStore:
 
         self._write(work)
 
+    def release(self, session_id: str) -> None:
+        """See `Store.release`."""
+        self._write(lambda: self._sessions.release(session_id))
+
     def flow(self, digest: str) -> bytes:
         """See `Store.flow`."""
         self._usable()

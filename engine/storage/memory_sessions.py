@@ -209,6 +209,12 @@ class MemorySessions:
                 if tables.locks[n].taken_at is None:
                     tables.drop(tables.locks, n)
 
+    def release(self, session_id: str) -> None:
+        """What `Store.release` says."""
+        self.journal(session_id, 0)
+        self._tables.drop(self._tables.snapshots, session_id)
+        self._tables.drop(self._tables.quarantine, session_id)
+
     def reap(self, ended_before: str) -> int:
         """Delete ended sessions, except those whose head does not verify; how many."""
         tables = self._tables

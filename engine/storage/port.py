@@ -331,6 +331,10 @@ class Store(Protocol):
         as they were found, and a lock that it took stays its own; a place in a queue it loses. A second call keeps the
         first reason. With intents (the thread is told)."""
 
+    def release(self, session_id: str) -> None:
+        """Take back a quarantine: its head and its whole journal are verified first, and its snapshot, which may be what
+        was damaged, is deleted. `Corrupt` where they do not verify, and nothing is changed; `UnknownSession`."""
+
     def flow(self, digest: str) -> bytes:
         """The pinned flow's body, verified against its digest. `Corrupt`, `StorageError` when absent."""
 

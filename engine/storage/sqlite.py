@@ -317,6 +317,11 @@ class SqliteStore:
             for row in rows:
                 self._rows.put(row, now)
 
+    def release(self, session_id: str) -> None:
+        """See `Store.release`."""
+        with self._db.write():
+            self._sessions.release(session_id)
+
     def flow(self, digest: str) -> bytes:
         """See `Store.flow`."""
         with self._db.read():

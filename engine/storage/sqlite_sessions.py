@@ -87,10 +87,12 @@ _LIST = {
     (True, True): """SELECT n FROM sessions WHERE thread_key = ?2
  AND +status IN (SELECT value FROM json_each(?1)) ORDER BY n DESC LIMIT ?3""",
 }
+_DROP_SNAPSHOT = "DELETE FROM snapshots WHERE session_id = ?"
+_DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
 _DELETE = (
     "DELETE FROM journal WHERE session_id = ?",
-    "DELETE FROM snapshots WHERE session_id = ?",
-    "DELETE FROM quarantine WHERE session_id = ?",
+    _DROP_SNAPSHOT,
+    _DROP_QUARANTINE,
     "DELETE FROM prompts WHERE session_id = ?",
     "DELETE FROM timers WHERE session_id = ?",
     "DELETE FROM outbox WHERE session_id = ?",
@@ -331,6 +333,13 @@ class SessionTables:
         record = sealed(self._sealer, QuarantineRecord(session_id, reason, now))
         self._db.run(_QUARANTINE, record)
         self._db.run(_LEAVE_QUEUES, (session_id,))
+        self.forget(session_id)
+
+    def release(self, session_id: str) -> None:
+        """What `Store.release` says."""
+        self.journal(session_id, 0)
+        self._db.run(_DROP_SNAPSHOT, (session_id,))
+        self._db.run(_DROP_QUARANTINE, (session_id,))
         self.forget(session_id)
 
     def reap(self, ended_before: str, after: int, limit: int) -> tuple[int, int | None]:

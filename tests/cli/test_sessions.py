@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.storage.opening import open_store
 from tests.cli.clikit import Cli
 from tests.cli.flowtexts import gated, two_questions
 
@@ -240,3 +241,27 @@ def test_a_database_without_its_key_is_refused(cli: Cli, paused: dict[str, Any])
     (cli.cwd / ".sayso/sayso.db.key").unlink()
     done = cli.run("sessions", "list")
     assert (done.code, "SAYSO_SECRET_KEY" in done.err) == (6, True), done
+
+
+def test_a_session_that_was_set_aside_is_released_once_it_verifies(cli: Cli, paused: dict[str, Any]) -> None:
+    """What was changed outside stays set aside and says so; put back as it was, it verifies and goes on."""
+    session_id = paused["sessionId"]
+    assert (cli.run("sessions", "release", session_id).code, paused["status"]) == (2, "paused")
+    file = next(cli.cwd.rglob("sayso.db"))
+    store = open_store(f"sqlite:///{file}")
+    store.quarantine(session_id, "a test", "2026-11-21T09:00:00.000Z")
+    store.close()
+    change = "UPDATE journal SET body = ? WHERE session_id = ? AND seq = 2"
+    with closing(sqlite3.connect(file)) as db:
+        select = "SELECT body FROM journal WHERE session_id = ? AND seq = 2"
+        ((body,),) = db.execute(select, (session_id,)).fetchall()
+        db.execute(change, (body + b" ", session_id))
+        db.commit()
+    refused = cli.run("sessions", "release", session_id)
+    assert (refused.code != 0, "stays set aside" in refused.err) == (True, True), refused
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(change, (body, session_id))
+        db.commit()
+    released = cli.run("sessions", "release", session_id)
+    assert (released.code, "is released" in released.out) == (0, True), released
+    assert cli.run("sessions", "release", session_id).code == 2
