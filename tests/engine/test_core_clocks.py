@@ -7,6 +7,7 @@ import pytest
 from engine.commands import Answer, Due, Gone, Hold, Reachable, Resume, Shown, Unreachable
 from engine.errors import FlowError, PromptClosed
 from engine.flow import load_flow
+from engine.forks import fork
 from engine.nodes.specs import InvalidConfig, node_types
 from engine.session_state import from_bytes, to_bytes
 from tests.support.engine import ANA, BEN, Scenario, given
@@ -405,3 +406,13 @@ def test_all_of_it_survives_a_snapshot() -> None:
     case.when(timer(case, "remind")).when(Unreachable("is_archived"))
     assert from_bytes(to_bytes(case.state)) == case.state
     assert case.prompt.escalated == (0,)
+
+
+def test_a_fork_starts_its_clocks_anew_and_is_not_out_of_reach() -> None:
+    """What was set, told or out of reach belongs to the session that it comes from."""
+    case = asked(CLOCKS).later(20 * MINUTE)
+    case.when(timer(case, "remind")).when(Unreachable("is_archived"))
+    forked = fork(case.events, case.state.seq, "session-fork", ANA, case.now, "entropy").state
+    (prompt,) = forked.prompts.values()
+    assert (prompt.status, prompt.reminders, prompt.escalated, prompt.deadline) == ("requested", 0, (), None)
+    assert (forked.phase, len(forked.timers)) == ("running", 0)
