@@ -73,7 +73,8 @@ async def test_words_to_a_question_for_files_get_one_hint(workspace: Workspace, 
     """They are no answer; the thread is told so once."""
     async with running_bot(workspace, tmp_path, {"report": REPORT}):
         thread = await start_flow(workspace, "ana", "ops", "report")
-        await thread.says("drop the report")
+        # The card names the deadline once the bot knows that the question is in front of people.
+        await thread.says(", until")
         await thread.reply("ana", "one moment")
         await thread.says("answered with files")
         await thread.reply("ana", "still looking")
