@@ -108,7 +108,8 @@ class IncomingFiles:
         try:
             async with (
                 plain_session(self._client, FETCH_SECONDS) as session,
-                session.get(
+                session.request(
+                    "GET",
                     url,
                     headers=headers,
                     allow_redirects=False,

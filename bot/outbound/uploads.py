@@ -108,7 +108,8 @@ class Uploads:
         """Send the content to the address that Slack gave for it. The address is the key: no token goes there."""
         async with (
             plain_session(self._client, UPLOAD_SECONDS) as session,
-            session.post(
+            session.request(
+                "POST",
                 url,
                 data=content,
                 proxy=self._client.proxy,
