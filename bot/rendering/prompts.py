@@ -15,6 +15,7 @@ from engine import hours
 from engine.answers import summary
 from engine.clocks import goto_of
 from engine.codec import Json
+from engine.durations import format_size
 from engine.state import PromptRun, State
 from prompt_state.model import PromptState
 
@@ -73,7 +74,7 @@ def prompt_message(
     head = [{**section(lead, key, most=900), "accessory": decisions.more_menu(prompt)}]
     rules = [*_rules(state, prompt, flow, now), *clock_rules(state, prompt, names or {})]
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
-    if prompt.spec.get("acceptsText"):
+    if prompt.spec.get("acceptsText") or prompt.spec.get("acceptsFiles"):
         tail = [_reply_hint(prompt), *tail]
     under = [*_form(prompt), *decisions.value_blocks(prompt, is_open=True), *_votes(prompt)]
     covers = _COVERED_ROOM if prompt.spec.get("covers") else 0
@@ -197,7 +198,13 @@ def _lead(
 def _reply_hint(prompt: PromptRun) -> Block:
     number = prompt.spec.get("number")
     several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
-    return section(f"↩️ *Reply in this thread*{several}.", most=300)
+    spec = prompt.spec
+    if not spec.get("acceptsFiles"):
+        return section(f"↩️ *Reply in this thread*{several}.", most=300)
+    most, size = spec.get("maxFiles") or 1, format_size(spec.get("maxSize") or 0)
+    files = f"a file of at most {size}" if most == 1 else f"up to {most} files of at most {size} each"
+    words = "*Reply in this thread*, with words or" if spec.get("acceptsText") else "*Drop into this thread*"
+    return section(f"📎 {words} {files}{several}.", most=300)
 
 
 def _rules(state: State, prompt: PromptRun, flow: FlowLike, now: str | None) -> list[str]:

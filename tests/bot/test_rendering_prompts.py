@@ -226,3 +226,13 @@ def test_a_duplicate_can_be_neither_pressed_nor_taken_for_the_first() -> None:
     assert made.metadata is not None
     assert made.metadata["event_type"] != "sayso_post"
     assert made.blocks[0]["block_id"] != block_key("prompt:1")
+
+
+def test_a_question_for_files_says_how_many_and_how_large() -> None:
+    """Whoever is asked sees what may be dropped into the thread, and whether words do as well."""
+    for text, words in (
+        (False, "📎 *Drop into this thread* up to 2 files of at most 1MiB each"),
+        (True, "📎 *Reply in this thread*, with words or up to 2 files of at most 1MiB each"),
+    ):
+        asked = prompt("ask", acceptsText=text, acceptsFiles=True, maxFiles=2, maxSize=2**20)
+        assert words in str(prompt_message(session(asked), asked, FLOW).blocks)
