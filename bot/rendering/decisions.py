@@ -6,6 +6,7 @@ and has a button that shows the whole.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -25,6 +26,8 @@ _VALUES = 3_000
 _LINES = 40
 _REASON = 200
 _REASONS = 5
+_WHOLE_BLOCKS, _PIECE = 45, 3_000
+"""Of a modal that shows all: code blocks for each of its two parts, and units of each block."""
 _LEAST = 600
 """Units of what will run that are shown at the least, however long the question is."""
 
@@ -210,19 +213,23 @@ def whole(prompt: Decided) -> list[Block]:
     for field, old, new in _values(prompt):
         before = "" if old == new else f" (before: {value_text(field, old)})"
         lines.append(f"{field.get('title') or field['name']}: {value_text(field, new)}{before}")
-    made = whole_blocks("\n".join(lines), 35)
+    made = whole_blocks("\n".join(lines), most=80_000)
     covers = prompt.spec.get("covers") or {}
     if covers:
         made += [section("*What will run*"), *whole_blocks(str(covers.get("text") or ""))]
     return made
 
 
-def whole_blocks(text: str, most_blocks: int = 55, most: int = 3_000) -> list[Block]:
-    """A long text as code blocks, for a modal; what even that does not hold is counted."""
+def whole_blocks(text: str, *, most: int = 130_000) -> list[Block]:
+    """A long text as code blocks of `most` bytes in all, for a modal, which takes 250 kB; what even that does not hold
+    is counted."""
     made: list[Block] = []
     rest = shown(text)
-    while rest and len(made) < most_blocks:
-        piece = _piece(rest, most)
+    while rest and len(made) < _WHOLE_BLOCKS:
+        piece = _piece(rest, _PIECE)
+        most -= len(json.dumps(preformatted(piece)))
+        if most < 0:
+            break
         made.append(preformatted(piece))
         rest = rest[len(piece) :]
     if rest:

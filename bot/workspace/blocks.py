@@ -23,6 +23,7 @@ MAX_BLOCKS_SIZE = 13_200  # characters of all blocks as JSON; measured by others
 MAX_MARKDOWN = 12_000  # of all markdown blocks of a message together
 MAX_TABLE = 10_000  # of all cells of the table of a message
 MAX_METADATA = 8_000
+MAX_VIEW_SIZE = 250_000  # bytes of a view as JSON
 
 Check = Callable[[Any, str], Iterator[str]]
 
@@ -59,10 +60,13 @@ def _check_tables(blocks: list[Json]) -> None:
 
 
 def check_view(view: Any) -> None:
-    """Raise SlackError `invalid_arguments` when a view would be refused."""
+    """Raise SlackError `invalid_arguments`, or `view_too_large`, when a view would be refused."""
     problems = list(_view(view, "/view"))
     if problems:
         raise invalid(problems, "invalid_arguments")
+    size = len(json.dumps(view))
+    if size > MAX_VIEW_SIZE:
+        raise SlackError("view_too_large", f"the view has {size} bytes, {MAX_VIEW_SIZE} are allowed")
 
 
 def check_metadata(metadata: Any) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.rendering import card, closed_prompt, prompt_message
 from bot.rendering.blocks import MOST_UNITS, size
-from bot.rendering.decisions import edited_text, handed_text, whole_blocks
+from bot.rendering.decisions import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.text import shown
 from bot.workspace.blocks import check_message, check_view
 from engine.state import PromptRun
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_said_to_be_cut_and_can_be_read_whole(message: str)
     assert [(b["action_id"], b["value"]) for b in opening] == [("sayso:open:whole", "prompt-1|cafe12345678")]
 
 
-@given(st.text(max_size=200).map(lambda text: text * 60))
+@given(st.text(max_size=100).map(lambda text: text * 60))
 @settings(max_examples=50, deadline=None)
 def test_the_whole_text_is_in_the_modal(text: str) -> None:
     """All that will run is in the modal's code blocks, cut nowhere, within a modal's limits."""
@@ -133,6 +133,20 @@ def test_the_whole_text_is_in_the_modal(text: str) -> None:
     check_view({"type": "modal", "title": {"type": "plain_text", "text": "x"}, "blocks": blocks})
     assert all(size([block]) < 3_200 for block in blocks)
     assert code(blocks) == shown(text)
+
+
+@pytest.mark.parametrize("char", ["x", "é", "🙂", '"'])
+def test_what_even_a_modal_does_not_hold_is_counted(char: str) -> None:
+    """Whatever it is written in, a text without end keeps a modal's limits, and what is missing is counted."""
+    fields = [{"name": f"f{n}", "type": "string", "title": "T", "default": char * 3_000} for n in range(300)]
+    one = prompt(form={"fields": fields}, values={}, covers={**COVERS, "text": char * 400_000})
+    blocks = whole(one)
+    check_view({"type": "modal", "title": {"type": "plain_text", "text": "x"}, "blocks": blocks})
+    start = next(n for n, block in enumerate(blocks) if "What will run" in str(block.get("text")))
+    missing = 400_000 - code(blocks[start:]).count(char)
+    assert 0 < missing < 400_000
+    assert f"*Cut here:* {missing:,} more characters are not shown" in texts(blocks)[-1]
+    assert "*Cut here:*" in "".join(texts(blocks[:start]))
 
 
 def test_rejecting_opens_a_question_where_a_reason_is_needed() -> None:

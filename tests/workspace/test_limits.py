@@ -306,3 +306,10 @@ def test_no_shape_of_a_view_is_more_than_a_refusal(view: Any) -> None:
     """Arbitrary JSON is never a view, and never more than a SlackError."""
     with pytest.raises(SlackError):
         check_view(view)
+
+
+def test_a_view_of_more_than_250_kilobytes_is_too_large() -> None:
+    """Each block is within its limit, and the view as a whole is not."""
+    check_view(modal(*(section("x" * 2_400) for _ in range(95))))
+    with pytest.raises(SlackError, match="view_too_large"):
+        check_view(modal(*(section("x" * 2_900) for _ in range(95))))
