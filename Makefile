@@ -25,7 +25,7 @@ fix: $(VENV)/.dev
 
 # The long version of what `make test` shows: a pause at any point changes nothing.
 prove: $(VENV)/.dev
-	PROVE=1 $(BIN)/python -m pytest tests/proof $(ARGS)
+	PROVE=1 $(BIN)/python -m pytest tests/proof tests/simulation $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench $(ARGS)

@@ -68,7 +68,8 @@ class Crowd:
         chance = self.world.chance
         for _ in range(chance.choice((1, 1, 1, 2))):
             name = wants or chance.choice(sorted(SAMPLES))
-            start = self._command if chance.random() < 0.2 else self._mention
+            # What a command does not say is asked for in a modal, and nobody here fills in modals.
+            start = self._command if chance.random() < 0.2 and name != "tell" else self._mention
             self.world.timeline.after(chance.uniform(0.0, 10.0), lambda name=name, start=start: start(name))  # type: ignore[misc]  # mypy infers no lambda with defaults
         self.world.timeline.after(1.0, self._look)
 

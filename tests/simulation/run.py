@@ -73,6 +73,13 @@ def run(ground: Ground, seed: int, *, weather: Weather | None = None, wants: str
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def trace_of(seed: int) -> str:
+    """All that happened in the run of a seed, line by line."""
+    with ground() as shared:
+        outcome = run(shared, seed)
+    return "\n".join([*outcome.trace, *outcome.problems])
+
+
 def main(first: int = 0, count: int = 100) -> int:
     """Run some seeds and print what was found; how many had problems."""
     bad, deliveries, kills, began = 0, 0, 0, time.perf_counter()
