@@ -105,10 +105,20 @@ class Life:
         weather = world.weather
         self._points = 0
         self._kill_at = 0
+        self._aim = (0, 0)
+        self._heard = 0
         if weather.kills > 0:
             weather.kills -= 1
             self._kill_at = world.chance.randint(1, weather.kill_within)
+            if world.chance.random() < 0.6:
+                # Most of what a kill can spoil is what is being handled: so aim at it.
+                self._aim = (world.chance.randint(1, 5), world.chance.randint(1, 12))
+                self._kill_at = 0
         self._serial = 0
+
+    def spare(self) -> None:
+        """This life does not end in a kill any more."""
+        self._kill_at, self._aim = 0, (0, 0)
 
     # --- points --------------------------------------------------------------------------------------------
 
@@ -230,6 +240,9 @@ class Life:
 
     def deliver(self, delivery: Delivery) -> None:
         """Let the receiver have an envelope."""
+        self._heard += 1
+        if self._heard == self._aim[0]:
+            self._kill_at = self._points + self._aim[1]
         self.loop.create_task(self._deliver(delivery))
 
     async def _deliver(self, delivery: Delivery) -> None:

@@ -138,8 +138,8 @@ def a_change_forgets_the_attempt_that_is_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sqlite_rows, "replaced", forgetting)
 
 
-def a_found_card_stays_as_it_is(patch: pytest.MonkeyPatch) -> None:
-    """A card that was posted unheard, and is found, is not brought up to date."""
+def takes_what_was_posted_unheard_for_not_posted(patch: pytest.MonkeyPatch) -> None:
+    """A card that is found is not brought up to date, and a closed prompt that is found keeps its buttons."""
     patch.setattr(rows, "is_uncertain", lambda row: False)
 
 
@@ -154,6 +154,6 @@ MUTANTS: dict[str, Mutant] = {
         a_live_reply_moves_the_mark,
         an_answer_is_committed_without_its_row,
         a_change_forgets_the_attempt_that_is_out,
-        a_found_card_stays_as_it_is,
+        takes_what_was_posted_unheard_for_not_posted,
     )
 }

@@ -187,7 +187,7 @@ class World:
         self.note("calm")
         self.weather.clear()
         if self.life is not None:
-            self.life._kill_at = 0
+            self.life.spare()
         self.timeline.after(1.0, self._back)
         self.people.calm()
         self._calm_at = self.timeline.now
