@@ -7,6 +7,7 @@ node runs (it touches a file). The session was paused by another process, which 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from bench.processes import SAYSO, bare_python, timed
 from bench.report import Row, median
 
 PAUSED = 3
+IMPORT = "import engine.engine"
+MOST_MILLISECONDS = 200.0
+MOST_IMPORT_MILLISECONDS = 80.0
 FLOW = """
 flow: cold
 nodes:
@@ -35,9 +39,11 @@ class Resumed:
 
 def measure(base: Path, *, quick: bool) -> list[Row]:
     """The rows about a cold start."""
-    floors, runs = [], []
+    floors, runs, imports = [], [], []
+    timed((sys.executable, "-c", IMPORT), base)
     for _ in range(3 if quick else 7):
         floors.append(bare_python(base))
+        imports.append(timed((sys.executable, "-c", IMPORT), base)[0] - floors[-1])
         with folder_in(base) as folder:
             runs.append(_resumed(folder))
     floor = median(floors)
@@ -48,9 +54,17 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
             median([run.next_node for run in runs]),
             "ms",
             floor=floor,
+            limit=MOST_MILLISECONDS,
             note=note,
         ),
         Row("cold start to the process's end", median([run.whole for run in runs]), "ms", floor=floor),
+        Row(
+            "import of the engine",
+            median(imports),
+            "ms",
+            limit=MOST_IMPORT_MILLISECONDS,
+            note="`import engine.engine`, less a Python that does nothing",
+        ),
     ]
 
 

@@ -12,10 +12,10 @@ import apsw
 
 from bot.intents import slack_intents
 from engine.actors import Actor
-from engine.commands import Action
+from engine.commands import Action, Asked
 from engine.engine import Engine
 from engine.nodes.port import Completed, Runner
-from engine.state import PromptRun, State
+from engine.state import State
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
 from prompt_state.extension import projection
@@ -83,7 +83,7 @@ def _bytes_in(db: apsw.Connection, name: str) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def everybody(actor: Actor, action: Action, state: State, prompt: PromptRun | None) -> str | None:
+def everybody(actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None:
     """A policy that refuses nobody."""
     return None
 
