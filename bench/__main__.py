@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench import acks, cold, crowd, fold, help, items, memory, nodes, pauses
+from bench import acks, cold, crowd, fold, help, items, memory, nodes, others, pauses
 from bench.report import Row, machine, table
 
 PARTS: dict[str, Callable[..., list[Row]]] = {
     "nodes": nodes.measure,
     "pauses": pauses.measure,
     "items": items.measure,
+    "others": others.measure,
     "fold": fold.measure,
     "crowd": crowd.measure,
     "cold": cold.measure,
