@@ -119,6 +119,8 @@ def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) 
 def _standing(state: State) -> str:
     if state.phase == "unreachable":
         return f"out of reach: {safe(out_of_reach_words(state.pause_reason))}"
+    if state.phase == "pausing":
+        return "being paused: something that runs cannot be stopped, and is waited for"
     if state.phase != "held":
         return state.status
     reason = safe(one_line(state.pause_reason or "", 200))

@@ -223,10 +223,12 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Pause the session: answers and timers are recorded and start nothing until it is resumed."""
+    """Pause the session: answers and timers are recorded and start nothing until it is resumed. `waits`: something
+    that runs was told to leave and has not yet."""
 
     actor: Actor
     reason: str | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def settle(turn: Turn) -> None:
     """Write what follows: passes and containers, questions about interruptions, the pause, the end."""
     if turn.state.phase == "running" and turn.state.inputs is None and not turn.state.open_prompts:
         people.go_on_with_inputs(turn)
-    if turn.state.phase == "running":
+    if turn.state.phase in ("running", "pausing"):
         containers.progress(turn)
         for path in sorted(turn.state.active):
             _ask_if_interrupted(turn, path)
@@ -173,6 +173,8 @@ def _finish_or_pause(turn: Turn) -> None:
     root = state.frames.get(ROOT)
     if root is not None and root.error is not None:
         _end_flow(turn, "failed", _failed_at(state, root), root.error)
+    elif state.phase == "pausing":
+        _hold_or_complete(turn)
     elif locks.pending(state):
         # Whether it goes on or waits follows from who else wants the lock: the next command says so.
         return
@@ -183,6 +185,18 @@ def _finish_or_pause(turn: Turn) -> None:
         _end_flow(turn, "complete")
     else:
         _pause(turn)
+
+
+def _hold_or_complete(turn: Turn) -> None:
+    """What was told to leave has left: the session is held, or completes, where that was all there was to do."""
+    state = turn.state
+    if launched(state):
+        return
+    if state.inputs is not None and not state.active and not due(turn.flow, state._replace(phase="running")):
+        _end_flow(turn, "complete")
+        return
+    path, asked = current_path(state), state.pausing or {}
+    turn.emit(ev.FlowPaused, path=path, node_id=path, held=True, **asked)
 
 
 def _failed_at(state: State, frame: Frame) -> str | None:
@@ -197,7 +211,7 @@ def _end_flow(
     list_id = turn.flow.finally_list
     if (
         list_id is not None
-        and turn.state.phase in ("running", "unreachable")
+        and turn.state.phase in ("running", "pausing", "unreachable")
         and not locks.pending(turn.state)
     ):
         turn.emit(ev.FlowFinalizing, path=path, outcome=outcome, list_id=list_id, error=error)

@@ -21,7 +21,7 @@ from engine.forms.asking import asked_fields, wrong_text
 from engine.state import PromptRun, State, asked_people, votes_without
 from engine.turn import Turn
 
-OPEN_PHASES = ("running", "waiting", "held", "unreachable")
+OPEN_PHASES = ("running", "waiting", "pausing", "held", "unreachable")
 """Phases in which answers and times still count."""
 
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:[^\s:]+", re.ASCII)

@@ -93,6 +93,9 @@ WARM_SESSIONS = 256
 LEAVE_SECONDS = 15.0
 """How long a node that was told to leave may take: a program has 10 s between SIGTERM and SIGKILL."""
 
+PAUSING_SECONDS = 1.0
+"""How long what was told to leave may take before the session is shown as pausing."""
+
 DRAIN_SECONDS = 10.0
 """How long running nodes may go on after a shutdown was asked for."""
 
@@ -366,6 +369,12 @@ class Engine:
                     return await self._step(live, Hold(actor, reason), consumed)  # which refuses it
                 live.pausing = True
                 live.stop_all()
+            if live.tasks:
+                await asyncio.wait(list(live.tasks.values()), timeout=PAUSING_SECONDS)
+            if live.tasks:
+                # Not all leave at once: that it is being paused is seen by everybody, and holds after a crash.
+                async with live.lock:
+                    await self._step(live, Hold(actor, reason, waits=True), ())
             while live.tasks:
                 await asyncio.wait(list(live.tasks.values()))
             async with live.lock:

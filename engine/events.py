@@ -93,6 +93,16 @@ class FlowPaused(BaseEvent):
         return "flow:paused(held)" if self.held else self.type
 
 
+class FlowPausing(BaseEvent):
+    """A person pauses the session, and what runs was told to leave and has not yet. Nothing starts any more;
+    `flow:paused` follows once all of it has left, unless the flow ends with it."""
+
+    type: Literal["flow:pausing"] = "flow:pausing"
+    node_id: str | None = None
+    reason: str
+    actor: dict[str, Json]
+
+
 class FlowResumed(BaseEvent):
     """The session goes on: `message` is the reply that did it, `injected_messages` how many came with it."""
 
@@ -529,6 +539,7 @@ Event: TypeAlias = (
     SessionStarted
     | FlowStarted
     | FlowPaused
+    | FlowPausing
     | FlowResumed
     | FlowFinalizing
     | FlowCompleted

@@ -9,7 +9,9 @@ from typing import Literal, TypeAlias, get_args
 
 from engine.errors import MalformedJournal
 
-Phase: TypeAlias = Literal["idle", "running", "waiting", "held", "unreachable", "finalizing", "ended"]
+Phase: TypeAlias = Literal[
+    "idle", "running", "waiting", "pausing", "held", "unreachable", "finalizing", "ended"
+]
 Status: TypeAlias = Literal["idle", "running", "paused", "complete", "failed", "aborted"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -71,6 +73,13 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     ("waiting", "session:abort"): "finalizing",
     ("waiting", "flow:migrated"): "waiting",
     ("held", "flow:migrated"): "held",
+    ("running", "flow:pausing"): "pausing",
+    **_stay("pausing", _WORK + _ANY_OPEN + ("prompt:requested", "lock:acquired")),
+    ("pausing", "flow:paused(held)"): "held",
+    ("pausing", "flow:finalizing"): "finalizing",
+    ("pausing", "flow:completed"): "finalizing",
+    ("pausing", "flow:failed"): "finalizing",
+    ("pausing", "session:abort"): "finalizing",
     ("running", "flow:paused(held)"): "held",
     ("waiting", "flow:paused(held)"): "held",
     **_stay("held", _ANY_OPEN + _OUTCOMES + ("node:interrupted", "node:retried")),
@@ -97,6 +106,7 @@ STATUS: dict[Phase, Status] = {
     "idle": "idle",
     "running": "running",
     "waiting": "paused",
+    "pausing": "running",
     "held": "paused",
     "unreachable": "paused",
     "finalizing": "running",

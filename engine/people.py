@@ -253,7 +253,11 @@ def hold(turn: Turn, command: Hold) -> None:
         return
     path = current_path(turn.state)
     reason = clean_text(command.reason or "paused by a person")[0]
-    turn.emit(ev.FlowPaused, path=path, node_id=path, reason=reason, held=True, actor=command.actor.record())
+    told: dict[str, Json] = {"path": path, "node_id": path, "reason": reason, "actor": command.actor.record()}
+    if not command.waits:
+        turn.emit(ev.FlowPaused, **told, held=True)
+    elif turn.state.phase == "running":
+        turn.emit(ev.FlowPausing, **told)
 
 
 def resume(turn: Turn, command: Resume) -> None:

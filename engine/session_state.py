@@ -91,6 +91,7 @@ def to_json(state: State) -> dict[str, Json]:
             if state.code
             else {}
         ),
+        **({} if state.pausing is None else {"pausing": state.pausing}),
         **({} if state.lock is None else {"lock": state.lock._asdict()}),
     }
 
@@ -231,6 +232,7 @@ def from_json(data: Json) -> State:
             error=data["error"],
             finally_skipped=data["finallySkipped"],
             lock=LockRun(**data["lock"]) if "lock" in data else None,
+            pausing=data.get("pausing"),
             code=Map(data.get("code", {})),
             code_changed=tuple(data.get("codeChanged", ())),
         )

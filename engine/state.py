@@ -208,6 +208,8 @@ class State(NamedTuple):
     """Inbox keys of messages and answers that were taken."""
     paused_at: str | None = None
     pause_reason: str | None = None
+    pausing: dict[str, Json] | None = None
+    """Who pauses the session and why, while something that was told to leave still runs: `{reason, actor}`."""
     error: dict[str, Json] | None = None
     lock: LockRun | None = None
     code: Map[str, str] = Map()
@@ -273,7 +275,11 @@ def _flow_started(state: State, event: ev.FlowStarted) -> State:
 
 
 def _flow_paused(state: State, event: ev.FlowPaused) -> State:
-    return state._replace(paused_at=event.timestamp, pause_reason=event.reason)
+    return state._replace(paused_at=event.timestamp, pause_reason=event.reason, pausing=None)
+
+
+def _flow_pausing(state: State, event: ev.FlowPausing) -> State:
+    return state._replace(pausing={"reason": event.reason, "actor": event.actor})
 
 
 def _flow_resumed(state: State, event: ev.FlowResumed) -> State:
@@ -998,6 +1004,7 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "session:start": _session_started,
     "flow:started": _flow_started,
     "flow:paused": _flow_paused,
+    "flow:pausing": _flow_pausing,
     "flow:resumed": _flow_resumed,
     "flow:finalizing": _flow_finalizing,
     "flow:completed": _flow_completed,

@@ -24,7 +24,7 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.clocks import out_of_reach_words
-from bot.rendering.flow import WITHOUT_EFFECT, FlowLike
+from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, place_of
 from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import ICONS, Waits, asks_for, node_lines, open_prompts, progress, wait_words
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
@@ -32,6 +32,7 @@ from engine import clock
 from engine.codec import Json, encode
 from engine.nodes.port import Meter
 from engine.state import State
+from engine.turn import launched
 
 CANCEL = "sayso:cancel"
 """Action of the button that ends a session; its value is the session's id."""
@@ -72,7 +73,7 @@ def card(
     if state.code_changed:
         head.append(small(_changed(state.code_changed), most=600))
     tail = [] if state.ended else [context(f"As of {date(now, '{time_secs}')}", most=300)]
-    if state.phase in ("running", "waiting", "held", "unreachable"):
+    if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
         tail.append(actions([_cancel(state.session_id)]))
     body = lines_as_sections(_lines(state, flow, names or {}, meters or {}))
     return rendered(f"{safe(one_line(flow.name, 80))}: {status}", fit(head, body, tail), key)
@@ -102,6 +103,8 @@ def _status(state: State, flow: FlowLike, names: Mapping[str, str], behind: Behi
         return f"⏸️ *Paused*{_held(state)} · {lock}" if state.phase == "held" else f"🟡 *Waiting* for {lock}"
     if state.phase == "waiting":
         return _waiting(state, flow, names)
+    if state.phase == "pausing":
+        return f"⏸️ *Pausing*{_pausing(state, flow)}"
     if state.phase == "held":
         return f"⏸️ *Paused*{_held(state)}{_open(state, flow)}"
     if state.phase == "unreachable":
@@ -110,6 +113,13 @@ def _status(state: State, flow: FlowLike, names: Mapping[str, str], behind: Behi
     now = [path for path in state.containers if "/" not in path]
     inside = f" · {progress(state, flow, now[0])}" if len(now) == 1 else ""
     return f"▶️ *Running* · {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}{inside}"
+
+
+def _pausing(state: State, flow: FlowLike) -> str:
+    """What was told to leave and runs still: it looks at nothing, so it is waited for."""
+    running = [place_of(state, flow, path) for path in sorted(launched(state))]
+    more = f" and {len(running) - 3} more" if len(running) > 3 else ""
+    return f" · as soon as {', '.join(running[:3])}{more} has ended" if running else ""
 
 
 def _held(state: State) -> str:

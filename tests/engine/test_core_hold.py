@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Hold, NodeBroke, NodeDone, Resume
+from engine.commands import Abort, Hold, NodeBroke, NodeDone, Resume
+from engine.core import due
 from engine.errors import EmptyMessage, NotAllowed, SessionEnded, SessionRunning
 from tests.support.engine import ANA, BEN, Scenario, given
 
@@ -130,4 +131,70 @@ def test_a_resume_counts_once() -> None:
     case = go_on(held(ASK))
     case.when(Hold(ANA))
     go_on(case).then()
+    assert case.state.phase == "held"
+
+
+TWO = """
+nodes:
+  - {id: a, type: shell, with: {run: [a]}}
+  - {id: b, type: shell, with: {run: [b]}}
+"""
+
+
+def pausing(flow: str) -> Scenario:
+    """A session that ana pauses while a node runs that does not leave."""
+    case = given(flow).started()
+    return case.when(Hold(ANA, "lunch", waits=True))
+
+
+def test_what_does_not_leave_at_once_is_seen_to_be_waited_for() -> None:
+    """The session is pausing, which a second pause does not change, and is held with the outcome of what ran."""
+    case = pausing(TWO)
+    case.then("flow:pausing")
+    assert (case.state.status, case.state.phase) == ("running", "pausing")
+    case.when(Hold(BEN, "tea", waits=True)).then()
+    case.when(NodeDone("a", 1, {})).then("node:completed", "flow:paused")
+    assert (case.state.phase, case.state.pause_reason) == ("held", "lunch")
+    assert case.last[-1].to_wire()["actor"]["id"] == ANA.id
+    go_on(case).then("flow:resumed", "session:message", "node:started")
+
+
+def test_a_last_node_that_completes_while_the_session_is_pausing_ends_it() -> None:
+    """Completion wins: nothing is left to pause."""
+    case = pausing("nodes: [{id: a, type: shell, with: {run: [a]}}]")
+    case.when(NodeDone("a", 1, {})).then("node:completed", "flow:completed", "session:end")
+
+
+def test_a_crash_while_a_session_is_pausing_holds_it() -> None:
+    """What ran is interrupted, and nothing starts until somebody resumes."""
+    case = pausing(TWO)
+    case.claimed().then("node:interrupted", "prompt:requested", "flow:paused")
+    assert case.state.phase == "held"
+    assert due(case.flow, case.state) == []
+
+
+def test_a_session_that_is_pausing_can_be_ended() -> None:
+    """An abort comes first; what still runs ends before that is said."""
+    case = pausing(TWO)
+    case.when(Abort(ANA)).then("session:abort")
+    case.when(NodeDone("a", 1, {})).then("node:completed", "session:end")
+    assert case.state.status == "aborted"
+
+
+def test_an_answer_counts_while_a_session_is_pausing() -> None:
+    """A question beside what runs is answered, and what follows it waits for the resume."""
+    case = given(
+        """
+nodes:
+  - id: both
+    type: parallel
+    branches:
+      left: [{id: a, type: shell, with: {run: [a]}}]
+      right: [{id: q, type: ask, with: {message: How?}}, {id: b, type: shell, with: {run: [b]}}]
+"""
+    ).started()
+    case.when(case.shown(), Hold(ANA, "lunch", waits=True))
+    case.when(case.answer(text="fine")).then("prompt:answered", "container:childCompleted")
+    assert due(case.flow, case.state) == []
+    case.when(NodeDone("both[left]/a", 1, {}))
     assert case.state.phase == "held"

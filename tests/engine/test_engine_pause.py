@@ -131,3 +131,24 @@ async def test_a_held_session_survives_a_restart(backing: Backing, tmp_path: Pat
         await rig.engine.resume(session_id, "go on", actor=ANA)
         assert (await rig.engine.parked(session_id)).status == "complete"
         assert rig.shop.ran == ["b"]
+
+
+async def test_what_looks_at_nothing_is_shown_to_be_waited_for(
+    backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a node that was told to leave runs on, the session is stored as pausing; then it is held."""
+    monkeypatch.setattr("engine.engine.PAUSING_SECONDS", 0.001)
+    flow = "nodes: [{id: a, type: shell, with: {run: [stubborn]}}, {id: b, type: shell, with: {run: [now]}}]"
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(flow)
+        await rig.shop.running("a")
+        seen = asyncio.Event()
+        rig.engine.subscribe(lambda state, events: seen.set() if state.phase == "pausing" else None)
+        task = asyncio.create_task(rig.engine.pause(session_id, actor=ANA, reason="lunch"))
+        await seen.wait()
+        assert (await rig.engine.head(session_id)).phase == "pausing"
+        await rig.shop.finish("a")
+        assert (await task).phase == "held"
+        await rig.engine.resume(session_id, "go on", actor=ANA)
+        assert (await rig.engine.parked(session_id)).status == "complete"
+        assert rig.shop.ran == ["a", "b"]

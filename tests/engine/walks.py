@@ -228,6 +228,8 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
         case 12 if not launched(state):
             # Whoever performs a pause has let what was running leave first.
             return Hold(draw(_WHO))
+        case 12:
+            return Hold(draw(_WHO), waits=True)
         case 13:
             return Resume(draw(_TEXTS), draw(_WHO), draw(_KEYS))
         case _:
