@@ -182,7 +182,8 @@ class Driver:
         live = self.engine._live.get(SESSION)
         task = live.tasks.get(f"{path}#{run.attempt}") if live else None
         if task is None:
-            if self.store.dropped:
+            # It may have been told to leave and be gone since the state was read.
+            if self.store.dropped or path not in launched(await self.engine.state(SESSION)):
                 return
             raise Stuck(f"{path} should run and does not")
         if live is not None and live.stops[f"{path}#{run.attempt}"].is_set():
