@@ -14,7 +14,6 @@ from bot.catchup import CatchUp
 from bot.outbound import posts, rows
 from engine.commands import Answer
 from engine.engine import Engine
-from engine.storage import sqlite_rows
 from engine.storage.port import InboxItem
 from engine.storage.sqlite import SqliteStore
 
@@ -58,35 +57,6 @@ def _fresh(store: SqliteStore, item: InboxItem) -> InboxItem:
     return item
 
 
-def asks_whether_it_is_known_and_then_stores_it(patch: pytest.MonkeyPatch) -> None:
-    """Read, then write, in place of one compare-and-set: what comes twice at once counts twice."""
-    take, ingest = SlackApp._take, SqliteStore.ingest
-
-    async def asked(self: SlackApp, decision: inbound.Take) -> None:
-        if await self._writer.call("inbox_row", decision.item.key) is None:
-            await take(self, decision)
-
-    def stored(self: SqliteStore, items: Sequence[InboxItem], now: str) -> list[int | None]:
-        new = [item if _asked_before(item) else _fresh(self, item) for item in items]
-        return ingest(self, new, now)
-
-    patch.setattr(SlackApp, "_take", asked)
-    patch.setattr(SqliteStore, "ingest", stored)
-    patch.setattr(CatchUp, "_take", _only_unknown(CatchUp._take))
-
-
-def _asked_before(item: InboxItem) -> bool:
-    return not item.kind.startswith("slack.")
-
-
-def _only_unknown(take: Any) -> Any:
-    async def asked(self: CatchUp, items: list[InboxItem], scope: str, newest: str) -> int:
-        unknown = [item for item in items if await self._writer.call("inbox_row", item.key) is None]
-        return int(await take(self, unknown, scope, newest))
-
-    return asked
-
-
 def remembers_keys_in_memory(patch: pytest.MonkeyPatch) -> None:
     """What came before is known only to the process that took it."""
     ingest = SqliteStore.ingest
@@ -127,17 +97,6 @@ def an_answer_is_committed_without_its_row(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Engine, "apply", apart)
 
 
-def a_change_forgets_the_attempt_that_is_out(patch: pytest.MonkeyPatch) -> None:
-    """A card that changes while its post is out counts as never sent, if it was refused before."""
-    replaced = sqlite_rows.replaced
-
-    def forgetting(row: Any, put: Any) -> Any:
-        made = replaced(row, put)
-        return made if row.result is None else made._replace(attempts=0)
-
-    patch.setattr(sqlite_rows, "replaced", forgetting)
-
-
 def takes_what_was_posted_unheard_for_not_posted(patch: pytest.MonkeyPatch) -> None:
     """A card that is found is not brought up to date, and a closed prompt that is found keeps its buttons."""
     patch.setattr(rows, "is_uncertain", lambda row: False)
@@ -149,11 +108,9 @@ MUTANTS: dict[str, Mutant] = {
         acknowledges_before_it_stores,
         reads_nothing_that_was_missed,
         posts_again_without_looking,
-        asks_whether_it_is_known_and_then_stores_it,
         remembers_keys_in_memory,
         a_live_reply_moves_the_mark,
         an_answer_is_committed_without_its_row,
-        a_change_forgets_the_attempt_that_is_out,
         takes_what_was_posted_unheard_for_not_posted,
     )
 }
