@@ -135,6 +135,33 @@ async def test_calls_and_commits_keep_their_order(store: Recorder, writer: Write
     assert store.batches == [["session-0"], ["session-0"]]
 
 
+async def test_replies_that_are_queued_are_ingested_together(store: Recorder, writer: Writer) -> None:
+    """Each waiter gets the ids of its own items, and a key that is known gives None."""
+    async with Gate(writer):
+        tasks = [
+            asyncio.ensure_future(writer.ingest([InboxItem(key, "message", b"{}") for key in keys], NOW))
+            for keys in (["m1", "m2"], ["m1"], ["m3"])
+        ]
+        await queued(*tasks)
+    assert await asyncio.gather(*tasks) == [[1, 2], [None], [3]]
+
+
+async def test_commits_of_other_sessions_go_together_past_a_read(store: Recorder, writer: Writer) -> None:
+    """A read between them sees what came before it, and does not keep them from sharing a transaction."""
+    async with Gate(writer):
+        tasks = [
+            asyncio.ensure_future(work)
+            for work in (
+                writer.commit(step("session-0", 1, 1, event("b"))),
+                writer.call(lambda: len(list(store.journal("session-0")))),
+                writer.commit(step("session-1", 1, 1, event("b"))),
+            )
+        ]
+        await queued(*tasks)
+    assert await asyncio.gather(*tasks) == [None, 2, None]
+    assert store.batches == [["session-0", "session-1"]]
+
+
 async def test_a_method_may_be_named(store: Recorder, writer: Writer) -> None:
     """`call` takes the method or its name, with arguments, and passes its error on."""
     assert await writer.call("ingest", [InboxItem("m", "message", b"{}")], NOW) == [1]
