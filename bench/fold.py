@@ -11,7 +11,8 @@ from engine.commands import Begin, Facts, Start
 from engine.core import due, take_turn
 from engine.events import Event, event_from_bytes
 from engine.flow import load_flow
-from engine.state import State, derive_state
+from engine.fold import derive_state
+from engine.state import State
 
 EVENTS = 100_000
 FLOW = """

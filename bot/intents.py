@@ -32,7 +32,8 @@ from engine.events import (
     SessionUnreachable,
     TimerFired,
 )
-from engine.state import State, people_among
+from engine.folds.prompts import people_among
+from engine.state import State
 from engine.storage.port import PutOutbox
 
 COVERED_MOST = 7_000

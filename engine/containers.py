@@ -18,6 +18,7 @@ from engine.errors import ExpressionError, InvalidInputs
 from engine.evaluation import context
 from engine.expressions import evaluate_condition
 from engine.flow import Node, coerce_inputs
+from engine.folds.containers import timeout_id
 from engine.state import (
     COLLECT,
     FINALLY,
@@ -29,7 +30,6 @@ from engine.state import (
     below,
     in_finally,
     scope_of,
-    timeout_id,
 )
 from engine.turn import Turn, doomed, launched_below, open_prompt_at
 

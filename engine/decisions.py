@@ -16,9 +16,10 @@ from engine.actors import Actor
 from engine.codec import Json, clean_text
 from engine.commands import Answer, Edit, HandOver, Undo
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, SaysoError
+from engine.folds.prompts import asked_people, votes_without
 from engine.forms import check_form
 from engine.forms.asking import asked_fields, wrong_text
-from engine.state import PromptRun, State, asked_people, votes_without
+from engine.state import PromptRun, State
 from engine.turn import Turn
 
 OPEN_PHASES = ("running", "waiting", "pausing", "held", "unreachable")

@@ -61,6 +61,7 @@ from engine.errors import (
 from engine.evaluation import node_at
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow
+from engine.fold import derive_state, evolve
 from engine.inspection import inspection
 from engine.intents import deliveries, lock_rows, timer_rows
 from engine.migration import Plan
@@ -76,7 +77,7 @@ from engine.portable import (
 )
 from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
-from engine.state import NodeRun, PromptRun, State, derive_state, evolve, in_finally, scope_of
+from engine.state import NodeRun, PromptRun, State, in_finally, scope_of
 from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Pin, Row, Store
 from engine.storage.writer import Writer
 from engine.turn import doomed, launched

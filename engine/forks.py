@@ -26,9 +26,10 @@ from engine.actors import Actor
 from engine.codec import Json
 from engine.errors import InvalidAnswer, SessionEnded, SessionError
 from engine.events import Event
+from engine.fold import derive_state, evolve
 from engine.locks import pending
 from engine.nodes.specs import node_types
-from engine.state import PromptRun, State, derive_state, evolve
+from engine.state import PromptRun, State
 from engine.turn import open_prompt_at, undo_pending
 
 

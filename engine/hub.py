@@ -18,9 +18,10 @@ from engine.commands import Action
 from engine.engine import Engine
 from engine.errors import PauseError, SessionError, UnknownSession
 from engine.events import Event, FlowPaused, FlowResumed, SessionAborted, SessionEnd
+from engine.fold import derive_state
 from engine.machine import Phase, Status
 from engine.session_state import to_json
-from engine.state import State, derive_state
+from engine.state import State
 
 Handler: TypeAlias = Callable[[dict[str, Json]], Any]
 """Gets an event as it goes over the wire. `flow:paused` has the session's id and its whole state beside its fields."""

@@ -9,8 +9,9 @@ from engine.codec import Json, canonical, encode
 from engine.errors import NotJson, SnapshotRefused
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow
+from engine.fold import derive_state
 from engine.snapshot import export, read_export, signed_part
-from engine.state import State, derive_state
+from engine.state import State
 from engine.storage.writer import Writer
 
 _PURPOSE = "snapshot-file"

@@ -9,8 +9,9 @@ from __future__ import annotations
 from engine.codec import Json, canonical, decode
 from engine.errors import MalformedJournal, NotJson, SnapshotRefused
 from engine.events import Event, event_from_bytes
+from engine.fold import derive_state
 from engine.session_state import from_json, to_json
-from engine.state import State, derive_state
+from engine.state import State
 from engine.storage.port import Loaded
 
 VERSION = 1

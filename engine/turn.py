@@ -19,9 +19,10 @@ from engine.errors import NotAllowed, NotJson
 from engine.evaluation import node_at
 from engine.events import Event
 from engine.flow import Flow, Node
+from engine.fold import evolve
 from engine.nodes.specs import node_types
 from engine.pinned import code_key
-from engine.state import ROOT, NodeRun, PromptRun, State, below, evolve, in_finally, scope_of
+from engine.state import ROOT, NodeRun, PromptRun, State, below, in_finally, scope_of
 
 
 class Turn:

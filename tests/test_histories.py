@@ -14,9 +14,10 @@ import pytest
 from engine.core import due
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
+from engine.fold import derive_state
 from engine.session_state import from_json, to_json
 from engine.snapshot import read_document
-from engine.state import State, derive_state
+from engine.state import State
 from tests.support.engine import Scenario, check_invariants
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*/*.jsonl"))

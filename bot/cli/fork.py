@@ -13,7 +13,7 @@ from engine import forks
 from engine.codec import Json
 from engine.engine import Engine
 from engine.events import Event, event_from_bytes
-from engine.state import derive_state
+from engine.fold import derive_state
 
 
 def fork_session(

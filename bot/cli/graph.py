@@ -12,7 +12,7 @@ from engine.events import event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.flow.drawing import Marks, mermaid
 from engine.flow.svg import svg
-from engine.state import derive_state
+from engine.fold import derive_state
 from engine.tree import marks, tree
 
 

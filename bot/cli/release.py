@@ -9,8 +9,8 @@ from bot.cli.place import Place, opened
 from engine.errors import Corrupt, MalformedJournal, SessionError
 from engine.events import event_from_bytes
 from engine.flow import flow_from_body
+from engine.fold import derive_state
 from engine.locks import pending
-from engine.state import derive_state
 from engine.storage.port import Store
 
 

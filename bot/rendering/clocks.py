@@ -11,7 +11,8 @@ from bot.rendering.flow import FlowLike, label_of
 from bot.rendering.nested import asks_for
 from bot.rendering.text import asked, date, elapsed, one_line, safe, whom
 from engine.codec import Json
-from engine.state import PromptRun, State, people_among
+from engine.folds.prompts import people_among
+from engine.state import PromptRun, State
 
 _ORDINALS = {1: "1st", 2: "2nd", 3: "3rd"}
 _STEPS = 3

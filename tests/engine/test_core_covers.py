@@ -17,8 +17,8 @@ from engine.commands import Begin, Edit, NodeBroke, NodeDone
 from engine.core import decide
 from engine.covers import digest
 from engine.errors import FlowError, InvalidAnswer, PromptClosed
+from engine.fold import derive_state
 from engine.migration import plan
-from engine.state import derive_state
 from engine.turn import launched
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine.actors import Actor
 from engine.commands import Answer, HandOver
 from engine.errors import AlreadyAnswered, FlowError, InvalidAnswer, NotAllowed
+from engine.fold import derive_state
 from engine.session_state import from_bytes, to_bytes
-from engine.state import derive_state
 from prompt_state.model import PromptState, prompt_row
 from prompt_state.policy import Gate
 from tests.support.engine import Scenario, flow_of, given

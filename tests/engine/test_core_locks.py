@@ -8,9 +8,10 @@ from engine import forks, locks
 from engine.commands import Abort, Claimed, Hold, LockGranted, LockQueued, Resume
 from engine.errors import MalformedJournal
 from engine.events import LockAcquired
+from engine.fold import derive_state, evolve
 from engine.intents import lock_rows
 from engine.session_state import from_bytes, to_bytes
-from engine.state import State, derive_state, evolve
+from engine.state import State
 from engine.storage.port import DropLock, LockRow, PutLock, TakeLock
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, given
 

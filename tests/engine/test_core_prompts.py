@@ -16,7 +16,7 @@ from engine.errors import (
     SeveralPrompts,
 )
 from engine.events import PromptRequested
-from engine.state import evolve
+from engine.fold import evolve
 from tests.support.engine import ANA, BEN, Scenario, given
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: set, with: {said: '{{ nodes.q.text }}'}}]"

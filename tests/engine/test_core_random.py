@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone, Resume
 from engine.core import due
+from engine.fold import derive_state
 from engine.nodes.specs import node_types
-from engine.state import NodeRun, derive_state
+from engine.state import NodeRun
 from engine.turn import launched
 from tests.engine.walks import Walk, commands, flows
 from tests.support.engine import ANA, Scenario, check_invariants, flow_of

@@ -6,8 +6,9 @@ import pytest
 
 from engine.commands import Due, Hold, NodeDone, Resume, Undo
 from engine.errors import AlreadyAnswered, NotAllowed, PromptClosed
+from engine.fold import derive_state
 from engine.session_state import from_bytes, to_bytes
-from engine.state import PromptRun, derive_state
+from engine.state import PromptRun
 from engine.tree import tree
 from prompt_state.policy import Gate
 from tests.engine.test_core_decisions import BEA, CEM, UMA, row

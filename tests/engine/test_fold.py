@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from engine import events as ev
 from engine.errors import MalformedJournal
 from engine.events import Event, event_from_bytes
+from engine.fold import derive_state, evolve
 from engine.machine import PHASES, TRANSITIONS, Phase, mermaid
 from engine.session_state import current_path, from_bytes, from_json, to_bytes, to_json
 from engine.snapshot import document, read_document
-from engine.state import State, derive_state, evolve
+from engine.state import State
 from tests.engine.walks import Walk, walks
 from tests.support.engine import START
 
@@ -53,7 +54,7 @@ def test_every_event_type_has_a_fold_and_a_place_in_the_table() -> None:
     """No event can be written that the table or the fold does not know."""
     names = {kind.model_fields["type"].default for kind in KINDS}
     assert names == {event.removesuffix("(held)") for _, event in TRANSITIONS}
-    from engine.state import _FOLDS
+    from engine.fold import _FOLDS
 
     assert names == set(_FOLDS)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from engine.events import Event, event_from_bytes
-from engine.state import derive_state
+from engine.fold import derive_state
 from engine.storage.sqlite import open_sqlite
 from engine.turn import launched
 from tests.engine.killed_child import SESSION

@@ -11,8 +11,9 @@ from typing import Any
 from engine.codec import Json
 from engine.engine import Engine
 from engine.flow import Flow
+from engine.fold import derive_state
 from engine.session_state import to_json
-from engine.state import State, derive_state
+from engine.state import State
 from tests.proof.flows import of_text
 from tests.proof.world import Bench, Effects
 from tests.support.engine import ANA, SESSION, Backing, Clock, EngineRig, running

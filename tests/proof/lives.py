@@ -23,9 +23,10 @@ from engine.engine import Engine
 from engine.errors import Fenced, SessionEnded
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow
+from engine.fold import derive_state
 from engine.nodes.specs import node_types
 from engine.session_state import to_bytes
-from engine.state import PromptRun, State, derive_state
+from engine.state import PromptRun, State
 from engine.storage.port import Commit, Store
 from engine.turn import launched
 from tests.proof.canonical import Canon, canonical

@@ -18,7 +18,8 @@ from engine.engine import Engine, Live
 from engine.evaluation import evaluate_config, node_at
 from engine.events import IterationStarted, event_from_bytes
 from engine.flow import Flow
-from engine.state import _FOLDS, ROOT, Frame, State, below, scope_of
+from engine.fold import _FOLDS
+from engine.state import ROOT, Frame, State, below, scope_of
 from engine.storage.memory import MemoryStore
 from engine.turn import Turn
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.events import Event, event_from_bytes
-from engine.state import derive_state
+from engine.fold import derive_state
 from engine.storage.sqlite import open_sqlite
 from tests.proof.child import SESSION, STOPPED, STUCK
 from tests.support.engine import check_starts

@@ -21,8 +21,9 @@ from engine.errors import (
     UnknownSession,
 )
 from engine.events import Event
+from engine.fold import derive_state
 from engine.session_state import from_json, to_json
-from engine.state import State, derive_state
+from engine.state import State
 from tests.proof.desk import Desk, Office
 from tests.support.engine import ANA, SESSION, given
 

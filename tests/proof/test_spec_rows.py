@@ -17,9 +17,9 @@ from engine import engine as shell
 from engine.commands import Answer, Hold, Message, NodeDone, Resume, Shown
 from engine.errors import AlreadyAnswered, MalformedJournal, SessionQuarantined, SessionRunning
 from engine.events import Event, event_from_bytes
+from engine.fold import derive_state
 from engine.session_state import from_json, to_bytes, to_json
 from engine.snapshot_files import SnapshotFiles
-from engine.state import derive_state
 from tests.proof.desk import Office
 from tests.support.engine import ANA, BEN, SESSION, START, Scenario, abandon, given, served
 

@@ -13,7 +13,8 @@ from engine.codec import decode
 from engine.engine import utc_now
 from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
-from engine.state import State, derive_state
+from engine.fold import derive_state
+from engine.state import State
 from engine.storage.sqlite import open_sqlite
 from tests.simulation.flows import NOBODY, SAMPLES, Answers
 from tests.simulation.life import KEY

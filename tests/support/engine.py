@@ -25,12 +25,13 @@ from engine.engine import Engine
 from engine.errors import SaysoError
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, load_flow
+from engine.fold import derive_state
 from engine.locks import pending
 from engine.nodes.port import Completed, NodeContext, Outcome, Runner
 from engine.nodes.port import runners as real_runners
 from engine.service import Service
 from engine.session_state import UNFINISHED, from_bytes, to_bytes
-from engine.state import NodeRun, PromptRun, State, derive_state
+from engine.state import NodeRun, PromptRun, State
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
