@@ -8,7 +8,6 @@ What opens a view stores nothing: it is opened beside the acknowledgement (`bot.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,6 +19,7 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import inbound
+from bot.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
 from bot.views.service import Views, acknowledgement
 from bot.views.values import PAGE, VIEW, Accept, Next, Submission
 from engine.codec import Json, encode
@@ -27,9 +27,6 @@ from engine.storage.port import InboxItem
 from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.slack")
-
-PING_SECONDS = 5
-"""How often a socket is pinged; one that is silent for four times as long is opened again."""
 
 
 class SlackApp:
@@ -49,6 +46,7 @@ class SlackApp:
         views: Views,
         hears: Callable[[], inbound.Hears] = lambda: inbound.DEAF,
         connections: int = 2,
+        quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
         self._home = home
         self._writer = writer
@@ -63,34 +61,27 @@ class SlackApp:
         logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
         # Before Bolt's authorization: where that cannot ask Slack who we are, it acknowledges and drops the payload.
         self.app = AsyncApp(client=client, before_authorize=self._receive)
-        self.handlers = [
-            AsyncSocketModeHandler(self.app, app_token, web_client=app_client, ping_interval=PING_SECONDS)
-            for _ in range(connections)
-        ]
-        self._sessions: list[Any] = [None] * connections
+        self.sockets = Sockets(
+            lambda: AsyncSocketModeHandler(
+                self.app, app_token, web_client=app_client, ping_interval=PING_SECONDS
+            ),
+            connections,
+            quiet_seconds=quiet_seconds,
+        )
 
     async def connect(self) -> None:
         """Open the sockets."""
-        for handler in self.handlers:
-            await handler.client.connect()  # type: ignore[no-untyped-call]  # Bolt does not annotate it
+        await self.sockets.connect()
 
     async def close(self) -> None:
         """Take nothing more: what is not acknowledged is delivered again elsewhere."""
         self._closing = True
         await self._views.close()
-        for handler in self.handlers:
-            try:
-                async with asyncio.timeout(5):
-                    await handler.client.close()  # type: ignore[no-untyped-call]  # likewise
-            except Exception as error:
-                log.warning("a socket did not close: %s", error)
+        await self.sockets.close()
 
     def reconnected(self) -> bool:
         """Whether a socket was opened anew since the last call: time for a catch-up read."""
-        sessions = [handler.client.current_session for handler in self.handlers]
-        changed = any(now is not before for now, before in zip(sessions, self._sessions, strict=True))
-        self._sessions = list(sessions)
-        return changed
+        return self.sockets.reconnected()
 
     # Bolt finds arguments by their names, so these must stay as they are.
     async def _receive(self, req: AsyncBoltRequest, next_: Callable[[], Awaitable[Any]]) -> BoltResponse:

@@ -130,6 +130,7 @@ class Bot:
         self.machine = machine
         self.library = Library(*(flows or [settings.flows]))
         self.stopping = asyncio.Event()
+        self._gap = asyncio.Event()
 
     async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
         """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
@@ -201,6 +202,7 @@ class Bot:
             tuning=machine.tuning,
             files=files,
             meters=lambda session_id: self.engine.meters.get(session_id) or {},
+            posted=lambda: self.slack.sockets.posted(),
         )
         self.engine.subscribe(lambda state, events: self.outbound.notify())
         Meters(self.engine, self.outbound.notify)
@@ -216,6 +218,7 @@ class Bot:
             views=self.views,
             hears=self._listening,
             connections=settings.connections,
+            quiet_seconds=settings.quiet_seconds,
         )
         self.catchup = CatchUp(
             bot,
@@ -260,6 +263,7 @@ class Bot:
         """What was missed in a thread is older than what arrives now, so the thread is read first."""
 
         async def handle(row: InboxRow) -> bool:
+            await self._notice_gap()
             if await self.catchup.ensure(row.thread_key):
                 return False
             return bool(await handler(row))
@@ -275,6 +279,7 @@ class Bot:
             asyncio.create_task(self._listen(identity, on_ready), name="listen"),
             asyncio.create_task(self._keep_house(), name="housekeeping"),
             asyncio.create_task(self._watch_token(), name="token"),
+            asyncio.create_task(self.slack.sockets.watch(), name="sockets"),
             asyncio.create_task(self.schedules.run(), name="schedules"),
         ]
         stop = asyncio.create_task(self.stopping.wait())
@@ -295,19 +300,25 @@ class Bot:
         while True:
             await self.catchup.run()
             self.service.notify()
-            if await self._gap():
-                log.info("a socket was opened anew: reading what may have been missed")
-                await self.catchup.begin()
+            await self._until_next_read()
 
-    async def _gap(self) -> bool:
-        """Wait until a socket was opened anew; False when it is time to read again what could not be read."""
+    async def _notice_gap(self) -> None:
+        """If a socket was opened anew, threads may hold what was not delivered."""
+        if self.slack.reconnected():
+            log.info("a socket was opened anew: reading what may have been missed")
+            self._gap.set()
+            await self.catchup.begin()
+
+    async def _until_next_read(self) -> None:
+        """Wait until there was a gap, or until it is time to read again what could not be read."""
         waited = 0.0
-        while not self.slack.reconnected():
+        while not self._gap.is_set():
             await asyncio.sleep(1.0)  # the SDK tells nobody when it reconnects
+            await self._notice_gap()
             waited += 1.0
             if waited >= AGAIN_SECONDS and not self.catchup.complete:
-                return False
-        return True
+                return
+        self._gap.clear()
 
     async def _watch_token(self) -> None:
         """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""

@@ -58,6 +58,8 @@ class Settings:
     """Ids of the channels in which flows may be started, and `dm`; none means everywhere."""
     rates: Rates = DEFAULT_RATES
     connections: int = 2
+    quiet_seconds: float = 600.0
+    """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
     retention_days: float = 90.0
     local_user: str = "local"
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -109,6 +111,7 @@ def load_settings(
             workspace=_rate(env, "SAYSO_RATE_WORKSPACE", DEFAULT_RATES.workspace),
         ),
         connections=int(_number(env, "SAYSO_CONNECTIONS", 2, least=1, most=10)),
+        quiet_seconds=_seconds(env, "SAYSO_QUIET", "10m"),
         retention_days=_number(env, "SAYSO_RETENTION", 90, least=0.01, most=36500),
         local_user=_user(env),
         env=env,
@@ -167,6 +170,14 @@ def _number(env: Mapping[str, str], name: str, default: float, *, least: float, 
     if not least <= value <= most:
         raise SettingsError(f"{name} is {raw!r}; it takes a number from {least:g} to {most:g}.")
     return value
+
+
+def _seconds(env: Mapping[str, str], name: str, default: str) -> float:
+    raw = env.get(name, "").strip() or default
+    try:
+        return parse_duration(raw)
+    except ValueError:
+        raise SettingsError(f"{name} is {raw!r}; it takes a time, such as 10m.") from None
 
 
 def _names(env: Mapping[str, str], name: str) -> frozenset[str]:

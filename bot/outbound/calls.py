@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,10 +41,17 @@ class Posted:
 class Calls:
     """Slack's Web API as the outbox needs it, at the pace that Slack takes."""
 
-    def __init__(self, client: AsyncWebClient, pace: Pace, bot_user_id: str) -> None:
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        pace: Pace,
+        bot_user_id: str,
+        posted: Callable[[], None] = lambda: None,
+    ) -> None:
         self._client = quiet_client(client)
         self._pace = pace
         self._bot_user_id = bot_user_id
+        self._posted = posted
 
     async def post(self, place: Place, message: Rendered, *, broadcast: bool = False) -> Posted:
         """Post a message; as plain text where Slack does not take its blocks. The pace was taken before."""
@@ -67,6 +74,7 @@ class Calls:
             link_names=False,
         )
         answer = await self._paced(POST, place.channel, call)
+        self._posted()
         return Posted(str(answer["channel"]), str(answer["ts"]))
 
     async def edit(self, where: Posted, message: Rendered, *, metadata: bool = False) -> None:

@@ -80,6 +80,7 @@ class Outbound:
     `load_state` and `load_flow` give a session's state and pinned flow. `taken` is called when inbox items were stored
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are.
+    `posted` is called when Slack has taken a message, which then comes back as an event.
     `failure` is done with the reason once nothing can be sent any more; `run()` raises it too.
     """
 
@@ -96,6 +97,7 @@ class Outbound:
         tuning: Tuning = SLACK_PACE,
         files: SessionFiles | None = None,
         meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {},
+        posted: Callable[[], None] = lambda: None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
@@ -105,7 +107,7 @@ class Outbound:
         self._now = now
         self._tuning = tuning
         pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
-        calls = Calls(client, pace, bot_user_id)
+        calls = Calls(client, pace, bot_user_id, posted)
         self._poster = Poster(writer, calls, pace, now, delays=tuning.look_delays, backoff=self._again_in)
         names = Names(client, self._clock)
         sessions = Sessions(load_state, load_flow, meters)

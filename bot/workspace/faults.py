@@ -13,10 +13,12 @@ from typing import Any, Literal
 from bot.workspace.errors import WorkspaceError
 
 Json = dict[str, Any]
-DisconnectMode = Literal["graceful", "abrupt", "silent"]
+DisconnectMode = Literal["graceful", "abrupt", "silent", "deaf"]
+AwayMode = Literal["", "refuse", "503", "hang"]
 LossMode = Literal["drop_connection", "500"]
 CountedFault = Literal["lost_acks", "redeliveries", "duplicates"]
-DISCONNECT_MODES = ("graceful", "abrupt", "silent")
+DISCONNECT_MODES = ("graceful", "abrupt", "silent", "deaf")
+AWAY_MODES = ("refuse", "503", "hang")
 LOSS_MODES = ("drop_connection", "500")
 
 
@@ -46,13 +48,14 @@ class Faults:
     scopes: list[str] | None = None
     announce_scopes: bool = True
     token_error: str = ""
+    away: AwayMode = ""
     lost_acks: int = 0
     redeliveries: int = 0
     duplicates: int = 0
     methods: list[MethodFault] = field(default_factory=list)
     log: list[Json] = field(default_factory=list)
     struck: list[Json] = field(default_factory=list)
-    on_disconnect: Callable[[DisconnectMode], None] = lambda mode: None
+    on_disconnect: Callable[[DisconnectMode, int | None], None] = lambda mode, place: None
 
     # -- the socket
 
@@ -71,13 +74,28 @@ class Faults:
         self._note("lose_ack_next", n=n)
         self.lost_acks += n
 
-    def disconnect_all(self, mode: DisconnectMode = "graceful") -> None:
-        """End every socket: `graceful` asks the app to reconnect, `abrupt` cuts the TCP connection, and
-        `silent` leaves it open but never sends, reads or answers a ping again."""
+    def disconnect_all(self, mode: DisconnectMode = "graceful", place: int | None = None) -> None:
+        """End every socket, or the one at this place in the order in which they were opened: `graceful` asks the app
+        to reconnect, `abrupt` cuts the TCP connection, `silent` leaves it open but never sends, reads or answers a ping
+        again, and `deaf` answers pings and carries nothing."""
         if mode not in DISCONNECT_MODES:
             raise WorkspaceError("invalid_fault", f"mode {mode!r}; there are: {', '.join(DISCONNECT_MODES)}")
-        self._note("disconnect_all", mode=mode)
-        self.on_disconnect(mode)
+        self._note("disconnect_all", mode=mode, place=place)
+        self.on_disconnect(mode, place)
+
+    def go_away(self, mode: AwayMode = "503") -> None:
+        """Slack is down: sockets are cut and none can be opened, and every call is answered with 503 (`503`), cut off
+        (`refuse`) or never answered (`hang`), without any effect. People in the workspace go on."""
+        if mode not in AWAY_MODES:
+            raise WorkspaceError("invalid_fault", f"mode {mode!r}; there are: {', '.join(AWAY_MODES)}")
+        self._note("go_away", mode=mode)
+        self.away = mode
+        self.on_disconnect("abrupt", None)
+
+    def come_back(self) -> None:
+        """Slack is there again."""
+        self._note("come_back")
+        self.away = ""
 
     # -- the Web API
 
@@ -119,7 +137,7 @@ class Faults:
         self._note("clear")
         self.lost_acks = self.redeliveries = self.duplicates = 0
         self.methods.clear()
-        self.token_error = ""
+        self.token_error = self.away = ""
 
     # -- used by the server
 
@@ -179,6 +197,8 @@ REMOTE = (
     "duplicate_attempt0",
     "lose_ack_next",
     "disconnect_all",
+    "go_away",
+    "come_back",
     "ratelimit",
     "fail",
     "effect_then_fail",

@@ -84,6 +84,8 @@ class Site:
             self._runner = None
 
     async def _response_url(self, request: web.Request) -> web.Response:
+        if self.core.faults.away:
+            return web.Response(status=503, text="the local workspace was told to be away")
         try:
             body = json.loads(await request.text())
             self.interactions.answer_by_url(request.match_info["key"], body)

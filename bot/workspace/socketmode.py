@@ -99,12 +99,13 @@ class Connection:
         self.socket = socket
         self.request = request
         self.silent = False
+        self.deaf = False
         self.draining = False
         self.heard_at = asyncio.get_running_loop().time()
 
     async def send(self, frame: Json) -> None:
         """Send one frame; a socket that is closing or plays dead swallows it."""
-        if self.silent:
+        if self.silent or self.deaf:
             return
         with contextlib.suppress(ConnectionError, RuntimeError):
             await self.socket.send_str(json.dumps(frame))
@@ -127,7 +128,7 @@ class SocketMode:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._turn = 0
         self._serial = 0
-        faults.on_disconnect = self.disconnect_all
+        faults.on_disconnect = self.disconnect
 
     # -- sockets
 
@@ -139,6 +140,8 @@ class SocketMode:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """One WebSocket of the app, from handshake to close."""
+        if self.faults.away:
+            raise web.HTTPServiceUnavailable(text="the local workspace was told to be away")
         ticket = request.query.get("ticket", "")
         if ticket not in self.tickets:
             raise web.HTTPUnauthorized(text="This ticket is unknown or was used: call apps.connections.open")
@@ -212,13 +215,16 @@ class SocketMode:
     def _goodbye(reason: str) -> Json:
         return {"type": "disconnect", "reason": reason, "debug_info": {"host": "local-workspace"}}
 
-    def disconnect_all(self, mode: DisconnectMode) -> None:
-        """End or silence every socket that is connected now (see `Faults.disconnect_all`)."""
-        for connection in list(self.connections):
+    def disconnect(self, mode: DisconnectMode, place: int | None = None) -> None:
+        """End or silence the sockets that are connected now, or one of them (see `Faults.disconnect_all`)."""
+        chosen = self.connections if place is None else self.connections[place : place + 1]
+        for connection in list(chosen):
             if mode == "abrupt":
                 connection.cut()
             elif mode == "silent":
                 connection.silent = True
+            elif mode == "deaf":
+                connection.deaf = True
             else:
                 connection.draining = True
                 self._spawn(connection.send(self._goodbye("refresh_requested")))
@@ -283,7 +289,7 @@ class SocketMode:
 
     def usable(self) -> list[Connection]:
         """The sockets that will take an envelope."""
-        return [c for c in self.connections if not (c.draining or c.silent)]
+        return [c for c in self.connections if not (c.draining or c.silent or c.deaf)]
 
     def _pick(self) -> Connection | None:
         fresh = [c for c in self.connections if not c.draining] or self.connections

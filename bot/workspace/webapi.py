@@ -19,6 +19,7 @@ from bot.workspace.state import Json
 from bot.workspace.views import Views
 
 WITHOUT_TOKEN = ("api.test",)
+HANG_SECONDS = 600.0  # longer than anybody waits for an answer
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ class WebApi:
         args, token, token_in = await _arguments(request)
         record = ApiCall(method, args, self.core.clock(), token_in)
         self.calls.append(record)
+        if self.core.faults.away:
+            return await self._away(record, request)
         slow = self.core.faults.take(method, ("slow",))
         if slow:
             await asyncio.sleep(slow.seconds)
@@ -67,6 +70,18 @@ class WebApi:
         if lost:
             return self._lost(record, request, lost)
         return web.json_response(record.response, headers=self._headers(method, token))
+
+    async def _away(self, record: ApiCall, request: web.Request) -> web.Response:
+        """Nobody is there: nothing is done."""
+        mode = self.core.faults.away
+        self.core.faults.strike("away", method=record.method)
+        self.core.changes.touch()
+        if mode == "hang":
+            await self.core.changes.wait_for(lambda: self.core.faults.away != "hang", timeout=HANG_SECONDS)
+        if mode != "503" and request.transport is not None:
+            request.transport.abort()
+        record.status = 503
+        return web.Response(status=503, text="the local workspace was told to be away")
 
     def _answer(self, method: str, args: Json, token: str) -> Json:
         try:

@@ -73,6 +73,7 @@ class SimSlackApp(SlackApp):
     """The real receiver without sockets: envelopes come by direct calls."""
 
     life: Life
+    _generation: int | None = None
 
     async def connect(self) -> None:
         """From now on the world can send."""
@@ -86,6 +87,8 @@ class SimSlackApp(SlackApp):
 
     def reconnected(self) -> bool:
         """Whether there was a gap."""
+        if self._generation is None:
+            return False
         changed = self._generation != self.life.world.generation
         self._generation = self.life.world.generation
         return changed
