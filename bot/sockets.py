@@ -146,7 +146,11 @@ class Sockets:
                     await self._replace(place)
             reason = self._silence()
             if reason is not None:
-                log.log(logging.WARNING if self._posted_at else logging.INFO, "all sockets are opened anew: %s", reason)
+                log.log(
+                    logging.WARNING if self._posted_at else logging.INFO,
+                    "all sockets are opened anew: %s",
+                    reason,
+                )
                 await self._replace_all()
 
     async def ailing(self, socket: Socket) -> str | None:

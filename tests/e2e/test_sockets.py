@@ -8,7 +8,7 @@ import pytest
 
 from bot.workspace import Workspace
 from bot.workspace.faults import DisconnectMode
-from tests.support.bot import BotProcess, counted, running_bot, start_flow
+from tests.support.bot import counted, running_bot, start_flow
 
 pytestmark = pytest.mark.process
 
@@ -76,7 +76,10 @@ async def test_sockets_that_carry_nothing_are_opened_anew_and_what_was_missed_is
     workspace.faults.ack_timeout = 0.2
     workspace.faults.reconnect_window = 0.1
     flows = {"mark": MARK.format(file=file)}
-    async with running_bot(workspace, tmp_path, flows, SAYSO_QUIET="3s") as bot:
+    async with running_bot(workspace, tmp_path, flows, SAYSO_QUIET="3s"):
+        # The last thing that is asked for when everything is read at the start.
+        await workspace.wait_for(lambda: len(workspace.calls_to("users.conversations")) == 3)
+        await workspace.settled()
         workspace.faults.disconnect_all(mode)
         await workspace.post("ana", "ops", "@sayso mark name=missed")
         await workspace.wait_for(lambda: counted(file) == ["missed"], timeout=40)
@@ -84,8 +87,6 @@ async def test_sockets_that_carry_nothing_are_opened_anew_and_what_was_missed_is
         await both_connected(workspace)
         await workspace.post("ana", "ops", "@sayso mark name=heard")
         await workspace.wait_for(lambda: len(counted(file)) == 2, timeout=40)
-        if mode == "deaf":
-            print(await bot.said("sockets are opened anew"), bot.lines)
     assert counted(file) == ["missed", "heard"]
 
 
@@ -99,13 +100,8 @@ async def test_one_deaf_socket_of_two_is_found_by_what_the_other_hears(
         workspace.faults.disconnect_all("deaf", place=0)
         for number in range(40):
             await workspace.post("ana", "ops", f"talk {number}")
-        await heard(bot, "none through it")
+        await bot.said("none through it", timeout=40)
         workspace.faults.ack_timeout = 3.0
         await both_connected(workspace)
         await workspace.post("ana", "ops", "@sayso mark name=heard")
         await workspace.wait_for(lambda: counted(file) == ["heard"], timeout=40)
-
-
-async def heard(bot: BotProcess, words: str) -> None:
-    """Wait until the bot has logged this."""
-    await bot.said(words, timeout=40)
