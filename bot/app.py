@@ -29,6 +29,10 @@ from engine.storage.writer import Writer
 log = logging.getLogger("sayso.slack")
 
 
+_MOST_PENDING = 1_000
+"""How many rows that wait are looked through for something of a thread."""
+
+
 class SlackApp:
     """The sockets and what comes through them."""
 
@@ -118,14 +122,14 @@ class SlackApp:
         return acknowledgement(verdict, submission)
 
     async def _known(self, thread_key: str) -> bool:
-        """Whether the thread has a session, or is about to: its first message was taken and not handled yet."""
+        """Whether the thread has a session, or may get one: something of it was taken and not handled yet."""
         if await self._writer.call("heads", thread_key=thread_key, limit=1):
             return True
-        root = await self._writer.call("inbox_row", f"message:{thread_key}")
-        # Handled in between, it has its session by now.
-        return root is not None and (
-            root.outcome is None or bool(await self._writer.call("heads", thread_key=thread_key, limit=1))
-        )
+        pending = await self._writer.call("inbox", limit=_MOST_PENDING)
+        if any(row.thread_key == thread_key for row in pending):
+            return True
+        # What was handled in between has its session by now.
+        return bool(await self._writer.call("heads", thread_key=thread_key, limit=1))
 
     async def _take(self, decision: inbound.Take) -> None:
         item = decision.item

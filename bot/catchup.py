@@ -100,6 +100,11 @@ class CatchUp:
         self._locks.pop(key, None)
         return found
 
+    async def read(self, key: str) -> int:
+        """Read a thread whose session began just now, for what was said there before it; how many messages were new."""
+        self._unread[key] = None
+        return await self.ensure(key)
+
     async def _guarded(self, read: Any, scope: str) -> int:
         """One scope's failure must not keep the others from being read; its mark stays, so it is read again."""
         try:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from bot import inbound, words
 from bot.flows import Library
 from bot.incoming_files import IncomingFiles, NotNow
-from bot.intents import ephemeral_row, note_row, respond_row, root_row
+from bot.intents import direct_row, ephemeral_row, note_row, respond_row, root_row
 from bot.listening import Listening
 from bot.people import LookupFailed, People
 from bot.presses import Hands, Presses
@@ -28,7 +29,7 @@ from bot.starting import Starter
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, decode
-from engine.commands import Answer, Command, Resume
+from engine.commands import Answer, Command, Resume, Undo
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SessionError
 from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
@@ -50,6 +51,7 @@ from prompt_state.routing import (
     Say,
     SessionView,
     Steer,
+    TakeBack,
     Thread,
     control_word,
     route,
@@ -81,7 +83,6 @@ class Conversation:
         self._gate = gate
         self._home = home
         self._files = files
-        self._hinted: set[str] = set()
         hands = Hands(self._do, self._whisper, self._consume, self._not_looked_up)
         self._presses = Presses(engine, people, home.bot_user_id, hands)
 
@@ -92,6 +93,7 @@ class Conversation:
             inbound.CLICK: self._presses.click,
             inbound.SLASH: self.slash,
             inbound.ROOTED: self.rooted,
+            inbound.EDITED: self.edited,
         }
 
     # --- messages ------------------------------------------------------------------------------------------
@@ -104,6 +106,13 @@ class Conversation:
             said = inbound.said(data, self._home)
         except TooLong as error:
             return await self._tell(row, data, str(error), "too_long")
+        if data["direct"] and not data["threadTs"] and not heads and self._meant_for_a_thread(said):
+            keys = await self._waiting_in(data["channel"])
+            if len(keys) > 1:
+                return await self._tell(row, data, words.SEVERAL_HERE, "told")
+            if keys:
+                row, data = row._replace(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
+                said, heads = replace(said, thread_ts=data["threadTs"]), await self._heads(keys[0])
         if said.mentions_bot and not said.edited and self._starts(said, heads):
             return await self._start_by_message(row, data, said)
         try:
@@ -112,14 +121,42 @@ class Conversation:
             return _held(row, error)
         return await self._routed(row, data, said, actor, heads)
 
+    async def edited(self, row: InboxRow) -> bool:
+        """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits."""
+        data = decode(row.payload)
+        key = f"message:{data['team']}:{data['channel']}:{data['ts']}"
+        before: InboxRow | None = await self._engine.writer.call("inbox_row", key)
+        if before is not None and before.outcome is None:
+            return False
+        text = words.edited_text(before.outcome if before is not None else None)
+        if text is None:
+            await self._consume(row, "ignored")
+            return True
+        return await self._whisper(row, data, text, "told")
+
     def _starts(self, said: Message, heads: Sequence[Head]) -> bool:
         """Whether an addressed message is about starting something."""
-        if not heads:
-            return True
+        return not heads or self._names_flow(said)
+
+    def _names_flow(self, said: Message) -> bool:
         first = said.text.split(maxsplit=1)[0].lower() if said.text else ""
         if first == "run" or first in self._library.refresh():
             return True
         return Listening(self._library.refresh()).mentioned(said.text) is not None
+
+    def _meant_for_a_thread(self, said: Message) -> bool:
+        """Whether a direct message outside of every thread may be about what waits there: people answer where they are,
+        and on a phone a thread is far away."""
+        about_flows = control_word(said.text) in ("help", "status") or said.text.lower() in ("list", "flows")
+        return bool(said.text or said.has_files) and not about_flows and not self._names_flow(said)
+
+    async def _waiting_in(self, channel: str) -> list[str]:
+        """The threads of a conversation in which something goes on."""
+        heads: list[Head] = await self._engine.writer.call(
+            "heads", statuses=("running", "paused"), limit=1000
+        )
+        keys = [head.thread_key for head in heads if head.thread_key and head.quarantined is None]
+        return list(dict.fromkeys(key for key in keys if key.split(":")[1] == channel))
 
     async def _start_by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         word = control_word(said.text)
@@ -184,7 +221,8 @@ class Conversation:
             ),
             prompts=tuple(asked),
             may_answer=self._may_answer(actor, asked),
-            hinted=frozenset(self._hinted),
+            hinted=await self._hinted(asked),
+            author=actor.id,
         )
         found = route(said, thread)
         match found:
@@ -194,11 +232,20 @@ class Conversation:
                 return await self._replied(row, data, actor, _by_id(asked, prompt_id), text)
             case Control():
                 return await self._control(row, data, actor, found)
+            case TakeBack(prompt_id):
+                session_id = _by_id(asked, prompt_id).session_id
+                return await self._do(row, data, session_id, Undo(prompt_id, actor, row.key))
             case Chatter() | Ignore() | Note() | Steer():
                 await self._consume(row, "ignored")
                 return True
             case Menu() | Hint() | Say():
                 return await self._explain(row, data, found, asked)
+
+    async def _hinted(self, asked: Sequence[PromptState]) -> frozenset[str]:
+        """The open questions about whose buttons the thread was given a hint, also by an earlier process."""
+        found = [prompt.prompt_id for prompt in asked if prompt.open and not prompt.accepts_text]
+        rows = [await self._engine.writer.call("outbox_row", _hint_key(prompt_id)) for prompt_id in found]
+        return frozenset(key for key, row in zip(found, rows, strict=True) if row is not None)
 
     def _may_answer(self, actor: Actor, asked: Sequence[PromptState]) -> frozenset[str]:
         if not asked:
@@ -215,9 +262,10 @@ class Conversation:
                 text = words.menu_text(meant, await self._places(meant))
                 blocks = menu_blocks(text, meant, data["ts"], data["user"])
                 return await self._tell(row, data, text, "told", blocks=blocks)
-            case Hint(kind, prompt_ids):
-                self._hinted.update(prompt_ids)
+            case Hint(kind, prompt_ids, once):
                 text = words.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
+                key = _hint_key(prompt_ids[0]) if once else None
+                return await self._tell(row, data, text, "told", key=key)
             case _:
                 text = await self._status_of(await self._heads(row.thread_key))
         return await self._tell(row, data, text, "told")
@@ -360,10 +408,21 @@ class Conversation:
         return await self.begin(row, data, line.flow, dict(line.inputs))
 
     async def rooted(self, row: InboxRow) -> bool:
-        """The message of a slash command stands: start its session in that thread."""
+        """The message of a slash command stands: start its session in that thread. Where Slack refused it, whoever asked
+        is told."""
         data = decode(row.payload)
+        if "refused" in data:
+            return await self._not_rooted(row, data)
         line = StartLine(data["flow"], data["inputs"])
         return await self._start_line(row, data, line, data["posted"]["ts"])
+
+    async def _not_rooted(self, row: InboxRow, data: dict[str, Json]) -> bool:
+        place = f"<#{data['channel']}>"
+        text = words.not_begun_text(f"*{escape(data['flow'])}*", place, escape(data["refused"]))
+        if data.get("responseUrl"):
+            return await self._answer_slash(row, data, text)
+        await self._consume(row, "refused", direct_row(f"direct:{row.key}", data["user"], text))
+        return True
 
     async def _answer_slash(self, row: InboxRow, data: dict[str, Json], text: str) -> bool:
         await self._consume(row, "refused", respond_row(f"respond:{row.key}", data["responseUrl"], text))
@@ -433,11 +492,12 @@ class Conversation:
         *,
         thread_ts: str | None = None,
         blocks: list[Json] | None = None,
+        key: str | None = None,
     ) -> bool:
-        """Say something in the thread, where everybody sees it."""
+        """Say something in the thread, where everybody sees it; under the same `key` only once."""
         thread_ts = thread_ts or str(data.get("threadTs") or data.get("ts"))
         lane = thread_key(data["team"], data["channel"], thread_ts)
-        said = note_row(f"note:{row.key}", lane, data["channel"], thread_ts, text, blocks=blocks)
+        said = note_row(key or f"note:{row.key}", lane, data["channel"], thread_ts, text, blocks=blocks)
         await self._consume(row, outcome, said)
         return True
 
@@ -459,6 +519,10 @@ def _whispered(row: InboxRow, data: dict[str, Json], text: str) -> PutOutbox:
     """Words for the author of a row only; they are no mrkdwn."""
     key = f"ephemeral:{row.key}"
     return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), escape(text))
+
+
+def _hint_key(prompt_id: str) -> str:
+    return f"hint:{prompt_id}"
 
 
 def _held(row: InboxRow, error: Exception) -> bool:

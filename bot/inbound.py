@@ -24,7 +24,7 @@ from prompt_state.routing import SUBTYPES, Message, read_message
 
 MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
 OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
-CHANNEL, DELETED = "slack.channel", "slack.deleted"
+CHANNEL, DELETED, EDITED = "slack.channel", "slack.deleted", "slack.edited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,8 @@ def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
         return _channel(body, event, home)
     if event.get("subtype") == "message_deleted":
         return _deleted(event, home)
+    if event.get("subtype") == "message_changed":
+        return _edited(event, home)
     if event.get("type") not in ("message", "app_mention"):
         return Skip(f"event {event.get('type')}")
     return message(event, home, hears=hears)
@@ -174,6 +176,31 @@ def _deleted(event: Mapping[str, Any], home: Home) -> Decision:
         thread_key=thread_key(home.team_id, channel, before["thread_ts"]),
     )
     return Take(item, only_known_threads=True)
+
+
+def _edited(event: Mapping[str, Any], home: Home) -> Decision:
+    """A person changed the words of a message: nothing follows from that, but they should know it, once a message."""
+    after, before = event["message"], event.get("previous_message") or {}
+    if after.get("bot_id") or not after.get("user") or after["user"] == home.bot_user_id:
+        return Skip("not written by a person")
+    if not after.get("edited") or after.get("text") == before.get("text"):
+        return Skip("a change of something else than its words")
+    channel, ts = event["channel"], after["ts"]
+    thread_ts = after.get("thread_ts")
+    in_thread = thread_ts is not None and thread_ts != ts
+    addressed = f"<@{home.bot_user_id}" in (after.get("text") or "") or channel.startswith("D")
+    if not in_thread and not addressed:
+        return Skip("not for us")
+    data: dict[str, Json] = {
+        "team": home.team_id,
+        "channel": channel,
+        "ts": ts,
+        "threadTs": thread_ts if in_thread else None,
+        "user": after["user"],
+    }
+    lane = thread_key(home.team_id, channel, thread_ts or ts)
+    item = InboxItem(f"edited:{home.team_id}:{channel}:{ts}", EDITED, encode(data), thread_key=lane)
+    return Take(item, only_known_threads=in_thread)
 
 
 def message(

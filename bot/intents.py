@@ -75,13 +75,15 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             row = _about_prompt(state, "prompt", prompt_key(event.prompt_id), event.prompt_id)
             return [row, *_covered(state, event.prompt_id, f"covers:{event.prompt_id}")]
         case PromptAnswered():
-            return [_again(state, event.prompt_id)]
+            return [_again(state, event.prompt_id), *_taken(event.key)]
         case PromptExpired():
             return [_again(state, event.prompt_id, outcome=event.outcome)]
         case PromptCancelled():
             return [_again(state, event.prompt_id, reason=event.reason)]
-        case PromptVoted() | PromptUndone():
+        case PromptVoted():
             return [_again(state, event.prompt_id)]
+        case PromptUndone():
+            return [_again(state, event.prompt_id), *_taken(event.key)]
         case PromptEdited():
             key = f"covers:{event.prompt_id}:{event.seq}"
             covered = _covered(state, event.prompt_id, key) if event.covers else []
@@ -105,6 +107,19 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             return [_end(state, None, None), *_log(state)]
         case _:
             return []
+
+
+TAKEN = "white_check_mark"
+"""The reaction on a reply that counts."""
+
+
+def _taken(key: str | None) -> list[PutOutbox]:
+    """A mark on the message that was used, where it was one: without it nobody sees which words count."""
+    kind, _, where = (key or "").partition(":")
+    if kind != "message" or where.count(":") != 2:
+        return []
+    _, channel, ts = where.split(":")
+    return [reaction_row(f"taken:{where}", channel, ts, TAKEN)]
 
 
 def _log(state: State) -> list[PutOutbox]:
@@ -274,6 +289,11 @@ def ephemeral_row(key: str, channel: str, user: str, thread_ts: str | None, text
     return PutOutbox(key, key, "ephemeral", encode(payload))
 
 
+def direct_row(key: str, person: str, text: str) -> PutOutbox:
+    """A direct message for somebody, by id or e-mail address. `text` is mrkdwn that is safe already."""
+    return PutOutbox(key, key, "direct", encode({"person": person, "text": text}))
+
+
 def edit_row(key: str, lane: str, channel: str, ts: str, text: str) -> PutOutbox:
     """Other words in the place of a message of ours, without buttons. `text` is mrkdwn that is safe already."""
     return PutOutbox(key, lane, "edit", encode({"channel": channel, "ts": ts, "text": text}))
@@ -291,6 +311,7 @@ def respond_row(key: str, response_url: str, text: str) -> PutOutbox:
 
 def root_row(key: str, channel: str, text: str, then: dict[str, Json]) -> PutOutbox:
     """A message that begins a thread. Once it stands, an inbox item `{kind, key, payload}` is made of `then`, and its
-    payload has `posted: {channel, ts}` beside what `then` gave it."""
+    payload has `posted: {channel, ts}` beside what `then` gave it, the `team` among it; where Slack refuses the message
+    it has `refused` in its place, with Slack's word for why."""
     payload: dict[str, Json] = {"channel": channel, "text": text, "then": then}
     return PutOutbox(key, key, "root", encode(payload))

@@ -44,6 +44,7 @@ from bot.views.reject import Reject
 from bot.views.service import Kind, Views
 from bot.views.start import Start
 from bot.views.whole import Whole
+from bot.wanted import WANTED_ROOTED
 from bot.ways_in import WaysIn
 from bot.words import quarantine_text
 from engine import clock
@@ -177,11 +178,23 @@ class Bot:
         starter = Starter(self.engine, self.library, channels, limits, settings)
         talk = Conversation(self.engine, self.library, people, gate, home, starter, IncomingFiles(bot, files))
         links = Links(bot)
-        ways = WaysIn(self.engine, self.library, people, channels, starter, links, bot, identity.team_id)
+        ways = WaysIn(
+            self.engine,
+            self.library,
+            people,
+            channels,
+            starter,
+            links,
+            bot,
+            identity.team_id,
+            settings.admins,
+        )
         home_page = HomeKind(self.engine, self.library, people, gate, links)
         self.views = self._views(bot, people, gate, talk, ways, home_page)
         reach = Reach(self.engine, self._reachable_again)
         handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers(), **reach.handlers()}
+        for kind in (inbound.ROOTED, WANTED_ROOTED):
+            handled[kind] = self._then_read(handled[kind])
         handlers = {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
         self.service = Service(
             self.engine,
@@ -267,6 +280,18 @@ class Bot:
             if await self.catchup.ensure(row.thread_key):
                 return False
             return bool(await handler(row))
+
+        return handle
+
+    def _then_read(self, handler: Any) -> Any:
+        """Somebody may have replied to a message of ours before its session was there, and so before the thread was
+        known: it is read once."""
+
+        async def handle(row: InboxRow) -> bool:
+            done = bool(await handler(row))
+            if done and row.thread_key is not None:
+                await self.catchup.read(row.thread_key)
+            return done
 
         return handle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import inbound
 from bot.channels import Channels
 from bot.flows import Library
-from bot.intents import ephemeral_row, note_row, reaction_row, root_row
+from bot.intents import direct_row, ephemeral_row, note_row, reaction_row, root_row
 from bot.links import Links
 from bot.listening import Listening, Overheard, said_in
 from bot.people import LookupFailed, People
@@ -21,6 +21,7 @@ from bot.rendering.text import escape
 from bot.starting import Refusal, Starter
 from bot.views.start import shortcut_of
 from bot.wanted import WANTED, WANTED_ROOTED
+from bot.words import not_begun_text
 from engine.actors import Actor
 from engine.codec import Json, canonical, decode, encode
 from engine.engine import Engine
@@ -48,7 +49,9 @@ class WaysIn:
         links: Links,
         client: AsyncWebClient,
         team: str,
+        admins: Collection[str] = (),
     ) -> None:
+        """`admins` are told what nobody else would notice."""
         self._engine = engine
         self._library = library
         self._people = people
@@ -57,6 +60,7 @@ class WaysIn:
         self._links = links
         self._client = client
         self._team = team
+        self._admins = admins
         self._locks: dict[str, asyncio.Lock] = {}
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
@@ -224,13 +228,7 @@ class WaysIn:
         data = decode(row.payload)
         channel = await self._channels.id_of(data["place"])
         if channel is None:
-            reason = f"the bot is in no channel {data['place']}: invite it there"
-            log.error("%s is not started: %s", data["flow"], reason)
-            result = encode({"error": "refused", "message": reason})
-            await self._engine.writer.call(
-                "consume", [Consumed(row.id, "refused", result)], self._engine.now()
-            )
-            return True
+            return await self._not_rooted(row, {**data, "channel": None, "refused": "not_in_channel"})
         payload = {**data, "team": self._team, "channel": channel}
         then: dict[str, Json] = {"kind": WANTED_ROOTED, "key": f"rooted:{row.key}", "payload": payload}
         text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}"
@@ -239,10 +237,33 @@ class WaysIn:
     async def wanted_rooted(self, row: InboxRow) -> bool:
         """The message stands: start the flow in its thread."""
         data = decode(row.payload)
+        if "refused" in data:
+            return await self._not_rooted(row, data)
         actor = Actor.local(data["local"]) if data.get("local") else Actor.itself("schedule", "a schedule")
         ts = data["posted"]["ts"]
         refusal = await self._starter.start(row, data, actor, data["flow"], data["inputs"], ts)
         return refusal is None or await self._refused(row, {**data, "ts": ts, "user": None}, refusal)
+
+    async def _not_rooted(self, row: InboxRow, data: Mapping[str, Json]) -> bool:
+        """Slack refused the message: the command line reads it in the row, of a schedule the admins are told."""
+        plain = not_begun_text(data["flow"], data["place"], data["refused"])
+        log.error("%s", plain)
+        told: list[Row] = []
+        if not data.get("local"):
+            channel, day = data["channel"], self._engine.now()[:10]
+            place = f"<#{channel}>" if channel else escape(data["place"])
+            text = not_begun_text(f"*{escape(data['flow'])}*", place, escape(data["refused"]))
+            scope = f"{data['flow']}:{data['place']}:{day}"
+            told = [
+                direct_row(f"unrooted:{admin}:{scope}", admin, f"⛔ {text} ({escape(data['why'])})")
+                for admin in sorted(self._admins)
+                if not admin.startswith("@")
+            ]
+        result = encode({"error": "refused", "message": plain})
+        await self._engine.writer.call(
+            "consume", [Consumed(row.id, "refused", result)], self._engine.now(), told
+        )
+        return True
 
     # --- words ---------------------------------------------------------------------------------------------
 

@@ -34,6 +34,9 @@ NOBODY: Mapping[str, Behind | None] = {}
 GO_ON = "resume"
 """What a session is told by a `resume` that says nothing else."""
 
+SEVERAL_HERE = "Several flows wait in this conversation. Please reply in the thread of the one you mean."
+"""Told in a direct message to words that could be for each of them."""
+
 RECORDED = "Recorded. This is paused, so it goes on with your answer after `resume`."
 """Told to whoever answers while a session is held."""
 
@@ -77,13 +80,17 @@ def thread_help() -> str:
     """What can be said in a session's thread."""
     return (
         "In this thread you can write:\n"
-        "• an answer, where a question asks for text (no mention needed); with several questions open: `#2: your answer`\n"
+        "• an answer, where a question asks for text or files (no mention needed); a ✅ on it says that it counts\n"
+        "• `#2: your answer`, where several questions are open\n"
+        "• `undo`: take an answer back, where the question says until when\n"
         "• `status`: where this stands\n"
         "• `pause` (or `stop`): what runs is stopped, answers are kept, nothing further starts until `resume`\n"
         "• `resume`, or `resume` and a message for it: go on after a pause\n"
         "• `cancel`: end it (asks before it does)\n"
         "• `help`: this\n"
-        "Choices and approvals are answered with their buttons."
+        "Choices, forms and approvals are answered with their buttons. *Edit* changes a proposal before you approve it; "
+        "⋯ on a question hands it over to somebody else.\n"
+        "Editing or deleting a message changes nothing: what you sent first counts."
     )
 
 
@@ -212,6 +219,19 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
     return "Please write your answer after the colon."
 
 
+def edited_text(outcome: str | None) -> str | None:
+    """Told to whoever edits a message, by what became of it before; None where the edit is nobody's concern."""
+    return _EDITED.get(outcome or "")
+
+
+_EDITED = {
+    "applied": "Your edit was ignored: what you wrote first counts.",
+    "started": "Your edit was ignored: the flow runs with what you wrote first.",
+    "refused": "Your edit was ignored. Please send it as a new message.",
+    "too_long": "Your edit was ignored. Please send it as a new message.",
+}
+
+
 def confirm_cancel(flow_name: str, session_id: str) -> tuple[str, list[Json]]:
     """The question before a session is ended, as text and blocks."""
     text = f"Cancel *{escape(flow_name)}*? What is done stays done; nothing further starts."
@@ -236,6 +256,21 @@ def _button(label: str, action_id: str, value: str, style: str | None) -> Json:
 def root_text(user_id: str, flow: str) -> str:
     """The message under which a slash command's session lives."""
     return f"<@{user_id}> started *{escape(flow)}*"
+
+
+def not_begun_text(flow: str, place: str, reason: str) -> str:
+    """Told to whoever wanted a flow in a channel in which the bot may not post. `place` is how the channel is named."""
+    why, remedy = _CLOSED.get(reason, (f"Slack does not let the bot post in {place} ({reason})", ""))
+    return f"{flow} was not started: {why.format(place=place)}.{remedy}"
+
+
+_INVITE = " Invite it there (`/invite @sayso`) and try again."
+_CLOSED = {
+    "not_in_channel": ("the bot is not in {place}", _INVITE),
+    "channel_not_found": ("the bot cannot see {place}", _INVITE),
+    "is_archived": ("{place} is archived", " Unarchive it, or choose another channel."),
+    "restricted_action": ("only some people may post in {place}", " Ask who looks after it to let the bot."),
+}
 
 
 def alike_text(count: int, latest_ts: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.events import Event
+from engine.events import Event, TimerFired
 from engine.state import State
 from engine.storage.port import Row
 from prompt_state.model import Owner, project
@@ -12,4 +12,11 @@ from prompt_state.model import Owner, project
 
 def projection(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
     """The rows of prompts that a step changed, written with the events that they follow from."""
-    return project(Owner(after.session_id, after.thread, after.actor), after.prompts, events, after.seq)
+    over = {
+        timer.prompt_id
+        for event in events
+        if isinstance(event, TimerFired) and (timer := before.timers.get(event.timer_id)) is not None
+        if timer.purpose == "undo" and timer.prompt_id is not None
+    }
+    owner = Owner(after.session_id, after.thread, after.actor)
+    return project(owner, after.prompts, events, after.seq, also=over)

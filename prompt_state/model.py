@@ -212,13 +212,19 @@ def changed_prompt_ids(events: Iterable[object]) -> set[str]:
 
 
 def project(
-    owner: Owner, prompts: Mapping[str, PromptRunLike], events: Iterable[object], seq: int
+    owner: Owner,
+    prompts: Mapping[str, PromptRunLike],
+    events: Iterable[object],
+    seq: int,
+    *,
+    also: Iterable[str] = (),
 ) -> list[PutPrompt]:
-    """The rows that a commit of `events` writes. `prompts` are those of the state after them, `seq` its seq."""
+    """The rows that a commit of `events` writes. `prompts` are those of the state after them, `seq` its seq; `also` are
+    prompts that changed and that no event names (the time to take an answer back is over)."""
     requester, thread = owner.requester, owner.thread
     return [
         prompt_row(owner.session_id, thread, requester, prompts[prompt_id], seq)
-        for prompt_id in sorted(changed_prompt_ids(events))
+        for prompt_id in sorted(changed_prompt_ids(events).union(also))
         if prompt_id in prompts
     ]
 

@@ -4,7 +4,7 @@ The steps, in order; the first that knows what to do decides (`_STEPS`):
 
 1. What is no message of a person for us: bots, edits, deletions, words to somebody else.
 2. A control word as the whole message, unless a prompt offers that word as a choice. Where a session is held,
-   `resume` may have a message behind it, which goes to the session.
+   `resume` may have a message behind it, which goes to the session. `undo` is one while an answer can be taken back.
 3. A reply that names a prompt: `#3: text`, with the prompt's number, or `#confirm: text`, with its node, path or id.
 4. The only open prompt that takes this text and that this person may answer: a text prompt, or a question of whose
    choices the text is exactly one; a menu if there are several.
@@ -28,7 +28,7 @@ from engine.forms import match_option
 from prompt_state.model import PromptState
 from prompt_state.text import text_in
 
-ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help"]
+ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help", "undo"]
 _CONTROL: dict[str, ControlWord] = {
     "stop": "stop",
     "pause": "pause",
@@ -36,6 +36,7 @@ _CONTROL: dict[str, ControlWord] = {
     "status": "status",
     "cancel": "cancel",
     "help": "help",
+    "undo": "undo",
 }
 
 SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadcast"})
@@ -106,6 +107,8 @@ class Thread:
     """Sessions with an agent that takes messages, from this author."""
     hinted: frozenset[str] = frozenset()
     """Prompts about whose buttons a hint was given."""
+    author: str | None = None
+    """Who wrote the message, as answers name them."""
 
 
 # --- what is found -----------------------------------------------------------------------------------------
@@ -131,6 +134,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack:
+    """`undo`: the answer of this prompt is taken back, if its time is not over and this person may."""
+
+    prompt_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Menu:
     """The text could answer any of these: ask which."""
 
@@ -152,6 +162,8 @@ class Hint:
 
     kind: HintKind
     prompt_ids: tuple[str, ...]
+    once: bool = False
+    """Nobody asked for it, so it is given once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +207,7 @@ class Ignore:
     reason: str
 
 
-Route: TypeAlias = Control | Answer | Menu | Hint | Hold | Steer | Say | Chatter | Note | Ignore
+Route: TypeAlias = Control | Answer | TakeBack | Menu | Hint | Hold | Steer | Say | Chatter | Note | Ignore
 
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -298,11 +310,21 @@ def _control(message: Message, thread: Thread) -> Route | None:
         return Hold(_ids(unshown))
     if any(_sent_after(message, prompt) for prompt in offering):
         return None
+    if word == "undo":
+        undoable = _undoable(thread)
+        return TakeBack(undoable.prompt_id) if undoable is not None else None
     live = tuple(session.session_id for session in thread.sessions if not session.ended)
     # In a thread where all is over, `help` is more likely said to a colleague.
     if not live and not message.mentions_bot:
         return None
     return Control(word, live, confirm=word == "cancel")
+
+
+def _undoable(thread: Thread) -> PromptState | None:
+    """The latest answer that can be taken back, this person's if there is one."""
+    found = [prompt for prompt in thread.prompts if prompt.status == "answered" and prompt.undo_until]
+    own = [prompt for prompt in found if prompt.answered_by == thread.author]
+    return max(own or found, key=lambda prompt: prompt.answered_at or "", default=None)
 
 
 def _resumed_with(message: Message, thread: Thread) -> Route | None:
@@ -371,7 +393,8 @@ def _only_buttons(message: Message, thread: Thread) -> Route | None:
     ]
     if not buttons or thread.hinted.issuperset(_ids(buttons)):
         return None
-    return Hint("files" if all(map(_takes_files, buttons)) else "buttons", _ids(buttons))
+    kind: HintKind = "files" if all(map(_takes_files, buttons)) else "buttons"
+    return Hint(kind, _ids(buttons), once=True)
 
 
 _STEPS: tuple[Callable[[Message, Thread], Route | None], ...] = (

@@ -64,7 +64,12 @@ class Clocks:
 
     def kinds(self) -> dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]]:
         """By kind of row."""
-        return {"remind": self.remind, "escalate": self.escalate, "tell": self.tell}
+        return {
+            "remind": self.remind,
+            "escalate": self.escalate,
+            "tell": self.tell,
+            "direct": self.direct,
+        }
 
     # --- in the thread -------------------------------------------------------------------------------------
 
@@ -111,6 +116,11 @@ class Clocks:
                 await self._say_refused(row, data["to"], state, fault)
             return Failed({"error": fault.reason, "message": str(fault)})
         return Sent(position(posted))
+
+    async def direct(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """A direct message that belongs to no session."""
+        channel = await self._places.channel(f"dm:{data['person']}", None)
+        return Sent(position(await self._poster.once(row, Place(channel), note(data["text"], row.key))))
 
     async def _text(self, row: OutboxRow, data: dict[str, Json], state: State) -> str | None:
         """What is told, or None where it is not true any more."""

@@ -38,6 +38,7 @@ from engine.state import PromptRun, State
 from engine.storage.port import InboxItem, OutboxRow
 from engine.storage.writer import Writer
 from prompt_state import store as prompts
+from prompt_state.model import thread_key
 
 log = logging.getLogger("sayso.outbound")
 
@@ -101,6 +102,8 @@ class Rows:
         result: dict[str, Json] = {"error": reason, "message": message}
         if kept is not None:
             result |= position(kept) | {"gone": reason in _GONE}
+        if row.kind == "root":
+            return Failed(result, [_rooted(decode(row.payload), {"refused": reason})])
         return Failed(result, undelivered(row, message) if row.kind == "message" else ())
 
     # --- prompts -------------------------------------------------------------------------------------------
@@ -269,9 +272,7 @@ class Rows:
     async def _root(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Post the message that a thread begins with, and go on with what was to happen in it."""
         posted = await self._poster.once(row, Place(data["channel"]), note(data["text"], row.key))
-        then = data["then"]
-        payload = {**then.get("payload", {}), "posted": position(posted)}
-        return Sent(position(posted), [InboxItem(then["key"], then["kind"], encode(payload))])
+        return Sent(position(posted), [_rooted(data, {"posted": position(posted)})])
 
     # --- what is seen by one person, or is no message ------------------------------------------------------
 
@@ -300,6 +301,16 @@ class Rows:
     async def _reaction(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         await self._calls.react(Posted(data["channel"], data["ts"]), data["name"])
         return Sent({"done": True})
+
+
+def _rooted(data: dict[str, Json], outcome: dict[str, Json]) -> InboxItem:
+    """What follows a message that was to begin a thread: it stands, or Slack refused it. In its thread's lane, so that
+    what is said there at once waits for it."""
+    then, posted = data["then"], outcome.get("posted")
+    payload = {**then.get("payload", {}), **outcome}
+    team = payload.get("team")
+    lane = thread_key(team, posted["channel"], posted["ts"]) if posted and team else None
+    return InboxItem(then["key"], then["kind"], encode(payload), thread_key=lane)
 
 
 def _thread(state: State) -> Place:

@@ -228,7 +228,7 @@ async def test_a_channel_without_the_bot_is_refused(workspace: Workspace, tmp_pa
             bot, "start-flow", "deploy", "--channel", "#random", "-i", "version=1", SAYSO_USER="ci"
         )
         assert code == 5
-        assert "the bot is in no channel #random" in err
+        assert "the bot is not in #random" in err
 
 
 SHORTCUTS = {

@@ -24,6 +24,7 @@ from prompt_state.routing import (
     Say,
     SessionView,
     Steer,
+    TakeBack,
     Thread,
     control_word,
     newer,
@@ -50,6 +51,14 @@ def thread(*prompts: PromptState, mine: str | None = None, **changed: Any) -> Th
     may = {prompt.prompt_id for prompt in prompts} if mine is None else set(mine.split())
     values: dict[str, Any] = {"sessions": (WAITING,), "prompts": prompts, "may_answer": frozenset(may)}
     return Thread(**(values | changed))
+
+
+BACK = ask(
+    "p-done", status="answered", answered_by="UANA", answered_at="2026-11-01T10:00:00.000Z", undo_until="x"
+)
+LATER_BY_BEN = ask(
+    "p-later", status="answered", answered_by="UBEN", answered_at="2026-11-01T10:00:05.000Z", undo_until="x"
+)
 
 
 class Case(NamedTuple):
@@ -93,7 +102,7 @@ CASES = [
         "words are no answer to a question for files",
         thread(FILES),
         said("one moment"),
-        Hint("files", ("p-a",)),
+        Hint("files", ("p-a",), once=True),
     ),
     Case(
         "words and files are one answer",
@@ -123,7 +132,12 @@ CASES = [
     Case("never over an offered choice", thread(CHOICE), said("stop"), Answer("p-choice", "stop")),
     Case("a choice may be typed", thread(CHOICE), said(" GO "), Answer("p-choice", " GO ")),
     Case("or its number in the list", thread(CHOICE), said("1"), Answer("p-choice", "1")),
-    Case("but not with more words", thread(CHOICE), said("go on then"), Hint("buttons", ("p-choice",))),
+    Case(
+        "but not with more words",
+        thread(CHOICE),
+        said("go on then"),
+        Hint("buttons", ("p-choice",), once=True),
+    ),
     Case("nor by whoever is not asked", thread(CHOICE, mine=""), said("go"), Chatter()),
     Case("named, it may be typed too", thread(CHOICE, A), said("#p-choice: go"), Answer("p-choice", "go")),
     Case(
@@ -133,7 +147,9 @@ CASES = [
         Menu(("p-choice", "p-a"), "go"),
     ),
     Case("what is no choice goes to the text prompt", thread(CHOICE, A), said("done"), Answer("p-a", "done")),
-    Case("an approval is never typed", thread(GATE), said("Approve"), Hint("buttons", ("p-gate",))),
+    Case(
+        "an approval is never typed", thread(GATE), said("Approve"), Hint("buttons", ("p-gate",), once=True)
+    ),
     Case("nor over somebody else's choice", thread(CHOICE, mine=""), said("stop"), Chatter()),
     Case(
         "an offered word that may be typed",
@@ -212,17 +228,30 @@ CASES = [
         said("yes", mentions_bot=True),
         Hint("not_yours", ("p-a",)),
     ),
+    # -- taking back
+    Case("undo", thread(BACK), said("undo"), TakeBack("p-done")),
+    Case("Undo!", thread(BACK, B), said("Undo!"), TakeBack("p-done")),
+    Case("the latest answer", thread(BACK, LATER_BY_BEN), said("undo"), TakeBack("p-later")),
+    Case("one's own first", thread(BACK, LATER_BY_BEN, author="UANA"), said("undo"), TakeBack("p-done")),
+    Case("nothing to take back", thread(B), said("undo"), Answer("p-b", "undo")),
+    Case("not inside a sentence", thread(BACK, B), said("undo it"), Answer("p-b", "undo it")),
+    Case(
+        "never over a choice",
+        thread(BACK, ask("p-c", accepts_text=False, options=(Option("undo", "Undo"),))),
+        said("undo"),
+        Answer("p-c", "undo"),
+    ),
     # -- agents, buttons, the rest
     Case("a prompt goes before an agent", thread(A, steerable=("session-1",)), said("x"), Answer("p-a", "x")),
     Case("a running agent", thread(steerable=("session-1",)), said("x"), Steer("session-1", "x")),
     Case("an agent that waits", thread(GATE, steerable=("session-1",)), said("x"), Steer("session-1", "x")),
     Case("two agents: nobody said which", thread(steerable=("session-1", "session-2")), said("x"), Chatter()),
-    Case("text is no approval", thread(GATE), said("approve"), Hint("buttons", ("p-gate",))),
+    Case("text is no approval", thread(GATE), said("approve"), Hint("buttons", ("p-gate",), once=True)),
     Case(
         "whatever an approval says of itself",
         thread(approval(accepts_text=True)),
         said("approve"),
-        Hint("buttons", ("p-gate",)),
+        Hint("buttons", ("p-gate",), once=True),
     ),
     Case(
         "even by its name",

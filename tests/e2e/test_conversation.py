@@ -1,0 +1,266 @@
+"""What people write in the thread of a session, and what becomes of it: the real bot over real sockets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.support.bot import ThreadView, running_bot, start_flow
+
+pytestmark = pytest.mark.process
+
+TWO = """
+flow: two
+nodes:
+  - {id: first, type: ask, with: {message: "First question"}}
+  - {id: second, type: ask, with: {message: "Second question"}}
+  - {id: tell, type: message, with: {text: "first={{ nodes.first.text }} second={{ nodes.second.text }}"}}
+"""
+
+
+def reactions(thread: ThreadView, ts: str) -> list[str]:
+    """The names of the reactions on a message."""
+    message = next(message for message in thread.messages() if message["ts"] == ts)
+    return [entry["name"] for entry in message.get("reactions") or ()]
+
+
+def whispers(workspace: Workspace, user: str) -> list[str]:
+    """What only this person was shown."""
+    return [str(message["text"]) for message in workspace.ephemerals(user)]
+
+
+NUMBER = """
+flow: number
+nodes:
+  - id: n
+    type: ask
+    with:
+      message: "How many?"
+      form: {properties: {n: {type: integer, minimum: 1}}, required: [n]}
+  - {id: tell, type: message, with: {text: "it is {{ nodes.n.values.n }}"}}
+"""
+
+
+async def test_a_reply_that_counts_is_marked_and_one_that_is_refused_is_not(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The bot puts a check mark on the reply that it used; one that is no answer gets words and no mark."""
+    async with running_bot(workspace, tmp_path, {"number": NUMBER}):
+        thread = await start_flow(workspace, "ana", "ops", "number")
+        await thread.says("How many?")
+        wrong = await thread.reply("ana", "several")
+        await thread.says("whole number")
+        right = await thread.reply("ana", "4")
+        await thread.says("it is 4")
+        await workspace.wait_for(lambda: reactions(thread, right) == ["white_check_mark"])
+        assert reactions(thread, wrong) == []
+
+
+async def test_an_edited_reply_changes_nothing_and_its_author_is_told_once(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """What was written first counts; whoever edits it later sees that, once, and nobody else does."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        ts = await thread.reply("ana", "one")
+        await thread.says("Second question")
+        await workspace.edit("ana", "ops", ts, "uno")
+        await workspace.wait_for(lambda: len(whispers(workspace, "ana")) == 1)
+        assert "edit was ignored" in whispers(workspace, "ana")[0]
+        await workspace.edit("ana", "ops", ts, "eins")
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+        assert len(whispers(workspace, "ana")) == 1
+        assert whispers(workspace, "ben") == []
+
+
+ANYBODY = """
+flow: anybody
+nodes:
+  - {id: word, type: ask, with: {message: "Which word?", who: [channel]}}
+  - {id: tell, type: message, with: {text: "the word is {{ nodes.word.text }} by {{ nodes.word.by.name }}"}}
+"""
+
+
+async def test_an_edit_before_the_reply_was_taken_changes_nothing(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """A reply that waits for a lookup and is edited meanwhile counts as it was first written."""
+    async with running_bot(workspace, tmp_path, {"anybody": ANYBODY}):
+        thread = await start_flow(workspace, "ana", "ops", "anybody")
+        await thread.says("Which word?")
+        workspace.faults.fail("users.info", times=2)
+        ts = await thread.reply("ben", "tree")
+        await workspace.edit("ben", "ops", ts, "house")
+        await thread.says("the word is tree")
+        await workspace.wait_for(lambda: len(whispers(workspace, "ben")) == 1)
+
+
+async def test_an_edited_mention_starts_nothing_and_says_so(workspace: Workspace, tmp_path: Path) -> None:
+    """A mention with a slip is refused; mended by an edit it starts nothing, and its author is told to send it anew."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        thread = await start_flow(workspace, "ana", "ops", "twoo")
+        await thread.says("twoo")
+        await workspace.edit("ana", "ops", thread.root_ts, "@sayso two")
+        await workspace.wait_for(lambda: bool(whispers(workspace, "ana")))
+        assert "new message" in whispers(workspace, "ana")[0]
+        assert thread.find("First question") is None
+
+
+async def test_a_deleted_reply_was_said_all_the_same(workspace: Workspace, tmp_path: Path) -> None:
+    """Deleting a reply takes nothing back."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        ts = await thread.reply("ana", "one")
+        await thread.says("Second question")
+        await workspace.delete("ana", "ops", ts)
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+
+
+UNDO = """
+flow: careful
+nodes:
+  - {id: region, type: ask, with: {message: "Which region?", undo: 60s}}
+  - {id: tell, type: message, with: {text: "Going to {{ nodes.region.text }}"}}
+"""
+
+
+async def test_undo_is_a_word_while_an_answer_can_be_taken_back(workspace: Workspace, tmp_path: Path) -> None:
+    """`undo` opens the question again, for its author only; while nothing can be taken back it is a word like others."""
+    async with running_bot(workspace, tmp_path, {"careful": UNDO.replace("60s", "8s")}):
+        thread = await start_flow(workspace, "ana", "ops", "careful")
+        await thread.says("Which region?")
+        await thread.reply("ana", "north")
+        await thread.says("Can be taken back")
+        await thread.reply("cleo", "undo")
+        await workspace.wait_for(lambda: len(whispers(workspace, "cleo")) == 1)
+        assert "undo this" in whispers(workspace, "cleo")[0]
+        taken = await thread.reply("ana", "Undo")
+        await workspace.wait_for(lambda: reactions(thread, taken) == ["white_check_mark"])
+        await workspace.wait_for(lambda: thread.find("Can be taken back") is None)
+        # Nothing can be taken back now, so the word is an answer.
+        await thread.reply("ana", "undo")
+        await thread.says("Going to undo", timeout=30)
+
+
+PAIR = """
+flow: pair
+nodes:
+  - id: both
+    type: parallel
+    branches:
+      left: [{id: colour, type: ask, with: {message: "Which colour?"}}]
+      right: [{id: size, type: ask, with: {message: "Which size?"}}]
+  - id: tell
+    type: message
+    with: {text: "{{ nodes.both.branches.left.colour.text }} and {{ nodes.both.branches.right.size.text }}"}
+"""
+
+
+async def test_a_reply_names_the_question_or_chooses_it_from_a_menu(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """With two questions open a plain reply is not guessed at: its author chooses; `#name: text` needs no choice."""
+    async with running_bot(workspace, tmp_path, {"pair": PAIR}):
+        thread = await start_flow(workspace, "ana", "ops", "pair")
+        await thread.says("Which colour?")
+        await thread.says("Which size?")
+        await thread.reply("ana", "large")
+        menu = await thread.says("Several questions are open here")
+        button = next(label for label in ("#1 Which size?", "#2 Which size?") if label in str(menu["blocks"]))
+        await thread.press("ana", menu, button)
+        await thread.says("“large” answered")
+        await thread.reply("ana", "#colour: green")
+        await thread.says("green and large")
+
+
+async def test_people_talking_to_each_other_answer_nothing(workspace: Workspace, tmp_path: Path) -> None:
+    """What others write, and what begins with somebody else's name, is left alone: no answer, no words, no mark."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        said = [
+            await thread.reply("cleo", "I would say seven"),
+            await thread.reply("ana", "@ben what do you think?"),
+            await thread.reply("ben", "ok"),
+        ]
+        answered = await thread.reply("ana", "one")
+        await thread.says("Second question")
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+        await workspace.wait_for(lambda: reactions(thread, answered) == ["white_check_mark"])
+        assert [reactions(thread, ts) for ts in said] == [[], [], []]
+        assert not whispers(workspace, "cleo")
+
+
+GATE = """
+flow: gate
+nodes:
+  - {id: gate, type: approval, with: {message: "Open the gate?", approvers: [ana@example.com, ben@example.com]}}
+  - {id: tell, type: message, with: {text: "The verdict is {{ nodes.gate.decision }}"}}
+"""
+
+
+async def test_words_where_only_buttons_are_open_get_one_hint(workspace: Workspace, tmp_path: Path) -> None:
+    """Of several texts where a button is needed the first gets a hint, also over a restart, and none decides."""
+    async with running_bot(workspace, tmp_path, {"gate": GATE}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        prompt = await thread.says("Open the gate?")
+        for text in ("yes", "approve", "well?"):
+            await thread.reply("ana", text)
+        await thread.says("answered with its buttons")
+        await bot.kill()
+        await bot.start()
+        await thread.reply("ana", "approved!")
+        await thread.reply("ana", "status")
+        await thread.says("is paused")
+        assert thread.count("answered with its buttons") == 1
+        await thread.press("ben", prompt, "Approve")
+        await thread.says("The verdict is approve")
+
+
+CHOICE = """
+flow: choice
+nodes:
+  - {id: pick, type: ask, with: {message: "Stop or go?", choices: [stop, go]}}
+  - {id: say, type: ask, with: {message: "And why?"}}
+  - {id: tell, type: message, with: {text: "{{ nodes.pick.value }} because {{ nodes.say.text }}"}}
+"""
+
+
+async def test_a_control_word_is_a_whole_message_and_never_stands_over_a_choice(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """`stop` is the answer where it is offered, and inside a sentence it is a word; alone it pauses."""
+    async with running_bot(workspace, tmp_path, {"choice": CHOICE}):
+        thread = await start_flow(workspace, "ana", "ops", "choice")
+        await thread.says("Stop or go?")
+        await thread.reply("ana", "stop")
+        await thread.says("And why?")
+        await thread.reply("ana", "Stop!")
+        await thread.says("`stop` pauses, it ends nothing")
+        await thread.reply("ana", "resume")
+        await thread.says("goes on")
+        await thread.reply("ana", "please stop asking")
+        await thread.says("stop because please stop asking")
+
+
+async def test_help_names_what_can_be_done_here(workspace: Workspace, tmp_path: Path) -> None:
+    """`help` in a thread says how to answer, take back, hand over, pause and end, and `cancel` keeps what one keeps."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        await thread.reply("ana", "help")
+        told = str(await thread.says("In this thread you can write"))
+        for word in ("undo", "hand", "file", "pause", "resume", "cancel", "status", "Edit"):
+            assert word in told
+        await thread.reply("ana", "cancel")
+        asked = await thread.says("Cancel *two*?")
+        await thread.press("ana", asked, "Keep going")
+        await thread.reply("ana", "one")
+        await thread.says("Second question")
