@@ -113,7 +113,7 @@ class Conversation:
             if keys:
                 row, data = row._replace(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
                 said, heads = replace(said, thread_ts=data["threadTs"]), await self._heads(keys[0])
-        if said.mentions_bot and not said.edited and self._starts(said, heads):
+        if self._calls_us(said, data) and not said.edited and self._starts(said, heads):
             return await self._start_by_message(row, data, said)
         try:
             actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
@@ -133,6 +133,12 @@ class Conversation:
             await self._consume(row, "ignored")
             return True
         return await self._whisper(row, data, text, "told")
+
+    def _calls_us(self, said: Message, data: dict[str, Json]) -> bool:
+        """Whether a message may start something: in the thread of a direct message only with a mention, for there an
+        answer may well begin with the name of a flow."""
+        in_own_thread = data["direct"] and data["threadTs"]
+        return f"<@{self._home.bot_user_id}" in data["text"] if in_own_thread else said.mentions_bot
 
     def _starts(self, said: Message, heads: Sequence[Head]) -> bool:
         """Whether an addressed message is about starting something."""

@@ -13,6 +13,7 @@ ALWAYS: dict[str, str] = {
     "channels:history": "reading replies in public channels",
     "groups:history": "reading replies in private channels",
     "im:history": "reading direct messages",
+    "im:read": "finding direct messages that came while the bot was down",
     "commands": "the /sayso command",
     "channels:read": "finding the public channels it is in, and who is in them",
     "groups:read": "finding the private channels it is in, and who is in them",

@@ -15,6 +15,7 @@ DEFAULT_SCOPES = (
     "groups:history",
     "groups:read",
     "im:history",
+    "im:read",
     "im:write",
     "reactions:read",
     "reactions:write",

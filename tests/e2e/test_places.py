@@ -1,0 +1,241 @@
+"""Where people talk to the bot: direct messages, private channels, threads that it did not start, and places that are
+closed to it. The real bot over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.wanted import wanted_item
+from bot.workspace import Workspace
+from engine.engine import utc_now
+from engine.storage.opening import open_store
+from tests.e2e.test_conversation import TWO, reactions, whispers
+from tests.support.bot import ROOT, BotProcess, ThreadView, running_bot, start_flow, words
+
+pytestmark = pytest.mark.process
+
+
+# --- direct messages -----------------------------------------------------------------------------------------
+
+
+async def test_a_flow_is_started_and_answered_in_a_direct_message(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """No mention is needed there, neither to start nor to answer."""
+    direct = workspace.dm("ana")
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        root = await workspace.post("ana", direct, "two")
+        thread = ThreadView(workspace, direct.id, root)
+        await thread.says("First question")
+        await thread.reply("ana", "one")
+        await thread.says("Second question")
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+
+
+async def test_words_beside_the_thread_of_a_direct_message_answer_what_waits(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """With one flow waiting, what is written beside its thread is for it; with two nobody guesses."""
+    direct = workspace.dm("ana")
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        thread = ThreadView(workspace, direct.id, await workspace.post("ana", direct, "two"))
+        await thread.says("First question")
+        ts = await workspace.post("ana", direct, "one")
+        await thread.says("Second question")
+        await workspace.wait_for(lambda: "white_check_mark" in str(_message(workspace, direct.id, ts)))
+        other = ThreadView(workspace, direct.id, await workspace.post("ana", direct, "two"))
+        await other.says("First question")
+        lost = ThreadView(workspace, direct.id, await workspace.post("ana", direct, "which of them?"))
+        await lost.says("reply in the thread of the one you mean")
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+
+
+def _message(workspace: Workspace, channel: str, ts: str) -> object:
+    return next(message for message in workspace.messages(channel) if message["ts"] == ts)
+
+
+async def test_a_direct_message_missed_while_the_bot_was_down_is_found(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """A start in a direct message counts after the restart."""
+    direct = workspace.dm("ana")
+    async with running_bot(workspace, tmp_path, {"two": TWO}) as bot:
+        await bot.kill()
+        thread = ThreadView(workspace, direct.id, await workspace.post("ana", direct, "two"))
+        await bot.start()
+        await thread.says("First question")
+
+
+# --- private channels and threads that were there before -----------------------------------------------------
+
+
+async def test_a_private_channel_is_like_any_other(workspace: Workspace, tmp_path: Path) -> None:
+    """Start, reply, decision and the catch-up of a missed reply work in a private channel."""
+    channel = workspace.add_channel("war-room", is_private=True)
+    async with running_bot(workspace, tmp_path, {"two": TWO}) as bot:
+        thread = await start_flow(workspace, "ana", channel.id, "two")
+        await thread.says("First question")
+        await bot.kill()
+        await thread.reply("ana", "one")
+        await bot.start()
+        await thread.says("Second question")
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+
+
+async def test_a_mention_in_a_thread_of_people_attaches_to_that_thread(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The session lives in the thread in which the bot was called, and takes plain replies there."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        root = await workspace.post("ben", "ops", "checkout is slow today")
+        thread = ThreadView(workspace, "ops", root)
+        early = await thread.reply("cleo", "I see it too")
+        await thread.reply("ana", "@sayso two")
+        await thread.says("First question")
+        await thread.reply("ana", "one")
+        await thread.says("Second question")
+        await thread.reply("ana", "two")
+        await thread.says("first=one second=two")
+        assert reactions(thread, early) == []
+
+
+async def test_a_second_mention_in_a_thread_starts_a_second_session_there(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Two sessions share a thread: a flow's name starts another, a reply is asked which one it is for, and `status`
+    tells of both; a mention with other words is a reply."""
+    async with running_bot(workspace, tmp_path, {"two": TWO, "more": TWO.replace("flow: two", "flow: more")}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        await thread.reply("ana", "@sayso one")
+        await thread.says("Second question")
+        await thread.reply("ana", "@sayso run more")
+        await thread.says("First question", timeout=20)
+        await workspace.wait_for(lambda: len(_asked(thread, "First question")) == 2)
+        await thread.reply("ana", "status")
+        told = words(await thread.says("started"))
+        await workspace.wait_for(
+            lambda: any("*two* is" in text and "*more* is" in text for text in thread.texts())
+        )
+        assert told
+        await thread.reply("ana", "second answer")
+        menu = await thread.says("Several questions are open here")
+        await thread.press("ana", menu, _label(menu, "Second question"))
+        await thread.says("first=one second=second answer")
+
+
+def _asked(thread: ThreadView, question: str) -> list[str]:
+    """The ts of the messages that put this question, the card left out."""
+    return [
+        str(message["ts"])
+        for message in thread.messages()
+        if question in words(message)
+        and "sayso_post" in str(message.get("metadata"))
+        and "prompt:" in str(message["metadata"])
+    ]
+
+
+def _label(message: dict[str, object], part: str) -> str:
+    elements = [
+        element
+        for block in message["blocks"]  # type: ignore[attr-defined]  # blocks are lists of objects
+        for element in block.get("elements", [])
+        if element.get("type") == "button"
+    ]
+    return next(str(element["text"]["text"]) for element in elements if part in element["text"]["text"])
+
+
+# --- threads that the bot begins -----------------------------------------------------------------------------
+
+
+async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_missed(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Somebody replies under the bot's message before its session has begun: that is read once it has."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        workspace.faults.fail("users.info", times=2)
+        await workspace.slash("ana", "ops", "/sayso", "run two")
+
+        def root() -> str:
+            found = [str(m["ts"]) for m in workspace.messages("ops") if "started" in m.get("text", "")]
+            return found[0]
+
+        await workspace.wait_for(root)
+        thread = ThreadView(workspace, "ops", root())
+        await thread.reply("ana", "status")
+        await thread.says("First question", timeout=30)
+        await thread.says("*two* is", timeout=30)
+
+
+async def test_a_slash_command_where_the_bot_may_not_post_says_so(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Whoever used the command sees that nothing was started, why, and what to do."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        await workspace.slash("ana", "random", "/sayso", "run two")
+        await workspace.wait_for(
+            lambda: any("was not started" in text for text in whispers(workspace, "ana"))
+        )
+        text = next(text for text in whispers(workspace, "ana") if "was not started" in text)
+        assert "the bot is not in" in text
+        assert "/invite" in text
+
+
+async def test_a_start_from_a_terminal_where_the_bot_may_not_post_is_refused(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """`start-flow` into an archived channel ends with why, at once."""
+    flow = 'flow: deploy\nallowed_to_start: ["local:ci"]\nnodes:\n  - {id: n, type: noop}\n'
+    async with running_bot(workspace, tmp_path, {"deploy": flow}) as bot:
+        workspace.admin.archive(workspace.channel("releases"))
+        channel = workspace.channel("releases").id
+        code, err = await _cli(bot, "start-flow", "deploy", "--channel", channel)
+        assert code == 5, err
+        assert "is archived" in err
+
+
+async def test_a_schedule_where_the_bot_may_not_post_tells_the_admins(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Nobody asked for it just now, so the admins get a direct message, one a day."""
+    flow = "flow: report\nnodes:\n  - {id: n, type: noop}\n"
+    async with running_bot(workspace, tmp_path, {"report": flow}, SAYSO_ADMINS="ben@example.com") as bot:
+        workspace.admin.archive(workspace.channel("releases"))
+        store = open_store(f"sqlite:///{bot.home / 'sayso.db'}")
+        place = workspace.channel("releases").id
+        for minute in ("1", "2"):
+            due = wanted_item(f"schedule:report:{minute}", "report", place, {}, why="scheduled: 0 9 * * *")
+            store.ingest([due], utc_now())
+        direct = workspace.dm("ben").id
+        await workspace.wait_for(lambda: bool(workspace.messages(direct)))
+        last = "rooted:schedule:report:2"
+        await workspace.wait_for(
+            lambda: (row := store.inbox_row(last)) is not None and row.outcome == "refused"
+        )
+        store.close()
+        (message,) = workspace.messages(direct)
+        assert "*report* was not started" in str(message["text"])
+        assert "is archived" in str(message["text"])
+
+
+async def _cli(bot: BotProcess, *args: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot.cli",
+        *args,
+        cwd=bot.home,
+        env={**os.environ, **bot.env, "PYTHONPATH": str(ROOT), "SAYSO_USER": "ci"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await process.communicate()
+    return process.returncode, err.decode()
