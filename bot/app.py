@@ -19,6 +19,7 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import inbound
+from bot.aliases import Aliases
 from bot.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
 from bot.views.service import Views, acknowledgement
 from bot.views.values import PAGE, VIEW, Accept, Next, Submission
@@ -49,6 +50,7 @@ class SlackApp:
         taken: Callable[[], None],
         views: Views,
         hears: Callable[[], inbound.Hears] = lambda: inbound.DEAF,
+        aliases: Aliases | None = None,
         connections: int = 2,
         quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
@@ -59,6 +61,7 @@ class SlackApp:
         self._taken = taken
         self._views = views
         self._hears = hears
+        self._aliases = aliases or Aliases()
         self._closing = False
         self.skipped: dict[str, int] = {}
         # Bolt finds the token in the environment too and warns that our client already has it.
@@ -92,7 +95,7 @@ class SlackApp:
         """First of all middleware: persist, then acknowledge. An exception means no acknowledgement."""
         if self._closing:
             raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
-        decision = inbound.read(req.body, self._home, self._hears())
+        decision = inbound.read(self._aliases.inward(req.body), self._home, self._hears())
         match decision:
             case inbound.Take():
                 await self._take(decision)
@@ -102,6 +105,8 @@ class SlackApp:
                 self._views.press(opening)
             case inbound.Submit(submission):
                 return _answered(await self._submitted(submission))
+            case inbound.Renamed(old, new, ts):
+                await self._aliases.rename(self._writer, old, new, ts)
             case inbound.Skip(reason):
                 self.skipped[reason] = self.skipped.get(reason, 0) + 1
         return _answered(None)

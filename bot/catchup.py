@@ -49,7 +49,9 @@ class CatchUp:
         taken: Callable[[], None],
         clock: Callable[[], float] = time.time,
         hears: Callable[[], inbound.Hears] = lambda: inbound.DEAF,
+        first: Callable[[str], str] = lambda channel: channel,
     ) -> None:
+        """`first` gives the id that a channel had when it was first known."""
         self._client = client
         self._writer = writer
         self._home = home
@@ -57,6 +59,7 @@ class CatchUp:
         self._taken = taken
         self._clock = clock
         self._hears = hears
+        self._first = first
         self._unread: dict[str, None] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._failed: dict[str, None] = {}
@@ -200,7 +203,7 @@ class CatchUp:
                 types=kind, exclude_archived=True, limit=200, cursor=cursor
             )
             for channel in answer["channels"]:
-                yield channel["id"]
+                yield self._first(channel["id"])
             cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
                 return

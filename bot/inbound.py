@@ -24,7 +24,7 @@ from prompt_state.routing import SUBTYPES, Message, read_message
 
 MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
 OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
-CHANNEL, DELETED, EDITED = "slack.channel", "slack.deleted", "slack.edited"
+CHANNEL, DELETED, EDITED, SHARED = "slack.channel", "slack.deleted", "slack.edited", "slack.shared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,16 @@ class Skip:
     reason: str
 
 
-Decision: TypeAlias = Take | Ask | Press | Submit | Skip
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A channel got another id: noted before the acknowledgement."""
+
+    old: str
+    new: str
+    ts: str
+
+
+Decision: TypeAlias = Take | Ask | Press | Submit | Renamed | Skip
 
 
 def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
@@ -133,6 +142,12 @@ def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
         return _reaction(event, home, hears)
     if event.get("type") in _CLOSED or event.get("type") in _OPENED:
         return _channel(body, event, home)
+    if event.get("type") == "channel_shared":
+        name, at = event["channel"], event["event_ts"]
+        payload = encode({"channel": name})
+        return Take(InboxItem(f"shared:{home.team_id}:{name}:{at}", SHARED, payload))
+    if event.get("type") == "channel_id_changed":
+        return Renamed(event["old_channel_id"], event["new_channel_id"], event["event_ts"])
     if event.get("subtype") == "message_deleted":
         return _deleted(event, home)
     if event.get("subtype") == "message_changed":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bot import inbound
+from bot.aliases import Aliases
 from bot.assembly import make_engine
 from bot.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.channels import Channels
@@ -161,6 +162,7 @@ class Bot:
     def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
         settings, machine = self.settings, self.machine
         self._bot = bot
+        self.aliases: Aliases = bot.aliases
         gate = Gate(
             identity.team_id,
             settings.admins,
@@ -230,6 +232,7 @@ class Bot:
             taken=self.service.notify,
             views=self.views,
             hears=self._listening,
+            aliases=self.aliases,
             connections=settings.connections,
             quiet_seconds=settings.quiet_seconds,
         )
@@ -241,6 +244,7 @@ class Bot:
             taken=self.service.notify,
             clock=machine.seconds,
             hears=self._listening,
+            first=self.aliases.first,
         )
         self.schedules = Schedules(
             self.library, self.engine.writer, now=machine.now, taken=self.service.notify
@@ -298,6 +302,7 @@ class Bot:
     async def _serve(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         self.library.refresh()
         await self.engine.open()
+        await self.aliases.load(self.engine.writer)
         tasks = [
             asyncio.create_task(self.service.run(), name="service"),
             asyncio.create_task(self.outbound.run(), name="outbound"),

@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from bot import inbound
-from bot.intents import tell_requester
+from bot import inbound, words
+from bot.intents import note_row, tell_requester
 from bot.rendering import prompt_key
+from engine.actors import CHANNEL, Actor
 from engine.clocks import MOST_REPOSTS
 from engine.codec import Json, decode
 from engine.commands import Command, Gone, Unreachable
 from engine.engine import Engine
-from engine.errors import SaysoError, StorageError
+from engine.errors import Refused, SaysoError, SessionError, StorageError
 from engine.storage.port import Consumed, Head, InboxRow, OutboxRow, Row
 from prompt_state import store as prompts
 from prompt_state.model import PromptState
@@ -35,7 +36,11 @@ class Reach:
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
-        return {inbound.CHANNEL: self.channel, inbound.DELETED: self.deleted}
+        return {
+            inbound.CHANNEL: self.channel,
+            inbound.DELETED: self.deleted,
+            inbound.SHARED: self.shared,
+        }
 
     async def channel(self, row: InboxRow) -> bool:
         """A channel was closed to the bot, or opened."""
@@ -43,13 +48,36 @@ class Reach:
         if data["reason"] is None:
             await self._back(data["channel"])
             return await self._consume(row, "applied")
-        heads: list[Head] = await self._engine.writer.call(
-            "heads", statuses=("running", "paused"), limit=MOST
-        )
-        for head in heads:
+        for head in await self._live():
             if (head.thread_key or "").split(":")[1:2] == [data["channel"]]:
                 await self._apply(head.session_id, Unreachable(data["reason"]))
         return await self._consume(row, "applied")
+
+    async def shared(self, row: InboxRow) -> bool:
+        """Another organisation reads a channel from now on: what goes on there is paused until somebody who may steer it
+        says `resume`."""
+        channel = decode(row.payload)["channel"]
+        said: list[Row] = []
+        for head in await self._live():
+            key = head.thread_key or ""
+            if key.split(":")[1:2] != [channel] or head.phase == "held":
+                continue
+            try:
+                reason = "because this channel is shared with another organisation now"
+                await self._engine.pause(head.session_id, actor=Actor.itself(CHANNEL), reason=reason)
+            except (SessionError, Refused) as error:
+                log.info("%s is not paused: %s", head.session_id, error)
+                continue
+            text = words.shared_text(head.flow_name)
+            thread_ts = key.split(":")[2]
+            said.append(note_row(f"shared:{row.key}:{head.session_id}", key, channel, thread_ts, text))
+        return await self._consume(row, "applied", said)
+
+    async def _live(self) -> list[Head]:
+        heads: list[Head] = await self._engine.writer.call(
+            "heads", statuses=("running", "paused"), limit=MOST
+        )
+        return heads
 
     async def deleted(self, row: InboxRow) -> bool:
         """A message of ours was deleted: if it showed an open question, that is shown again."""

@@ -38,6 +38,8 @@ ALWAYS_EVENTS = (
     "group_unarchive",
     "member_joined_channel",
     "member_left_channel",
+    "channel_shared",
+    "channel_id_changed",
 )
 """Bot events that every manifest subscribes to."""
 

@@ -16,6 +16,7 @@ from slack_sdk.http_retry.async_handler import AsyncRetryHandler
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.aliases import AliasedClient
 from engine.errors import SaysoError
 
 DEFAULT_RETRY_AFTER = 30.0
@@ -78,10 +79,10 @@ class AuthLost(SlackFault):
 # --- clients -----------------------------------------------------------------------------------------------
 
 
-def bot_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AsyncWebClient:
+def bot_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AliasedClient:
     """The client of the bot user, for reading: it waits where Slack asks it to, and repeats nothing else."""
     handlers: list[AsyncRetryHandler] = [AsyncRateLimitErrorRetryHandler(2)]
-    return AsyncWebClient(token=token, base_url=api_url, session=session, retry_handlers=handlers)
+    return AliasedClient(token=token, base_url=api_url, session=session, retry_handlers=handlers)
 
 
 def app_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AsyncWebClient:
@@ -91,7 +92,8 @@ def app_client(token: str, api_url: str, session: aiohttp.ClientSession | None =
 
 def quiet_client(client: AsyncWebClient) -> AsyncWebClient:
     """The same client without any repetition, for posts."""
-    return AsyncWebClient(
+    return AliasedClient(
+        aliases=client.aliases if isinstance(client, AliasedClient) else None,
         token=client.token,
         base_url=client.base_url,
         timeout=client.timeout,

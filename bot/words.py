@@ -280,6 +280,14 @@ def alike_text(count: int, latest_ts: str) -> str:
     return f"🔁 {more} like this one, the last at {when}. This run stands for all of them."
 
 
+def shared_text(flow_name: str) -> str:
+    """Told to the thread when strangers can read it from now on."""
+    return (
+        f"⚠️ This channel is shared with another organisation now, so *{escape(flow_name)}* is paused. Answers are kept, and "
+        "nothing further starts. If it may go on here, write `resume`."
+    )
+
+
 def quarantine_text(flow_name: str, session_id: str) -> str:
     """Told to the thread when a session's records do not verify."""
     return (

@@ -18,6 +18,8 @@ from engine.errors import MalformedJournal
 ActorKind: TypeAlias = Literal["slack", "local", "system"]
 
 _LOCAL = "local:"
+CHANNEL = "channel"
+"""The part of sayso that pauses what goes on in a channel that strangers can read from now on."""
 TRIGGERS = ("schedule", "message")
 """Parts of sayso that may start a session, because its flow says so: nobody is its requester."""
 _SYSTEM = "system:"
@@ -82,6 +84,11 @@ class Actor:
     def is_trigger(self) -> bool:
         """Whether this is a part of sayso that starts sessions."""
         return self.kind == "system" and self.id.removeprefix(_SYSTEM) in TRIGGERS
+
+    @property
+    def is_channel_watch(self) -> bool:
+        """Whether this is the part of sayso that watches over channels."""
+        return self.kind == "system" and self.id == _SYSTEM + CHANNEL
 
     def record(self) -> dict[str, Json]:
         """What is journaled of an actor: who, under which name, and whether it was only played."""

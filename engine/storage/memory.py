@@ -308,6 +308,12 @@ class MemoryStore:
         with self.tables.read():
             return self._rows.mark(scope)
 
+    def marks(self, prefix: str) -> list[tuple[str, str]]:
+        """See `Store.marks`."""
+        self._usable()
+        with self.tables.read():
+            return self._rows.marks(prefix)
+
     def set_mark(self, scope: str, ts: str) -> None:
         """See `Store.set_mark`."""
         self._write(lambda: self._rows.set_mark(scope, ts))

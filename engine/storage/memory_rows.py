@@ -302,6 +302,11 @@ class MemoryRows:
         record = self._tables.marks.get(scope)
         return record.ts if record is not None and genuine(self._sealer, record) else None
 
+    def marks(self, prefix: str) -> list[tuple[str, str]]:
+        """What `Store.marks` says."""
+        found = (record for scope, record in sorted(self._tables.marks.items()) if scope.startswith(prefix))
+        return [(record.scope, record.ts) for record in found if genuine(self._sealer, record)]
+
     def set_mark(self, scope: str, ts: str) -> None:
         """What `Store.set_mark` says."""
         before = self.mark(scope)

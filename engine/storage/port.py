@@ -390,6 +390,10 @@ class Store(Protocol):
     def mark(self, scope: str) -> str | None:
         """How far a catch-up read has come in that thread or channel (a Slack ts)."""
 
+    def marks(self, prefix: str) -> list[tuple[str, str]]:
+        """The marks whose scope begins so, each with its ts, in the order of their scopes. Those that do not verify are
+        left out."""
+
     def set_mark(self, scope: str, ts: str) -> None:
         """Move a mark forward; it never goes back. A mark that does not verify counts as none."""
 

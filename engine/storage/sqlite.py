@@ -407,6 +407,11 @@ class SqliteStore:
         with self._db.read():
             return self._rows.mark(scope)
 
+    def marks(self, prefix: str) -> list[tuple[str, str]]:
+        """See `Store.marks`."""
+        with self._db.read():
+            return self._rows.marks(prefix)
+
     def set_mark(self, scope: str, ts: str) -> None:
         """See `Store.set_mark`."""
         with self._db.write():

@@ -129,6 +129,7 @@ _TAKE_LOCK = "UPDATE locks SET taken_at = ?, mac = ? WHERE n = ?"
 _DROP_LOCK = "DELETE FROM locks WHERE session_id = ? AND name = ?"
 
 _MARK = "SELECT scope, ts, mac FROM marks WHERE scope = ?"
+_MARKS = "SELECT scope, ts, mac FROM marks WHERE substr(scope, 1, ?) = ? ORDER BY scope"
 _PUT_MARK = """INSERT INTO marks (scope, ts, mac) VALUES (?, ?, ?)
  ON CONFLICT (scope) DO UPDATE SET ts = excluded.ts, mac = excluded.mac"""
 
@@ -398,6 +399,11 @@ class RowTables:
             _log.warning("%s Catch-up reads from further back.", error)
             return None
         return record.ts if record else None
+
+    def marks(self, prefix: str) -> list[tuple[str, str]]:
+        """What `Store.marks` says."""
+        found = [MarkRecord(*row) for row in self._db.all(_MARKS, (len(prefix), prefix))]
+        return [(record.scope, record.ts) for record in found if genuine(self._sealer, record)]
 
     def set_mark(self, scope: str, ts: str) -> None:
         """What `Store.set_mark` says."""

@@ -99,6 +99,8 @@ CASES = [
     ),
     Case("a schedule starts", Actor.itself("schedule"), "start", target(), None),
     Case("and does nothing else", Actor.itself("schedule"), "cancel", target(), PEOPLE),
+    Case("the watch over channels pauses", Actor.itself("channel"), "pause", target(), None),
+    Case("and resumes nothing", Actor.itself("channel"), "resume", target(), PEOPLE),
     Case("other parts of sayso start nothing", Actor.itself("timer"), "start", target(), PEOPLE),
     Case("whom the bot is open to", BEN, "start", target(users=frozenset({"UBEN"})), None),
     Case("and everybody else", CLEO, "start", target(users=frozenset({"UBEN"})), NOT_OPEN),

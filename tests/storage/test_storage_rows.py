@@ -199,3 +199,12 @@ def test_marks_never_go_back(store: Store) -> None:
     store.set_mark("T1:C1", "999999999.999999")
     assert store.mark("T1:C1") == "1700000000.000200"
     assert store.mark("T1:C2") is None
+
+
+def test_marks_are_found_by_how_they_begin(store: Store) -> None:
+    """All marks of a kind are read in the order of their scopes, and no others."""
+    for scope in ("alias:C2:C3", "alias:C1:C2", "aliases", "T1:C1"):
+        store.set_mark(scope, "1700000000.000100")
+    found = [("alias:C1:C2", "1700000000.000100"), ("alias:C2:C3", "1700000000.000100")]
+    assert store.marks("alias:") == found
+    assert store.marks("nothing") == []

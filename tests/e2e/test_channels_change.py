@@ -1,0 +1,70 @@
+"""Channels that get another id, and channels that strangers can read from now on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.support.bot import running_bot, start_flow
+
+pytestmark = pytest.mark.process
+
+ASK = """
+flow: asks
+nodes:
+  - {id: first, type: ask, with: {message: "First?"}}
+  - {id: gate, type: approval, with: {message: "Go?", approvers: [channel]}}
+  - {id: tell, type: message, with: {text: "It was {{ nodes.first.text }}, {{ nodes.gate.decision }}"}}
+"""
+
+
+async def test_a_thread_goes_on_in_a_channel_with_another_id(workspace: Workspace, tmp_path: Path) -> None:
+    """Replies and presses count, and posts arrive, after the channel's id has changed, also after a restart."""
+    async with running_bot(workspace, tmp_path, {"asks": ASK}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "asks")
+        await thread.says("First?")
+        channel = workspace.channel("ops")
+        workspace.admin.change_id(channel)
+        await workspace.settled()
+        thread.channel = channel.id
+        await thread.reply("ana", "fine")
+        await thread.says("Approval needed")
+        await bot.kill()
+        await bot.start()
+        await thread.press("ben", await thread.says("Approval needed"), "Approve")
+        await thread.says("It was fine, approve")
+
+
+async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """What was said while the bot was down is read from the channel as it is called now."""
+    async with running_bot(workspace, tmp_path, {"asks": ASK}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "asks")
+        await thread.says("First?")
+        channel = workspace.channel("ops")
+        workspace.admin.change_id(channel)
+        await workspace.settled()
+        await bot.kill()
+        thread.channel = channel.id
+        await thread.reply("ana", "missed")
+        await bot.start()
+        await thread.says("Approval needed")
+
+
+async def test_a_channel_that_is_shared_pauses_its_runs(workspace: Workspace, tmp_path: Path) -> None:
+    """When another organisation can read the channel, its run is paused and says so; `resume` of its owner goes on."""
+    async with running_bot(workspace, tmp_path, {"asks": ASK}):
+        thread = await start_flow(workspace, "ana", "ops", "asks")
+        await thread.says("First?")
+        workspace.admin.share(workspace.channel("ops"))
+        await thread.says("This channel is shared with another organisation now")
+        await thread.reply("ana", "fine")
+        await workspace.wait_for(
+            lambda: any("goes on with your answer" in e["text"] for e in workspace.ephemerals("ana"))
+        )
+        assert thread.find("Approval needed") is None
+        await thread.reply("ana", "resume")
+        await thread.says("Approval needed")
