@@ -65,12 +65,16 @@ def clean_text(text: str) -> tuple[str, bool]:
 
 
 def _has_nan(value: Json) -> bool:
-    """Whether there is a NaN or an infinity anywhere. Asked of most values, so it notes no places."""
-    if isinstance(value, dict):
-        return any(map(_has_nan, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_nan, value))
-    return isinstance(value, float) and not math.isfinite(value)
+    """Whether there is a NaN or an infinity anywhere. Asked of most values, so it notes no places and is quick about
+    leaves."""
+    kind = type(value)
+    if kind is not dict and kind is not list and kind is not tuple:
+        return isinstance(value, float) and not math.isfinite(value)
+    for item in value.values() if kind is dict else value:
+        kind = type(item)
+        if kind is not str and item is not None and kind is not int and kind is not bool and _has_nan(item):
+            return True
+    return False
 
 
 def _refuse_nan(value: Json, where: str) -> None:

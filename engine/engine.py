@@ -204,7 +204,7 @@ class Engine:
         self._warm: OrderedDict[str, Warm] = OrderedDict()
         self._flows: dict[str, Flow] = {}
         self._subscribers: list[Subscriber] = []
-        self._parked = asyncio.Condition()
+        self._parked = asyncio.Event()
         self._draining = False
         self._owner = ""
         self._files = SnapshotFiles(snapshot_dir) if snapshot_dir else None
@@ -535,8 +535,8 @@ class Engine:
 
     async def parked(self, session_id: str) -> State:
         """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""
-        async with self._parked:
-            await self._parked.wait_for(lambda: session_id not in self._live or self._broken is not None)
+        while session_id in self._live and self._broken is None:
+            await self._parked.wait()
         if self._broken is not None:
             raise self._broken
         return await self.state(session_id)
@@ -646,6 +646,10 @@ class Engine:
         if not known:
             self.meters.pop(session_id, None)
 
+    def remembers(self, session_id: str) -> bool:
+        """Whether this process works for a session, or did a moment ago: then its work is ours to do."""
+        return session_id in self._live or session_id in self._warm
+
     def unsettled(self) -> frozenset[str]:
         """Sessions of this process of which a step failed: take them up again (`apply(id, None)`)."""
         return frozenset(self._unsettled)
@@ -666,11 +670,12 @@ class Engine:
             return
         if self._live.get(live.session_id) is live:
             del self._live[live.session_id]
-            asyncio.get_running_loop().create_task(self._tell_parked())
+            self._tell_parked()
 
-    async def _tell_parked(self) -> None:
-        async with self._parked:
-            self._parked.notify_all()
+    def _tell_parked(self) -> None:
+        """Let those look again who wait for a session to be parked."""
+        self._parked.set()
+        self._parked = asyncio.Event()
 
     async def _take_up(self, live: Live) -> None:
         """Make the state in memory the one that is stored, under a claim of ours."""
@@ -970,7 +975,7 @@ class Engine:
             log.critical("%s: the outcome of %s could not be recorded: %s", live.session_id, path, error)
             self._broken = error
             self.on_broken(error)
-            await self._tell_parked()
+            self._tell_parked()
             raise
         finally:
             live.tasks.pop(name, None)

@@ -6,7 +6,7 @@ A request is consumed in the commit of the step that it causes; one that is refu
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from engine.actors import Actor
@@ -43,9 +43,13 @@ class BadRequest(SaysoError):
     code = "bad_request"
 
 
+_ACTOR_FACTS = tuple(field.name for field in fields(Actor))
+
+
 def actor_json(actor: Actor) -> dict[str, Json]:
     """An actor with all its facts."""
-    return {**asdict(actor), "groups": sorted(actor.groups)}
+    # Not `asdict`: it copies every value deeply, and they are all plain.
+    return {**{name: getattr(actor, name) for name in _ACTOR_FACTS}, "groups": sorted(actor.groups)}
 
 
 def actor_from(data: dict[str, Json]) -> Actor:

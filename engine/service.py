@@ -290,7 +290,7 @@ class Service:
 
     async def _request(self, row: InboxRow) -> bool:
         """A request of another process, or of this one's outbox: see `engine.requests`."""
-        if row.session_id is not None:
+        if row.session_id is not None and not self.engine.remembers(row.session_id):
             try:
                 head = await self.engine.writer.call("head", row.session_id)
             except Corrupt:

@@ -137,10 +137,11 @@ class PromptState:
 
     def to_bytes(self) -> bytes:
         """The stored form: JSON in camelCase with its version. What only some prompts have stands in theirs only."""
-        document = _adapter().dump_python(self, by_alias=True)
-        return encode(
-            {"version": VERSION, **{key: document[key] for key in document if not _unsaid(document, key)}}
-        )
+        document = {"version": VERSION, **_adapter().dump_python(self, by_alias=True)}
+        for key, nothing in _unsaid().items():
+            if document[key] == nothing:
+                del document[key]
+        return encode(document)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PromptState:
@@ -207,7 +208,8 @@ def thread_key(team: str, channel: str, thread_ts: str) -> str:
 
 def changed_prompt_ids(events: Iterable[object]) -> set[str]:
     """The prompts whose rows must be written with these events: every event that names a prompt changes it."""
-    found = (getattr(event, "prompt_id", None) for event in events)
+    # Not `getattr`: for the many events without one, pydantic would raise an error first.
+    found = (vars(event).get("prompt_id") for event in events)
     return {prompt_id for prompt_id in found if isinstance(prompt_id, str)}
 
 
@@ -338,14 +340,12 @@ _AS_TOLD = (
 _OF_SOME = frozenset({*_AS_TOLD, "undoUntil", "votes"})
 
 
-def _unsaid(document: Mapping[str, Json], key: str) -> bool:
-    return key in _OF_SOME and document[key] == _defaults().get(key)
-
-
 @cache
-def _defaults() -> dict[str, Json]:
+def _unsaid() -> dict[str, Json]:
+    """What the fields that only some prompts have are in all others, where they are left out."""
     nothing = PromptState("", "", "", "ask", "requested", "", "")
-    return dict(_adapter().dump_python(nothing, by_alias=True))
+    defaults = _adapter().dump_python(nothing, by_alias=True)
+    return {key: value for key, value in defaults.items() if key in _OF_SOME}
 
 
 def _place(thread: Mapping[str, Json], shown: Mapping[str, Json]) -> dict[str, Json]:

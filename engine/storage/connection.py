@@ -42,6 +42,8 @@ class Connection:
         self._path = path
         self._broken: str | None = None
         self._wal_pages = 0
+        self.transactions = 0
+        """How many write transactions there were: what was read for one of them says nothing about the next."""
         self._lock = threading.RLock()
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
         with self.translated():
@@ -92,6 +94,7 @@ class Connection:
         """A write transaction: durable when the block is left normally, undone when it raises."""
         with self._lock:
             self._usable()
+            self.transactions += 1
             with self.translated():
                 try:
                     self.raw.execute("BEGIN IMMEDIATE")

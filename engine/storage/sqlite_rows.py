@@ -140,6 +140,8 @@ class RowTables:
     def __init__(self, db: Connection, sealer: Sealer) -> None:
         self._db = db
         self._sealer = sealer
+        self._given: dict[str, tuple[int, int]] = {}
+        """The last id that was given out, by the statement that finds the first, and in which transaction."""
 
     def _get(self, kind: type[Sealed], sql: str, key: Value, what: str) -> Sealed | None:
         """One record, verified. Raises `Corrupt`."""
@@ -202,9 +204,17 @@ class RowTables:
         return row_id
 
     def _next(self, sql: str) -> int:
-        row = self._db.one(sql)
-        assert row is not None, "an aggregate without GROUP BY always gives a row"
-        return int(row[0])
+        """The next id of a table. It is looked up once in a write transaction, in which nobody else gives ids out; one
+        that was given out in a part that was undone is left out."""
+        transaction, number = self._given.get(sql, (0, 0))
+        if transaction == self._db.transactions:
+            number += 1
+        else:
+            row = self._db.one(sql)
+            assert row is not None, "an aggregate without GROUP BY always gives a row"
+            number = int(row[0])
+        self._given[sql] = (self._db.transactions, number)
+        return number
 
     def open_inbox(self, after: int, limit: int) -> tuple[list[InboxRow], list[int]]:
         """Rows that nobody has consumed, and the ids of those that do not verify."""
