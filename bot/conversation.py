@@ -16,14 +16,13 @@ from bot.flows import Library
 from bot.incoming_files import IncomingFiles, NotNow
 from bot.intents import direct_row, ephemeral_row, note_row, respond_row, root_row
 from bot.listening import Listening
-from bot.people import LookupFailed, People
+from bot.people import LookupFailed, People, UnknownPerson
 from bot.presses import Hands, Presses
-from bot.queues import behind
-from bot.rendering.flow import around
 from bot.rendering.menus import menu_blocks
 from bot.rendering.starts import start_blocks
-from bot.rendering.text import escape
+from bot.rendering.text import escape, plain
 from bot.session_files import FileRefused
+from bot.standing import Standing
 from bot.start_line import BadLine, StartLine, parse
 from bot.starting import Starter
 from engine import clock
@@ -83,6 +82,7 @@ class Conversation:
         self._gate = gate
         self._home = home
         self._files = files
+        self._standing = Standing(engine)
         hands = Hands(self._do, self._whisper, self._consume, self._not_looked_up)
         self._presses = Presses(engine, people, home.bot_user_id, hands)
 
@@ -117,6 +117,8 @@ class Conversation:
             return await self._start_by_message(row, data, said)
         try:
             actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
+        except UnknownPerson as error:
+            return await self._nobody(row, error)
         except LookupFailed as error:
             return _held(row, error)
         return await self._routed(row, data, said, actor, heads)
@@ -166,17 +168,29 @@ class Conversation:
 
     async def _start_by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         word = control_word(said.text)
-        if not said.text or word == "help":
-            return await self._tell(row, data, words.help_text(self._library.refresh()), "help")
-        if word == "status" or said.text.lower() in ("list", "flows"):
-            text = (
-                words.flows_text(self._library.refresh())
-                if word is None
-                else await self._running(data["channel"])
-            )
-            return await self._tell(row, data, text, "told")
+        if not said.text or word in ("help", "status") or said.text.lower() in ("list", "flows"):
+            try:
+                actor = await self._people.actor(data, in_channel=True)
+            except UnknownPerson as error:
+                return await self._nobody(row, error)
+            except LookupFailed as error:
+                return _held(row, error)
+            return await self._look(row, data, actor, await self._about_flows(word, said, data["channel"]))
         thread_ts = data["threadTs"] or data["ts"]
         return await self._start(row, data, said.text, thread_ts, in_channel=True)
+
+    async def _about_flows(self, word: str | None, said: Message, channel: str) -> str:
+        if word == "status":
+            return await self._standing.running(channel)
+        flows = self._library.refresh()
+        return words.help_text(flows) if not said.text or word == "help" else words.flows_text(flows)
+
+    async def _look(self, row: InboxRow, data: dict[str, Json], actor: Actor, text: str) -> bool:
+        """Say how things stand, to whoever may see it."""
+        verdict = authorize(actor, "status", self._gate.target({}, True))
+        if not verdict.allowed:
+            return await self._whisper(row, data, verdict.reason or "", "refused")
+        return await self._tell(row, data, text, "told")
 
     async def _start(
         self,
@@ -206,6 +220,8 @@ class Conversation:
         try:
             actor = await self._people.actor(data, entries=entries, in_channel=in_channel)
             refusal = await self._starter.start(row, data, actor, line.flow, line.inputs, thread_ts)
+        except UnknownPerson as error:
+            return await self._nobody(row, error)
         except LookupFailed as error:
             log.warning("start %s is held: %s", row.key, error)
             return False
@@ -245,7 +261,7 @@ class Conversation:
                 await self._consume(row, "ignored")
                 return True
             case Menu() | Hint() | Say():
-                return await self._explain(row, data, found, asked)
+                return await self._explain(row, data, actor, found, asked)
 
     async def _hinted(self, asked: Sequence[PromptState]) -> frozenset[str]:
         """The open questions about whose buttons the thread was given a hint, also by an earlier process."""
@@ -260,28 +276,37 @@ class Conversation:
         return may_act_on(actor, asked, self._gate.target(requester, True))
 
     async def _explain(
-        self, row: InboxRow, data: dict[str, Json], found: Route, asked: Sequence[PromptState]
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        actor: Actor,
+        found: Route,
+        asked: Sequence[PromptState],
     ) -> bool:
         match found:
             case Menu(prompt_ids, _):
                 meant = [_by_id(asked, key) for key in prompt_ids]
-                text = words.menu_text(meant, await self._places(meant))
+                text = words.menu_text(meant, await self._standing.places(meant))
                 blocks = menu_blocks(text, meant, data["ts"], data["user"])
                 return await self._tell(row, data, text, "told", blocks=blocks)
             case Hint(kind, prompt_ids, once):
                 text = words.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
+                # How a question is answered helps everybody; what was wrong with one reply, its author.
+                if kind not in ("buttons", "files"):
+                    return await self._whisper(row, data, plain(text), "told")
                 key = _hint_key(prompt_ids[0]) if once else None
                 return await self._tell(row, data, text, "told", key=key)
             case _:
-                text = await self._status_of(await self._heads(row.thread_key))
+                status = await self._standing.of(await self._heads(row.thread_key))
+                return await self._look(row, data, actor, status)
         return await self._tell(row, data, text, "told")
 
     async def _control(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         if said.word == "help":
-            return await self._tell(row, data, words.thread_help(), "told")
+            return await self._look(row, data, actor, words.thread_help())
         if said.sessions and said.word in _CONTROLS:
             return await _CONTROLS[said.word](self, row, data, actor, said)
-        return await self._tell(row, data, await self._status_of(await self._heads(row.thread_key)), "told")
+        return await self._look(row, data, actor, await self._standing.of(await self._heads(row.thread_key)))
 
     async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
@@ -299,8 +324,8 @@ class Conversation:
         heads = await self._heads(row.thread_key)
         held = [head.session_id for head in heads if head.phase == "held"]
         if not held:
-            status = await self._status_of(heads)
-            return await self._tell(row, data, f"Nothing is paused here.\n{status}", "told")
+            status = await self._standing.of(heads)
+            return await self._look(row, data, actor, f"Nothing is paused here.\n{status}")
         try:
             states = [
                 await self._engine.apply(session_id, Resume(said.text or words.GO_ON, actor, row.key))
@@ -327,7 +352,8 @@ class Conversation:
     # --- presses -------------------------------------------------------------------------------------------
 
     async def _not_looked_up(self, row: InboxRow, data: dict[str, Json], error: LookupFailed) -> bool:
-        if clock.seconds_between(row.received_at, self._engine.now()) < PATIENCE_SECONDS:
+        waited = clock.seconds_between(row.received_at, self._engine.now())
+        if waited < PATIENCE_SECONDS and not isinstance(error, UnknownPerson):
             return False
         log.warning("press %s given up: %s", row.key, error)
         return await self._whisper(
@@ -396,7 +422,16 @@ class Conversation:
         return await self._do(row, data, prompt.session_id, make(actor))
 
     async def begin(self, row: InboxRow, data: dict[str, Json], flow: str, inputs: dict[str, Json]) -> bool:
-        """Start a flow in the thread of a message that the bot posts."""
+        """Start a flow in the thread of a message that the bot posts; nothing is posted for whoever may not start it."""
+        try:
+            actor = await self._people.actor(data, entries=self._starter.entries(flow))
+            refusal = await self._starter.refusal(data, actor, flow)
+        except LookupFailed as error:
+            return await self._not_looked_up(row, data, error)
+        if refusal is not None:
+            if data.get("responseUrl"):
+                return await self._answer_slash(row, data, refusal.text)
+            return await self._whisper(row, data, plain(refusal.text), "refused")
         payload: dict[str, Json] = {**data, "flow": flow, "inputs": inputs}
         then: dict[str, Json] = {"kind": inbound.ROOTED, "key": f"rooted:{row.key}", "payload": payload}
         text = words.root_text(data["user"], flow)
@@ -438,7 +473,7 @@ class Conversation:
         """The answer to a slash command that changes nothing, as a message."""
         flows = self._library.refresh()
         if decision.word == "status":
-            return {"text": await self._running(decision.data["channel"])}
+            return {"text": await self._standing.running(decision.data["channel"])}
         listed = decision.word in ("list", "flows")
         text = words.flows_text(flows) if listed else words.slash_help(flows, decision.word)
         return {"text": text, "blocks": start_blocks(text, flows)}
@@ -459,32 +494,20 @@ class Conversation:
 
     async def _entries(self, row: InboxRow) -> list[str]:
         asked = await self._prompts(row.thread_key)
-        return [entry for prompt in asked if prompt.open for entry in (prompt.who or ())]
-
-    async def _status_of(self, heads: Sequence[Head]) -> str:
-        found = [
-            (await self._engine.verified_state(head.session_id), await self._engine.flow_of(head.session_id))
-            for head in heads
-            if head.quarantined is None
+        return [
+            entry
+            for prompt in asked
+            if prompt.open
+            for entry in (*(prompt.who or ()), *(prompt.approvers or ()))
         ]
-        queued = {state.session_id: await behind(self._engine.writer, state) for state, _ in found}
-        return words.status_text(found, self._engine.now(), queued)
-
-    async def _places(self, meant: Sequence[PromptState]) -> dict[str, str]:
-        """Where these prompts stand in their sessions, as mrkdwn."""
-        places = {}
-        for prompt in meant:
-            state = await self._engine.verified_state(prompt.session_id)
-            flow = await self._engine.flow_of(prompt.session_id)
-            places[prompt.prompt_id] = " › ".join(around(state, flow, prompt.path))
-        return places
-
-    async def _running(self, channel: str) -> str:
-        heads: list[Head] = await self._engine.writer.call("heads", statuses=("running", "paused"), limit=30)
-        here = [head for head in heads if head.thread_key and head.thread_key.split(":")[1] == channel]
-        return words.running_text([await self._engine.verified_state(head.session_id) for head in here])
 
     # --- telling -------------------------------------------------------------------------------------------
+
+    async def _nobody(self, row: InboxRow, error: UnknownPerson) -> bool:
+        """Words of somebody whom Slack does not know count for nothing, and hold up nobody else's."""
+        log.warning("%s is ignored: %s", row.key, error)
+        await self._consume(row, "ignored")
+        return True
 
     async def _consume(self, row: InboxRow, outcome: str, *rows: Row) -> None:
         await self._engine.writer.call("consume", [Consumed(row.id, outcome)], self._engine.now(), list(rows))

@@ -27,6 +27,12 @@ class LookupFailed(SaysoError):
     code = "lookup_failed"
 
 
+class UnknownPerson(LookupFailed):
+    """Slack knows nobody by that id: asking again changes nothing."""
+
+    code = "unknown_person"
+
+
 class People:
     """Looks people up in Slack."""
 
@@ -132,7 +138,7 @@ class People:
         except SlackApiError as error:
             code = code_of(error)
             if code in ("user_not_found", "users_not_found", "user_not_visible"):
-                raise LookupFailed(f"Slack knows no user {argument}.") from error
+                raise UnknownPerson(f"Slack knows no user {argument}.") from error
             raise LookupFailed(f"Slack did not answer about {argument}: {code or error}") from error
         except Exception as error:
             raise LookupFailed(f"Slack could not be asked about {argument}: {error}") from error

@@ -177,7 +177,7 @@ class Bot:
         channels = Channels(bot, machine.steady)
         limits = RateLimits(settings.rates, machine.steady)
         files = SessionFiles(settings.home)
-        starter = Starter(self.engine, self.library, channels, limits, settings)
+        starter = Starter(self.engine, self.library, channels, limits, settings, gate)
         talk = Conversation(self.engine, self.library, people, gate, home, starter, IncomingFiles(bot, files))
         links = Links(bot)
         ways = WaysIn(

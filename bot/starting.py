@@ -18,6 +18,7 @@ from engine.errors import SaysoError, StorageError, UnknownFlow
 from engine.flow import Flow
 from engine.storage.port import Consumed, InboxRow
 from prompt_state.model import thread_key
+from prompt_state.policy import AskedSpec, Gate, authorize
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,16 @@ class Starter:
     """Starts sessions in threads."""
 
     def __init__(
-        self, engine: Engine, library: Library, channels: Channels, limits: RateLimits, settings: Settings
+        self,
+        engine: Engine,
+        library: Library,
+        channels: Channels,
+        limits: RateLimits,
+        settings: Settings,
+        gate: Gate,
     ) -> None:
         self._engine = engine
+        self._gate = gate
         self._library = library
         self._channels = channels
         self._limits = limits
@@ -44,6 +52,19 @@ class Starter:
         """Who may start a flow, as far as groups have to be looked up for it."""
         found = self._library.refresh().get(flow)
         return (found.allowed_to_start or ()) if found is not None else ()
+
+    async def refusal(self, data: Mapping[str, Json], actor: Actor, name: str) -> Refusal | None:
+        """Why this would not be started, asked before a message for it is posted; whether it is, `start` decides. `data`
+        has the channel. Raises `LookupFailed` and `StorageError`."""
+        try:
+            flow = self._library.get(name)
+        except UnknownFlow as error:
+            return Refusal(escape(str(error)))
+        asked = AskedSpec("start", who=flow.allowed_to_start)
+        reason = authorize(actor, "start", self._gate.target({}, True, asked)).reason
+        if reason is not None:
+            return Refusal(escape(reason))
+        return await self._place(flow, data["channel"]) or self._rate(actor, data["channel"])
 
     async def start(
         self,

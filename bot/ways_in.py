@@ -16,8 +16,8 @@ from bot.flows import Library
 from bot.intents import direct_row, ephemeral_row, note_row, reaction_row, root_row
 from bot.links import Links
 from bot.listening import Listening, Overheard, said_in
-from bot.people import LookupFailed, People
-from bot.rendering.text import escape
+from bot.people import LookupFailed, People, UnknownPerson
+from bot.rendering.text import escape, plain
 from bot.starting import Refusal, Starter
 from bot.views.start import shortcut_of
 from bot.wanted import WANTED, WANTED_ROOTED
@@ -80,6 +80,9 @@ class WaysIn:
         async def handler(row: InboxRow) -> bool:
             try:
                 return await handle(row)
+            except UnknownPerson as error:
+                log.warning("%s is ignored: %s", row.key, error)
+                return await self._consume(row, "ignored")
             except LookupFailed as error:
                 log.warning("%s is held: %s", row.key, error)
                 return False
@@ -200,6 +203,9 @@ class WaysIn:
         """A flow that somebody starts from a message: it lives in that message's thread."""
         try:
             return await self._about_message(row, {**data, "ts": data["about"]["ts"]})
+        except UnknownPerson as error:
+            log.warning("%s is ignored: %s", row.key, error)
+            return await self._consume(row, "ignored")
         except LookupFailed as error:
             log.warning("%s is held: %s", row.key, error)
             return False
@@ -230,6 +236,14 @@ class WaysIn:
         if channel is None:
             return await self._not_rooted(row, {**data, "channel": None, "refused": "not_in_channel"})
         payload = {**data, "team": self._team, "channel": channel}
+        if data.get("local"):
+            # Somebody waits for the answer at the terminal: nothing is posted for what is not started.
+            refusal = await self._starter.refusal(payload, Actor.local(data["local"]), data["flow"])
+            if refusal is not None:
+                result = encode({"error": "refused", "message": plain(refusal.text)})
+                consumed = [Consumed(row.id, "refused", result)]
+                await self._engine.writer.call("consume", consumed, self._engine.now())
+                return True
         then: dict[str, Json] = {"kind": WANTED_ROOTED, "key": f"rooted:{row.key}", "payload": payload}
         text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}"
         return await self._consume(row, "rooting", root_row(f"root:{row.key}", channel, text, then))

@@ -1,0 +1,44 @@
+"""How sessions stand, as words for people: of a thread, of a channel, and where their questions are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot import words
+from bot.queues import behind
+from bot.rendering.flow import around
+from engine.engine import Engine
+from engine.storage.port import Head
+from prompt_state.model import PromptState
+
+
+class Standing:
+    """Reads sessions; writes nothing."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def of(self, heads: Sequence[Head]) -> str:
+        """Where these sessions stand; what was set aside is left out."""
+        found = [
+            (await self._engine.verified_state(head.session_id), await self._engine.flow_of(head.session_id))
+            for head in heads
+            if head.quarantined is None
+        ]
+        queued = {state.session_id: await behind(self._engine.writer, state) for state, _ in found}
+        return words.status_text(found, self._engine.now(), queued)
+
+    async def places(self, meant: Sequence[PromptState]) -> dict[str, str]:
+        """Where these prompts stand in their sessions, as mrkdwn."""
+        places = {}
+        for prompt in meant:
+            state = await self._engine.verified_state(prompt.session_id)
+            flow = await self._engine.flow_of(prompt.session_id)
+            places[prompt.prompt_id] = " › ".join(around(state, flow, prompt.path))
+        return places
+
+    async def running(self, channel: str) -> str:
+        """What runs in a channel."""
+        heads: list[Head] = await self._engine.writer.call("heads", statuses=("running", "paused"), limit=30)
+        here = [head for head in heads if head.thread_key and head.thread_key.split(":")[1] == channel]
+        return words.running_text([await self._engine.verified_state(head.session_id) for head in here])

@@ -1,0 +1,112 @@
+"""What a refusal shows, and to whom: the bot says nothing in public about what did not happen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bot.workspace import payloads
+from tests.support.inprocess import Town, play, town
+
+FLOWS = {
+    "deploy": """
+flow: deploy
+allowed_to_start: ["ben@example.com"]
+nodes:
+  - {id: gate, type: approval, with: {message: "Go?", approvers: ["@sre"]}}
+""",
+    "talk": """
+flow: talk
+nodes:
+  - {id: a, type: ask, with: {message: "Say it"}}
+  - {id: b, type: message, with: {text: "heard {{ nodes.a.text }}"}}
+""",
+}
+DEV, CLEO = "U0LOCALDEV", "U0LOCALCLEO"
+
+
+async def command(place: Town, user: str, text: str) -> str:
+    """Use the slash command; the address that its answer goes to."""
+    url = f"{place.core.base_url}/response/x"
+    grant = {"trigger_id": f"trigger.{place.core.now_ts()}", "response_url": url}
+    body = payloads.slash_command(place.core.state, place.user(user), place.channel(), "/sayso", text, grant)
+    await place.deliver(body)
+    await place.settle()
+    return url
+
+
+def test_a_refused_command_posts_nothing_in_the_channel(tmp_path: Path) -> None:
+    """Whoever may not start a flow is told so alone: the channel does not read that they started it."""
+
+    async def story() -> None:
+        async with town(tmp_path, FLOWS) as place:
+            before = len(place.calls)
+            await command(place, CLEO, "run deploy")
+            assert place.posted(before) == []
+            assert any(
+                "Only ben@example.com can start this" in str(call.args) for call in place.calls[before:]
+            )
+            assert place.store.heads(limit=9) == []
+            await command(place, "ben", "run deploy")
+            assert any("started *deploy*" in str(call.args["text"]) for call in place.posted(before))
+
+    play(story)
+
+
+def test_words_of_somebody_unknown_hold_up_nobody(tmp_path: Path) -> None:
+    """A reply by an id that Slack does not know is ignored, and the next person's reply is taken."""
+
+    async def story() -> None:
+        async with town(tmp_path, FLOWS) as place:
+            root = await place.start("ana", "talk")
+            stranger = place.newcomer("nobody")
+            place.core.state.users.pop(stranger.id)
+            place.core.post(stranger, place.channel(), "mine", thread_ts=root)
+            await place.settle()
+            place.say("ana", "yours", root)
+            await place.settle()
+            assert place.thread(root)[-1]["text"] == "heard yours"
+
+    play(story)
+
+
+def test_a_stranger_is_not_told_how_things_stand(tmp_path: Path) -> None:
+    """`status`, `help` and a mention by a guest or a stranger: only they are told, and only that it is not for them."""
+
+    async def story() -> None:
+        async with town(tmp_path, FLOWS) as place:
+            root = await place.start("ana", "talk")
+            place.newcomer("guest", is_restricted=True)
+            place.newcomer("stranger", is_stranger=True, team_id="T0OTHER01")
+            for name in ("guest", "stranger"):
+                before = len(place.calls)
+                for text in ("status", "help", "<@U0LOCALBOT> how is it?"):
+                    place.say(name, text, root)
+                place.say(name, "<@U0LOCALBOT> status")
+                place.say(name, "<@U0LOCALBOT> list")
+                await place.settle()
+                assert place.posted(before) == []
+                assert len(place.told(name, before)) == 5
+            before = len(place.calls)
+            place.say("cleo", "status", root)
+            await place.settle()
+            assert "waits for" in place.posted(before)[0].args["text"]
+
+    play(story)
+
+
+def test_a_group_is_looked_up_for_words_too(tmp_path: Path) -> None:
+    """Whoever may approve by their group and writes instead reads about the buttons, not that others are asked."""
+
+    async def story() -> None:
+        async with town(tmp_path, FLOWS) as place:
+            root = await place.start("ben", "deploy")
+            place.say(DEV, "#1: approve", root)
+            await place.settle()
+            assert "answered with its buttons" in place.thread(root)[-1]["text"]
+            before = len(place.calls)
+            place.say(CLEO, "#1: approve", root)
+            await place.settle()
+            assert place.posted(before) == []
+            assert "Others are asked" in place.told(CLEO, before)[0].args["text"]
+
+    play(story)

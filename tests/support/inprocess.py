@@ -1,0 +1,405 @@
+"""The whole bot and a whole workspace on one event loop: no process, no socket, no disk, no waiting.
+
+The bot is the real one (`bot.process.Bot`): payloads go through Bolt's middleware, calls of the Web API through
+slack_sdk. Slack is the local workspace's own model and methods, called directly. With `TownLoop` time passes only
+when nothing is left to do, so an hour takes no time; on a real loop programs and loopback servers can be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from asyncio import base_events
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from slack_bolt.request.async_request import AsyncBoltRequest
+
+from bot.app import SlackApp
+from bot.machine import Machine
+from bot.outbound.run import Tuning
+from bot.process import Bot, Identity
+from bot.settings import Rate, Rates, Settings
+from bot.workspace import elements, payloads
+from bot.workspace.core import Core
+from bot.workspace.errors import SlackError, WorkspaceError
+from bot.workspace.interactions import Interactions
+from bot.workspace.methods import METHODS
+from bot.workspace.methods.call import Call
+from bot.workspace.methods.files import store as store_file
+from bot.workspace.people import People
+from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES, REQUIRED
+from bot.workspace.seed import default_state
+from bot.workspace.state import Channel, User, View, copied
+from bot.workspace.views import Views
+from engine.engine import Engine
+from engine.errors import StorageError
+from engine.nodes.port import Runner, runners
+from engine.storage.memory import MemoryStore
+from engine.storage.port import Store
+from engine.storage.writer import Writer
+from tests.simulation.slack import Response, Wire
+from tests.simulation.timeline import SimLoop, Timeline
+
+Json = dict[str, Any]
+Result = TypeVar("Result")
+EPOCH = 1_790_000_000.0
+LATE = "9999-01-01T00:00:00.000Z"
+
+
+def play(story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Run a story on a loop in which time passes only when nothing is left to do."""
+    loop = SimLoop(Timeline())
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(story())
+    finally:
+        _bury(loop)
+        asyncio.set_event_loop(None)
+
+
+def _bury(loop: base_events.BaseEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.close()
+
+
+class InlineWriter(Writer):
+    """The writer on the loop instead of on a thread of its own: same queue, same group commit, same order."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._jobs: list[Any] = []
+
+    def start(self) -> None:
+        """Take calls from now on."""
+        self._ended = None
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self._ended = StorageError("The writer was closed; nothing was stored.")
+
+    def _submit(self, job: Any) -> None:
+        if self._ended is not None:
+            raise self._ended
+        self._jobs.append(job)
+        if len(self._jobs) == 1:
+            asyncio.get_running_loop().call_soon(self._carry_out)
+
+    def _carry_out(self) -> None:
+        while self._jobs:
+            self._next(self._jobs)
+
+
+class DirectApp(SlackApp):
+    """The real receiver without sockets: payloads come by direct calls."""
+
+    async def connect(self) -> None:
+        """There is nothing to connect."""
+
+    async def close(self) -> None:
+        """Take nothing more."""
+        self._closing = True
+        await self._views.close()
+
+    def reconnected(self) -> bool:
+        """Nothing is ever missed."""
+        return False
+
+
+class Sockets:
+    """What the workspace tells the app, in place of its Socket Mode server."""
+
+    def __init__(self, town: Town) -> None:
+        self._town = town
+        self._serial = 0
+
+    def issue_ticket(self) -> str:
+        """A ticket for a socket; nobody connects with it."""
+        return "ticket"
+
+    def event(self, event: Json) -> None:
+        """Deliver an event."""
+        self._serial += 1
+        core = self._town.core
+        body = payloads.event_callback(core.state, copied(event), f"Ev{self._serial}", core.clock())
+        self._town.soon(self._town.deliver(body))
+
+    async def interaction(self, kind: str, payload: Json) -> Json | None:
+        """Deliver a press, a command or a submission; what the acknowledgement said."""
+        return await self._town.deliver(payload)
+
+
+@dataclass
+class Called:
+    """A call of the Web API, and what came of it."""
+
+    method: str
+    args: Json
+    answer: Json
+
+
+@dataclass
+class Town:
+    """A workspace and the bot in it."""
+
+    folder: Path
+    settings: Settings
+    runners: Mapping[str, Runner] | None = None
+    calls: list[Called] = field(default_factory=list)
+    refused: list[Called] = field(default_factory=list)
+    """Calls that the workspace refused: too long, too many, not known, or no right to."""
+    uploads: list[tuple[str, bytes]] = field(default_factory=list)
+    alter: Callable[[Json], Json] = lambda body: body
+    """What becomes of a payload on its way: what somebody who forges it would send."""
+
+    def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._simulated = isinstance(loop, SimLoop)
+        self._steady = loop.time if self._simulated else time.monotonic
+        self.ahead = 0.0
+        self.core = Core(default_state(), self.seconds)
+        self.core.sockets = Sockets(self)  # type: ignore[assignment]  # the part of it that Core uses
+        self.core.base_url = "https://slack.test"
+        # What a page would show; nobody looks at one here.
+        self.core.shown = lambda channel, message: {}  # type: ignore[method-assign]
+        self.views = Views(self.core)
+        self.hands = Interactions(self.core, self.views)
+        self.people = People(self.core, self.views)
+        self.store = MemoryStore()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def seconds(self) -> float:
+        """Seconds since 1970: every clock here shows the same."""
+        return EPOCH + self.ahead + self._steady()
+
+    # --- the bot -------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Start the bot, and wait until it listens."""
+        given = self.runners
+        machine = Machine(
+            seconds=self.seconds,
+            steady=lambda: self.seconds() - EPOCH,
+            session=Wire(self._call),  # type: ignore[arg-type]  # the part of a session that slack_sdk uses
+            open_store=lambda url, key: self.store,
+            writer=InlineWriter,
+            slack_app=self._app,
+            tuning=Tuning(rate=None, card_seconds=0.0 if not self._simulated else 1.0, poll_seconds=1.0),
+            poll_seconds=5.0,
+            started=lambda: None,
+            runners=runners if given is None else lambda: given,
+        )
+        self.bot = Bot(self.settings, machine=machine)
+        ready: asyncio.Future[Identity] = asyncio.get_running_loop().create_future()
+        self._main = asyncio.create_task(self.bot.run(ready.set_result))
+        awaited: list[asyncio.Future[Any]] = [self._main, ready]
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if self._main.done():
+            self._main.result()
+
+    def _app(self, *args: Any, **given: Any) -> SlackApp:
+        self.app = DirectApp(*args, **given)
+        return self.app
+
+    @property
+    def engine(self) -> Engine:
+        """The bot's engine."""
+        return self.bot.engine
+
+    async def close(self) -> None:
+        """Stop the bot. What it failed with is raised."""
+        self.bot.stop()
+        await self._main
+
+    # --- the way in ----------------------------------------------------------------------------------------
+
+    def soon(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something as soon as there is time."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def deliver(self, body: Json) -> Json | None:
+        """Send a payload to the app; what its acknowledgement said. AssertionError where there is none."""
+        request = AsyncBoltRequest(mode="socket_mode", body=self.alter(copied(body)))
+        answer = await self.app.app.async_dispatch(request)
+        assert answer.status == 200, f"not acknowledged: {answer.status} {answer.body}"
+        return json.loads(answer.body) if answer.body else None
+
+    # --- the way out ---------------------------------------------------------------------------------------
+
+    async def _call(self, url: str, args: Json) -> Response:
+        await asyncio.sleep(0)
+        method = url.rsplit("/api/", 1)[-1] if "/api/" in url else url.rsplit("/", 2)[-2]
+        answer = self._answer(method, url, args)
+        call = Called(method, args, answer)
+        self.calls.append(call)
+        if not answer.get("ok"):
+            self.refused.append(call)
+        granted = APP_TOKEN_SCOPES if method.startswith("apps.") else DEFAULT_SCOPES
+        return Response(200, answer, {"X-OAuth-Scopes": ",".join(granted)})
+
+    def _answer(self, method: str, url: str, args: Json) -> Json:
+        granted = frozenset(APP_TOKEN_SCOPES if method.startswith("apps.") else DEFAULT_SCOPES)
+        try:
+            if "/response/" in url:
+                self.hands.answer_by_url(url.rsplit("/", 1)[-1], args)
+                return {"ok": True}
+            if method not in METHODS:
+                return self._uploaded(url, args)
+            if method in REQUIRED:
+                Call(method, args, self.core, self.views, granted).need(REQUIRED[method])
+            return {"ok": True, **METHODS[method](Call(method, args, self.core, self.views, granted))}
+        except SlackError as refusal:
+            return refusal.body()
+        except WorkspaceError as refusal:
+            return SlackError(refusal.error, refusal.text).body()
+
+    def _uploaded(self, url: str, args: Json) -> Json:
+        file_id = url.rsplit("/", 1)[-1]
+        content = args.get("content", b"")
+        self.uploads.append((file_id, content))
+        store_file(self.core.state.files, file_id, content)
+        return {"ok": True}
+
+    # --- waiting -------------------------------------------------------------------------------------------
+
+    def quiet(self) -> bool:
+        """Whether nothing is under way: no payload, no row to handle or to send, no node."""
+        views = getattr(self.bot.views, "_tasks", ())
+        busy = self._tasks or views or self.store.inbox() or self.store.outbox(now=LATE)
+        return not busy and not self.store.heads(statuses=("running",), limit=1)
+
+    async def settle(self, most: float = 120.0) -> None:
+        """Wait until nothing is under way any more."""
+        async with asyncio.timeout(most):
+            calm = 0
+            while calm < 2:
+                await asyncio.sleep(0.25 if self._simulated else 0.005)
+                calm = calm + 1 if self.quiet() else 0
+
+    # --- people --------------------------------------------------------------------------------------------
+
+    def user(self, name: str) -> User:
+        """Somebody, by name or id."""
+        return self.core.state.user(name)
+
+    def channel(self, name: str = "ops") -> Channel:
+        """A channel, by name or id."""
+        return self.core.state.channel(name)
+
+    def newcomer(self, name: str, *, member: bool = True, **facts: Any) -> User:
+        """One more person, in #ops unless told otherwise."""
+        state = self.core.state
+        user = User(f"U0LOCAL{name.upper()}", name, name.title(), team_id=state.team_id)
+        user.email = f"{name}@example.com"
+        for fact, value in facts.items():
+            setattr(user, fact, value)
+        state.users[user.id] = user
+        if member:
+            self.channel().members.append(user.id)
+        return user
+
+    def say(self, user: str, text: str, root: str | None = None, channel: str = "ops", **more: Any) -> str:
+        """Write a message as somebody, as it would arrive; its ts."""
+        message = self.core.post(self.user(user), self.channel(channel), text, thread_ts=root, **more)
+        return str(message["ts"])
+
+    async def start(self, user: str, line: str, channel: str = "ops") -> str:
+        """Start a flow with a mention; the ts of its thread, once it rests."""
+        ts = self.say(user, f"<@{self.core.state.bot_user_id}> {line}", channel=channel)
+        await self.settle()
+        return ts
+
+    def thread(self, root: str, channel: str = "ops") -> list[Json]:
+        """The messages of a thread, oldest first."""
+        return self.core.state.thread(self.channel(channel).id, root)
+
+    def find(self, root: str, action: str) -> tuple[Json, tuple[Json, Json]]:
+        """The newest message of a thread with an element whose action begins so, and the element in its block."""
+        for message in reversed(self.thread(root)):
+            for found in elements.elements(message.get("blocks") or []):
+                if str(found[1].get("action_id", "")).startswith(action):
+                    return message, found
+        raise LookupError(f"no {action} in {[message['text'] for message in self.thread(root)]}")
+
+    async def press(self, user: str, message: Json, found: tuple[Json, Json], entry: Any = None) -> None:
+        """Press an element of a message, which may be an old version of it."""
+        block, element = found
+        value = element.get("value") if entry is None else entry
+        given = elements.entry_for(element, value)
+        ts = self.core.now_ts()
+        action = elements.action_for(block, element, given, ts)
+        trigger = self.views.new_trigger(self.user(user))
+        grant = {"trigger_id": trigger, "response_url": f"{self.core.base_url}/response/{ts}"}
+        channel = self.channel()
+        body = payloads.message_actions(self.core.state, self.user(user), channel, message, action, {}, grant)
+        await self.deliver(body)
+
+    def view_of(self, user: str) -> View | None:
+        """The modal that somebody looks at."""
+        stack = self.views.stack(self.user(user).id)
+        return stack[-1] if stack else None
+
+    async def submit(self, user: str, view: View, values: Json) -> Json | None:
+        """Submit a modal with these values by block; what the acknowledgement said."""
+        view.values = elements.merged(view.values, values)
+        trigger = self.views.new_trigger(self.user(user), view)
+        return await self.deliver(payloads.view_submission(self.core.state, self.user(user), view, trigger))
+
+    def told(self, user: str, since: int) -> list[Called]:
+        """What only this person was told since so many calls."""
+        mine = self.user(user).id
+        return [
+            call
+            for call in self.calls[since:]
+            if call.method == "chat.postEphemeral" and call.args.get("user") == mine
+        ]
+
+    def posted(self, since: int) -> list[Called]:
+        """What everybody was told since so many calls."""
+        return [call for call in self.calls[since:] if call.method in ("chat.postMessage", "chat.update")]
+
+
+def settings_for(folder: Path, **changed: Any) -> Settings:
+    """Settings of a bot that serves `folder/flows`, with limits that no test reaches."""
+    plenty = Rate(1_000_000, 60.0)
+    given: dict[str, Any] = {
+        "home": folder / "home",
+        "flows": folder / "flows",
+        "database_url": "memory:",
+        "bot_token": "xoxb-local-workspace",
+        "app_token": "xapp-1-local-workspace",
+        "api_url": "https://slack.test/api/",
+        "connections": 0,
+        "rates": Rates(plenty, plenty, plenty),
+        **changed,
+    }
+    return Settings(**given)
+
+
+@asynccontextmanager
+async def town(
+    folder: Path, flows: Mapping[str, str], *, runners: Mapping[str, Runner] | None = None, **settings: Any
+) -> AsyncIterator[Town]:
+    """A town whose bot serves these flows (name → YAML), stopped at the end."""
+    (folder / "flows").mkdir(exist_ok=True)
+    (folder / "home").mkdir(exist_ok=True)
+    for name, text in flows.items():
+        (folder / "flows" / f"{name}.yml").write_text(text)
+    made = Town(folder, settings_for(folder, **settings), runners)
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
