@@ -18,7 +18,9 @@ from bot.intents import direct_row, ephemeral_row, note_row, respond_row, root_r
 from bot.listening import Listening
 from bot.people import LookupFailed, People, UnknownPerson
 from bot.presses import Hands, Presses
+from bot.rendering.blocks import rendered
 from bot.rendering.menus import menu_blocks
+from bot.rendering.messages import note
 from bot.rendering.starts import start_blocks
 from bot.rendering.text import escape, plain
 from bot.session_files import FileRefused
@@ -473,10 +475,11 @@ class Conversation:
         """The answer to a slash command that changes nothing, as a message."""
         flows = self._library.refresh()
         if decision.word == "status":
-            return {"text": await self._standing.running(decision.data["channel"])}
+            return {"text": note(await self._standing.running(decision.data["channel"])).text}
         listed = decision.word in ("list", "flows")
         text = words.flows_text(flows) if listed else words.slash_help(flows, decision.word)
-        return {"text": text, "blocks": start_blocks(text, flows)}
+        blocks = start_blocks(text, flows)
+        return {"text": rendered(text, blocks).text, "blocks": blocks}
 
     # --- reading -------------------------------------------------------------------------------------------
 

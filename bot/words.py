@@ -55,7 +55,7 @@ def _inputs(flow: Flow) -> str:
 
 
 def _about(flow: Flow) -> str:
-    return f": {escape(flow.description)}" if flow.description else ""
+    return f": {safe(one_line(flow.description, 200))}" if flow.description else ""
 
 
 def help_text(flows: Mapping[str, Flow]) -> str:
@@ -69,7 +69,7 @@ def help_text(flows: Mapping[str, Flow]) -> str:
 
 def slash_help(flows: Mapping[str, Flow], word: str) -> str:
     """The answer to `/sayso` alone, to `help`, and to what it does not know."""
-    unknown = "" if word in ("help", "run") else f"I do not know `/sayso {escape(word)}`. "
+    unknown = "" if word in ("help", "run") else f"I do not know `/sayso {safe(one_line(word, 60))}`. "
     return (
         f"{unknown}`/sayso run NAME key=value …` starts a flow, `/sayso list` shows the flows, "
         f"`/sayso status` what is running here.\n\n{flows_text(flows)}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bot.rendering.blocks import Block, actions, button, context
+from bot.rendering.blocks import MOST_UNITS, Block, actions, button, context, fit_text, section, size
 from bot.rendering.decisions import OPEN
-from bot.rendering.messages import message_blocks
 from bot.rendering.text import clip, one_line
 
 _BUTTONS = 10
@@ -17,7 +16,7 @@ _VALUE = 150
 def start_blocks(text: str, flows: Iterable[str]) -> list[Block]:
     """What is said (mrkdwn), and below it the flows to choose from, by name."""
     names = sorted(name for name in flows if len(name) <= _VALUE)
-    return [*message_blocks(text), *start_choice(names)]
+    return fit_text([], text, start_choice(names)) or [section(" ")]
 
 
 def start_choice(names: list[str]) -> list[Block]:
@@ -36,6 +35,8 @@ def start_choice(names: list[str]) -> list[Block]:
         "placeholder": {"type": "plain_text", "text": "Start a flow…"},
         "options": options,
     }
-    more = len(names) - _MENU
+    while size([menu]) > MOST_UNITS // 2:
+        options.pop()
+    more = len(names) - len(options)
     left = [context(f"_{more:,} more can be started by name: `/sayso run NAME`._")] if more > 0 else []
     return [actions([menu]), *left]

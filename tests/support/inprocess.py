@@ -137,6 +137,15 @@ class Sockets:
         return await self._town.deliver(payload)
 
 
+class TownWire(Wire):
+    """The part of an aiohttp session that slack_sdk and the uploads use."""
+
+    def post(self, url: str, **given: Any) -> Any:
+        """An upload."""
+        given["data"] = {"content": given["data"]}
+        return self.request("POST", url, **given)
+
+
 @dataclass
 class Called:
     """A call of the Web API, and what came of it."""
@@ -190,7 +199,7 @@ class Town:
         machine = Machine(
             seconds=self.seconds,
             steady=lambda: self.seconds() - EPOCH,
-            session=Wire(self._call),  # type: ignore[arg-type]  # the part of a session that slack_sdk uses
+            session=TownWire(self._call),  # type: ignore[arg-type]  # the part of a session that slack_sdk uses
             open_store=lambda url, key: self.store,
             writer=InlineWriter,
             slack_app=self._app,
