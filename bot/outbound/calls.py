@@ -14,11 +14,20 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bot.outbound.pace import POST, Pace
 from bot.rendering import EVENT_TYPE, Rendered, block_key
-from bot.slack_api import Permanent, RateLimited, classify, of_status, quiet_client
+from bot.rendering.text import clip
+from bot.slack_api import NotSent, Permanent, RateLimited, Unknown, classify, of_status, quiet_client
 
 log = logging.getLogger("sayso.outbound")
 
-_BLOCKS_REFUSED = ("invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "block_mismatch")
+_BLOCKS_REFUSED = (
+    "invalid_blocks",
+    "invalid_blocks_format",
+    "msg_blocks_too_long",
+    "block_mismatch",
+    "msg_too_long",
+)
+_PLAIN_TEXT = 3_000
+"""Characters of a message whose full form was refused as too long."""
 _SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov)?\.com")
 
 
@@ -196,19 +205,26 @@ class Calls:
         return await self._paced("conversations.history", place.channel, call)
 
     async def _paced(self, method: str, channel: str, call: Awaitable[Any]) -> Any:
-        """Make a call; what Slack asks to wait concerns everything that calls this method in this channel."""
+        """Make a call; what Slack asks to wait concerns all that this limit holds for."""
         try:
-            return await call
+            answer = await call
         except Exception as error:
             fault = classify(error)
             if isinstance(fault, RateLimited):
                 self._pace.block(method, channel, fault.retry_after)
+            if isinstance(fault, NotSent | Unknown):
+                self._pace.unanswered()
+            else:
+                self._pace.answered()
             raise fault from error
+        self._pace.answered()
+        return answer
 
 
 def _without_blocks(message: Rendered, fault: Permanent) -> Rendered:
-    """The message as plain text, if its blocks were what Slack refused. Raises the fault otherwise."""
+    """The message as plain text, if its form was what Slack refused. Raises the fault otherwise."""
     if fault.reason not in _BLOCKS_REFUSED or not message.blocks:
         raise fault
     log.error("%s; the message is shown as plain text", fault)
-    return Rendered(message.text, [], message.metadata)
+    text = clip(message.text, _PLAIN_TEXT) if fault.reason == "msg_too_long" else message.text
+    return Rendered(f"{text}\n{message.plain}" if message.plain else text, [], message.metadata)

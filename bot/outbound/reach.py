@@ -37,8 +37,11 @@ class Reach:
         self._sessions = sessions
 
     async def lost(self, row: OutboxRow, fault: Permanent) -> Sequence[InboxItem] | None:
-        """What follows where the thread cannot be posted in; None where that is not what this refusal means."""
-        if fault.reason not in CLOSED or row.session_id is None or not _in_thread(row):
+        """What follows where the thread cannot be posted in; None where that is not what this refusal means.
+
+        A question is never given up: whatever Slack has against it, nobody could answer what nobody sees."""
+        hopeless = row.kind == "prompt" and posted_of(row) is None
+        if (fault.reason not in CLOSED and not hopeless) or row.session_id is None or not in_thread(row):
             return None
         state = await self._sessions.state(row.session_id)
         if state.ended or not state.thread or (state.phase == "finalizing" and row.kind != "prompt"):
@@ -61,7 +64,7 @@ class Reach:
     async def regained(self, row: OutboxRow, outcome: Outcome) -> Sequence[InboxItem]:
         """What follows where Slack took something for a session that was out of reach."""
         taken = isinstance(outcome, Sent) and "ts" in outcome.result
-        if not taken or row.session_id is None or not _in_thread(row):
+        if not taken or row.session_id is None or not in_thread(row):
             return []
         head: Head | None = await self._writer.call("head", row.session_id)
         if head is None or head.phase != "unreachable":
@@ -73,14 +76,15 @@ class Reach:
         found = []
         for row in rows:
             head: Head | None = None
-            if row.session_id is not None and row.not_before is not None and _in_thread(row):
+            if row.session_id is not None and row.not_before is not None and in_thread(row):
                 head = await self._writer.call("head", row.session_id)
             if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
                 found.append(row)
         return found
 
 
-def _in_thread(row: OutboxRow) -> bool:
+def in_thread(row: OutboxRow) -> bool:
+    """Whether a row goes into its session's thread."""
     if row.kind != "message":
         return row.kind in _KINDS
     config = decode(row.payload)["config"]

@@ -18,7 +18,7 @@ from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
 from bot.outbound.pace import Hold, Pace
 from bot.outbound.places import Places
 from bot.outbound.posts import LOOK_DELAYS, Poster, posted_of, refused_result
-from bot.outbound.reach import Reach
+from bot.outbound.reach import Reach, in_thread
 from bot.outbound.rows import Rows
 from bot.outbound.uploads import Uploads
 from bot.session_files import SessionFiles
@@ -106,7 +106,7 @@ class Outbound:
         self._taken = taken
         self._now = now
         self._tuning = tuning
-        pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
+        self._pace = pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
         calls = Calls(client, pace, bot_user_id, posted)
         self._poster = Poster(writer, calls, pace, now, delays=tuning.look_delays, backoff=self._again_in)
         names = Names(client, self._clock)
@@ -124,6 +124,7 @@ class Outbound:
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._holds: dict[str, float] = {}
         self._troubles: dict[str, int] = {}
+        self._cards: set[str] = set()
         self._limit = _PAGE
         self._wake = asyncio.Event()
         self._stopping = False
@@ -191,8 +192,10 @@ class Outbound:
     def _give(self, rows: Sequence[OutboxRow]) -> None:
         now, passed = self._clock(), set(self._lanes)
         self._holds = {lane: until for lane, until in self._holds.items() if until > now}
+        # Where nobody answers, one call at a time finds out soon enough; the oldest row first.
+        most = 1 if self._pace.away else self._tuning.lanes
         for row in sorted(rows, key=_new_cards_first):
-            if len(self._lanes) >= self._tuning.lanes:
+            if len(self._lanes) >= most:
                 return
             if row.lane in passed:
                 continue
@@ -203,9 +206,12 @@ class Outbound:
                 self._lanes[row.lane] = (row, task)
 
     def _card_first(self, row: OutboxRow) -> bool:
-        """Whether the session's card is being posted just now: it shall stand above everything else."""
+        """Whether the session's card is being posted, or waits to be: it shall stand above everything else."""
         ahead = self._lanes.get(f"card:{row.session_id}")
-        return ahead is not None and posted_of(ahead[0]) is None
+        if ahead is None:
+            waits = f"card:{row.session_id}" in self._cards and row.kind != "card"
+            return waits and (row.kind == "note" or in_thread(row))
+        return posted_of(ahead[0]) is None
 
     def _resize(self, found: int) -> None:
         """Look further when a whole page of rows cannot be sent: they must not hide those behind them."""
@@ -222,6 +228,12 @@ class Outbound:
     def _hold(self, lane: str, seconds: float) -> None:
         self._holds[lane] = self._clock() + seconds
 
+    def _hold_row(self, row: OutboxRow, seconds: float) -> None:
+        """The row has to wait, and with it what follows it."""
+        self._hold(row.lane, seconds)
+        if row.kind == "card" and posted_of(row) is None:
+            self._cards.add(row.lane)
+
     def _again_in(self, row: OutboxRow) -> float:
         """Seconds to wait after an error that will pass: longer each time, and never the same for many rows."""
         times = self._troubles[row.key] = self._troubles.get(row.key, 0) + 1
@@ -236,7 +248,7 @@ class Outbound:
             await self._send(row)
         except Hold as hold:
             log.debug("%s: %s", row.key, hold)
-            self._hold(row.lane, hold.seconds)
+            self._hold_row(row, hold.seconds)
         except (AuthLost, StorageBroken) as error:
             self._fail(error)
         except Exception:
@@ -273,7 +285,7 @@ class Outbound:
                 log.warning("%s: %s", row.key, fault)
                 await self._ingest(self._reach.unshown(row, self._now()))
                 edits = posted_of(row) is not None or row.kind in ("close", "edit", "reaction")
-                self._hold(row.lane, self._again_in(row) if edits else self._poster.first_look)
+                self._hold_row(row, self._again_in(row) if edits else self._poster.first_look)
 
     async def _ingest(self, items: Sequence[InboxItem]) -> None:
         if items:
@@ -296,7 +308,7 @@ class Outbound:
             not_before=not_before,
             items=items,
         )
-        self._hold(row.lane, seconds)
+        self._hold_row(row, seconds)
         if items:
             self._taken()
 
@@ -313,6 +325,7 @@ class Outbound:
 
     async def _record(self, row: OutboxRow, outcome: Outcome) -> None:
         self._troubles.pop(row.key, None)
+        self._cards.discard(row.lane)
         result: dict[str, Json] = outcome.result
         items = [*outcome.items, *await self._reach.regained(row, outcome)]
         await self._writer.call(

@@ -36,11 +36,13 @@ class Rendered:
     text: str
     blocks: list[Block]
     metadata: dict[str, Any] | None = None
+    plain: str = ""
+    """What is said as well where blocks are not taken."""
 
 
-def rendered(text: str, blocks: list[Block], key: str | None = None) -> Rendered:
+def rendered(text: str, blocks: list[Block], key: str | None = None, plain: str = "") -> Rendered:
     """A message with its text within limits, and with the metadata by which it is found again."""
-    return Rendered(cut(shown(text), MOST_TEXT) or " ", blocks, None if key is None else metadata(key))
+    return Rendered(cut(shown(text), MOST_TEXT) or " ", blocks, None if key is None else metadata(key), plain)
 
 
 def metadata(key: str) -> dict[str, Any]:

@@ -22,6 +22,13 @@ _WHY = {
     "not_in_channel": "I was removed from the channel",
     "channel_not_found": "I cannot see the channel any more",
     "is_inactive": "the channel is not in use any more",
+    "restricted_action": "I am not allowed to post there",
+    "restricted_action_read_only_channel": "the channel is read-only",
+    "restricted_action_thread_only_channel": "the channel takes replies only",
+    "restricted_action_non_threadable_channel": "the channel takes no replies",
+    "thread_not_found": "the message that the thread begins with is gone",
+    "missing_scope": "the app lacks a right, which `sayso doctor` names",
+    "msg_too_long": "Slack finds the question too long",
     "not_shown": "Slack has not let me show the question for a day",
 }
 _REMEDY = {

@@ -82,7 +82,14 @@ def prompt_message(
     controls = _controls(prompt, room)
     message = shown(str(prompt.spec["message"]))
     covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
-    return rendered(f"{lead}\n{message}", fit_text(head, message, [*under, *covered, *controls, *tail]), key)
+    blocks = fit_text(head, message, [*under, *covered, *controls, *tail])
+    return rendered(f"{lead}\n{message}", blocks, key, plain=_without_controls(prompt))
+
+
+def _without_controls(prompt: PromptRun) -> str:
+    """How to answer where Slack takes no blocks, and so no buttons."""
+    typed = "Reply here, or use" if prompt.spec.get("acceptsText") else "Its buttons cannot be shown. Use"
+    return f"{typed} `sayso prompts answer {prompt.prompt_id}`."
 
 
 def _covered(

@@ -1,0 +1,199 @@
+"""Slack is down while prompts and answers pile up; limits everywhere; refusals: with the real bot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.workspace import Workspace
+from bot.workspace.faults import AwayMode
+from tests.support.bot import ROOT, BotProcess, ThreadView, counted, running_bot, start_flow, words
+
+pytestmark = pytest.mark.process
+
+STEPS = """
+flow: steps
+nodes:
+  - {{id: first, type: ask, with: {{message: "First?", who: [channel, "local:ops"]}}}}
+  - {{id: note, type: shell, with: {{run: [sh, -c, 'echo first >> {file}']}}}}
+  - {{id: tell, type: message, with: {{text: "First is done."}}}}
+  - {{id: second, type: ask, with: {{message: "Second?", who: [channel, "local:ops"]}}}}
+  - {{id: end, type: shell, with: {{run: [sh, -c, 'echo second >> {file}']}}}}
+"""
+
+
+async def sayso(bot: BotProcess, *arguments: str) -> str:
+    """Run a command on the bot's store, as `local:ops`; what it prints."""
+    done = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot.cli",
+        *arguments,
+        cwd=bot.home,
+        env={**bot.env, "PYTHONPATH": str(ROOT), "SAYSO_USER": "ops"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await done.communicate()
+    assert done.returncode == 0, out.decode()
+    return out.decode()
+
+
+WHY = {
+    "restricted_action": "not allowed to post there",
+    "missing_scope": "the app lacks a right",
+    "thread_not_found": "the thread begins with is gone",
+}
+
+
+def direct(workspace: Workspace, part: str) -> str:
+    """What Ana was told in a direct message that has this in it; empty while there is none."""
+    found = [m["text"] for m in workspace.messages(workspace.dm("ana")) if part in m["text"]]
+    return str(found[0]) if found else ""
+
+
+async def open_prompts(bot: BotProcess) -> list[dict[str, Any]]:
+    """The questions that are open."""
+    return list(json.loads(await sayso(bot, "prompts", "list", "--json"))["prompts"])
+
+
+PLAIN = """
+flow: plain
+nodes:
+  - {{id: first, type: ask, with: {{message: "First?"}}}}
+  - {{id: second, type: ask, with: {{message: "Second?"}}}}
+  - {{id: end, type: shell, with: {{run: [sh, -c, 'echo end >> {file}']}}}}
+"""
+
+
+async def answered_by_command(bot: BotProcess, file: Path, threads: int, effect: str) -> None:
+    """Answer every open question at the terminal, and wait for what follows from it."""
+    for prompt in await open_prompts(bot):
+        await sayso(bot, "prompts", "answer", prompt["promptId"], "--text", "yes")
+    await bot.workspace.wait_for(lambda: counted(file).count(effect) == threads, timeout=30)
+
+
+def in_order(thread: ThreadView, *parts: str) -> bool:
+    """Whether these stand once each in the thread, in this order, under the card."""
+    posts = [words(message) for message in thread.messages()[1:]]
+    places = [[i for i, text in enumerate(posts) if part in text] for part in parts]
+    return all(len(found) == 1 for found in places) and places == sorted(places)
+
+
+@pytest.mark.parametrize("mode", ["503", "refuse"])
+async def test_while_slack_is_away_work_goes_on_and_all_is_shown_afterwards_in_order(
+    workspace: Workspace, tmp_path: Path, mode: AwayMode
+) -> None:
+    """Answers at the terminal go on, what is to be said waits, and each thing stands once and in order in the end."""
+    file = tmp_path / "effects"
+    async with running_bot(workspace, tmp_path, {"steps": STEPS.format(file=file)}) as bot:
+        threads = [await start_flow(workspace, "ana", name, "steps") for name in ("ops", "releases")]
+        for thread in threads:
+            await thread.says("First?")
+        workspace.faults.go_away(mode)
+        await answered_by_command(bot, file, len(threads), "first")
+        await threads[0].reply("ana", "too late")
+        calls = len(workspace.calls)
+        await workspace.wait_for(lambda: len(workspace.calls) > calls + 3, timeout=40)
+        assert not any(thread.find("Second?") for thread in threads)
+        workspace.faults.come_back()
+        for thread in threads:
+            await thread.says("Second?", timeout=60)
+            await thread.reply("ana", "yes")
+            await thread.says("*Completed*", timeout=60)
+        await workspace.settled()
+    assert sorted(counted(file)) == ["first", "first", "second", "second"]
+    assert all(in_order(thread, "First?", "First is done.", "Second?") for thread in threads)
+
+
+async def test_a_flow_that_begins_while_slack_takes_no_posts_has_its_card_on_top(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The card's post is refused while the question's would be taken: the question waits for the card."""
+    file = tmp_path / "effects"
+    async with running_bot(workspace, tmp_path, {"steps": STEPS.format(file=file)}):
+        workspace.faults.ratelimit("chat.postMessage", times=1, retry_after=2)
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("First?")
+        first = thread.messages()[1]
+    assert "Waiting" in words(first)
+
+
+async def test_when_every_call_is_limited_all_is_done_in_the_end(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """A storm of 429: nothing is posted twice, nothing is lost, and no limit is asked again before its time."""
+    file = tmp_path / "effects"
+    async with running_bot(workspace, tmp_path, {"steps": STEPS.format(file=file)}):
+        workspace.faults.ratelimit("*", times=12, retry_after=1)
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("First?", timeout=60)
+        await thread.reply("ana", "yes")
+        await thread.says("Second?", timeout=60)
+        await thread.reply("ana", "yes")
+        await thread.says("*Completed*", timeout=60)
+    assert counted(file) == ["first", "second"]
+    assert in_order(thread, "First?", "First is done.", "Second?")
+
+
+@pytest.mark.parametrize("error", ["restricted_action", "missing_scope", "thread_not_found"])
+async def test_a_question_that_slack_refuses_is_not_given_up(
+    workspace: Workspace, tmp_path: Path, error: str
+) -> None:
+    """Its session is out of reach, the requester is told why, and the question can be answered at the terminal."""
+    file = tmp_path / "effects"
+    async with running_bot(workspace, tmp_path, {"plain": PLAIN.format(file=file)}) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "plain")
+        await thread.says("First?")
+        await thread.says("🟡 *Waiting*")
+        await workspace.settled()
+        workspace.faults.fail("chat.postMessage", times=1, error=error)
+        await thread.reply("ana", "yes")
+        await workspace.wait_for(lambda: direct(workspace, "I cannot post in"))
+        assert WHY[error] in direct(workspace, "I cannot post in")
+        assert [prompt["path"] for prompt in await open_prompts(bot)] == ["second"]
+        channel = workspace.channel("ops")
+        workspace.admin.archive(channel)
+        workspace.admin.archive(channel, archived=False)
+        await thread.says("Second?")
+        await thread.reply("ana", "yes")
+        await thread.says("*Completed*")
+    assert counted(file) == ["end"]
+
+
+async def test_a_question_whose_form_is_refused_is_shown_as_text(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Better plain than not at all, with the command that answers it."""
+    file = tmp_path / "effects"
+    async with running_bot(workspace, tmp_path, {"plain": PLAIN.format(file=file)}):
+        thread = await start_flow(workspace, "ana", "ops", "plain")
+        await thread.says("First?")
+        await thread.says("🟡 *Waiting*")
+        await workspace.settled()
+        workspace.faults.fail("chat.postMessage", times=1, error="msg_too_long")
+        await thread.reply("ana", "yes")
+        asked = await thread.says("Second?")
+        assert "sayso prompts answer" in words(asked)
+        await thread.reply("ana", "yes")
+        await thread.says("*Completed*")
+    assert counted(file) == ["end"]
+
+
+async def test_one_missing_right_stops_nothing_else(workspace: Workspace, tmp_path: Path) -> None:
+    """Cards may not be edited: the log names the right, and questions are asked and answered all the same."""
+    file = tmp_path / "effects"
+    async with running_bot(workspace, tmp_path, {"plain": PLAIN.format(file=file)}) as bot:
+        workspace.faults.fail("chat.update", times=1_000, error="missing_scope")
+        thread = await start_flow(workspace, "ana", "ops", "plain")
+        await thread.says("First?")
+        await thread.reply("ana", "yes")
+        await thread.says("Second?")
+        await thread.reply("ana", "yes")
+        await workspace.wait_for(lambda: counted(file) == ["end"])
+        await bot.said("missing_scope")
