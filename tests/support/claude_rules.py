@@ -1,0 +1,219 @@
+"""What the Messages API refuses, as a local server checks it. Knows nothing of our own checks.
+
+The words follow the real API's where they are known. Stricter than the real one in nothing that a client could need.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+Block = dict[str, Any]
+
+VERSIONS = ("2023-06-01", "2026-10-21")
+SAMPLING = ("temperature", "top_p", "top_k")
+FIELDS = {
+    "model",
+    "max_tokens",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "stop_sequences",
+    "stream",
+    "metadata",
+    "thinking",
+    "output_config",
+    "cache_control",
+}
+BLOCKS: dict[str, tuple[set[str], set[str]]] = {
+    "text": ({"type", "text"}, {"cache_control", "citations"}),
+    "image": ({"type", "source"}, {"cache_control"}),
+    "document": ({"type", "source"}, {"cache_control", "title", "context", "citations"}),
+    "tool_use": ({"type", "id", "name", "input"}, {"cache_control", "caller"}),
+    "tool_result": ({"type", "tool_use_id"}, {"cache_control", "content", "is_error"}),
+    "thinking": ({"type", "thinking", "signature"}, set()),
+    "redacted_thinking": ({"type", "data"}, set()),
+}
+"""Each kind of block: the fields that it needs, and those that it may have."""
+BY_ROLE = {
+    "user": {"text", "image", "document", "tool_result"},
+    "assistant": {"text", "tool_use", "thinking", "redacted_thinking"},
+}
+MARKS = 4
+
+
+class Refusal(Exception):
+    """The request is refused, with the words of the API."""
+
+
+def check(body: Any, version: str, thoughts: dict[str, str]) -> None:
+    """Raise `Refusal` for a request that the API would not take.
+
+    `thoughts` are the signatures of the thinking that the server has given, with its text.
+    """
+    if not isinstance(body, dict):
+        raise Refusal("the body is no JSON object")
+    allowed = FIELDS | (set(SAMPLING) if version == "2023-06-01" else set())
+    _fields(body, {"model", "max_tokens", "messages"}, allowed, "")
+    limit = body["max_tokens"]
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise Refusal("max_tokens: Input should be greater than or equal to 1")
+    if not isinstance(body["model"], str) or not body["model"]:
+        raise Refusal("model: String should have at least 1 character")
+    _check_frame(body)
+    turns = _merged(body["messages"])
+    for index, (role, blocks) in enumerate(turns):
+        _check_blocks(index, role, blocks, thoughts)
+    _check_order(turns)
+    _check_marks(body)
+
+
+def _fields(given: dict[str, Any], needed: set[str], allowed: set[str], where: str) -> None:
+    prefix = f"{where}." if where else ""
+    for name in sorted(needed - set(given)):
+        raise Refusal(f"{prefix}{name}: Field required")
+    for name in sorted(set(given) - needed - allowed):
+        raise Refusal(f"{prefix}{name}: Extra inputs are not permitted")
+
+
+def _check_frame(body: dict[str, Any]) -> None:
+    """System, tools, stop sequences."""
+    system = body.get("system", [])
+    for index, block in enumerate([] if isinstance(system, str) else system):
+        _fields(block, {"type", "text"}, {"cache_control"}, f"system.{index}")
+        if not block["text"].strip():
+            raise Refusal("system: text content blocks must be non-empty")
+    names = []
+    for index, tool in enumerate(body.get("tools", [])):
+        _fields(
+            tool,
+            {"name", "input_schema"},
+            {"description", "type", "strict", "cache_control"},
+            f"tools.{index}",
+        )
+        if not re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", tool["name"]):
+            raise Refusal(f"tools.{index}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+        if tool["input_schema"].get("type") != "object":
+            raise Refusal(f"tools.{index}.input_schema.type: Field required")
+        names.append(tool["name"])
+    if len(set(names)) != len(names):
+        raise Refusal("tools: Tool names must be unique.")
+    if any(not text.strip() for text in body.get("stop_sequences", [])):
+        raise Refusal("stop_sequences: each stop sequence must contain non-whitespace")
+
+
+def _merged(messages: Any) -> list[tuple[str, list[Block]]]:
+    """The turns: neighbours of one role are one turn, as the API has it."""
+    if not isinstance(messages, list) or not messages:
+        raise Refusal("messages: at least one message is required")
+    turns: list[tuple[str, list[Block]]] = []
+    for index, message in enumerate(messages):
+        _fields(message, {"role", "content"}, set(), f"messages.{index}")
+        role, content = message["role"], message["content"]
+        if role not in BY_ROLE:
+            raise Refusal(f"messages.{index}.role: Input should be 'user' or 'assistant'")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not blocks:
+            raise Refusal(f"messages.{index}: all messages must have non-empty content")
+        if turns and turns[-1][0] == role:
+            turns[-1][1].extend(blocks)
+        else:
+            turns.append((role, list(blocks)))
+    return turns
+
+
+def _check_blocks(index: int, role: str, blocks: list[Block], thoughts: dict[str, str]) -> None:
+    for place, block in enumerate(blocks):
+        where = f"messages.{index}.content.{place}"
+        kind = block.get("type")
+        if kind not in BY_ROLE[role]:
+            raise Refusal(f"{where}: {role} messages cannot have blocks of type {kind}")
+        _fields(block, *BLOCKS[kind], where)
+        _check_block(where, block, thoughts)
+    if role == "assistant" and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
+        raise Refusal(f"messages.{index}: The final block in an assistant message cannot be `thinking`.")
+
+
+def _check_block(where: str, block: Block, thoughts: dict[str, str]) -> None:
+    kind = block["type"]
+    if kind == "text" and not block["text"].strip():
+        raise Refusal(f"{where}: text content blocks must contain non-whitespace text")
+    if kind == "thinking" and thoughts.get(block["signature"]) != block["thinking"]:
+        raise Refusal(f"{where}: Invalid `signature` in `thinking` block")
+    if kind == "tool_use":
+        if not isinstance(block["input"], dict):
+            raise Refusal(f"{where}.input: Input should be a valid dictionary")
+        if not re.fullmatch(r"[a-zA-Z0-9_-]+", block["id"]):
+            raise Refusal(f"{where}.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+    if kind in ("image", "document"):
+        _check_source(where, block)
+    if kind == "tool_result" and not isinstance(block.get("content", ""), str):
+        for inner, part in enumerate(block["content"]):
+            if part.get("type") not in ("text", "image", "document"):
+                raise Refusal(f"{where}.content.{inner}: a result cannot have {part.get('type')}")
+            _fields(part, *BLOCKS[part["type"]], f"{where}.content.{inner}")
+            _check_block(f"{where}.content.{inner}", part, thoughts)
+
+
+def _check_source(where: str, block: Block) -> None:
+    source = block["source"]
+    kinds = {
+        ("image", "base64"): ("image/jpeg", "image/png", "image/gif", "image/webp"),
+        ("document", "base64"): ("application/pdf",),
+        ("document", "text"): ("text/plain",),
+    }
+    if source.get("type") == "url":
+        _fields(source, {"type", "url"}, set(), f"{where}.source")
+        return
+    _fields(source, {"type", "media_type", "data"}, set(), f"{where}.source")
+    if source["media_type"] not in kinds.get((block["type"], source["type"]), ()):
+        raise Refusal(f"{where}.source.media_type: Input should be another type")
+    if not source["data"]:
+        raise Refusal(f"{where}.source.data: the {block['type']} cannot be empty")
+
+
+def _check_order(turns: list[tuple[str, list[Block]]]) -> None:
+    if turns[0][0] != "user":
+        raise Refusal("messages: first message must use the 'user' role")
+    seen: set[str] = set()
+    for index, (_, blocks) in enumerate(turns):
+        calls = [block["id"] for block in turns[index - 1][1] if block["type"] == "tool_use"] if index else []
+        kinds = [block["type"] for block in blocks]
+        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        for result in results:
+            if result not in calls:
+                raise Refusal(
+                    f"messages.{index}: unexpected `tool_use_id` found in `tool_result` blocks: {result}"
+                )
+        if len(set(results)) != len(results):
+            raise Refusal(f"messages.{index}: each tool_use must have a single result")
+        if set(calls) - set(results):
+            missing = ", ".join(sorted(set(calls) - set(results)))
+            raise Refusal(
+                f"messages.{index - 1}: `tool_use` ids were found without `tool_result` blocks: {missing}"
+            )
+        if "tool_result" in kinds[len(results) :]:
+            raise Refusal(f"messages.{index}: `tool_result` blocks must come first")
+        made = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        if len(set(made)) != len(made) or seen & set(made):
+            raise Refusal(f"messages.{index}: `tool_use` ids must be unique")
+        seen |= set(made)
+    if turns[-1][0] != "user":
+        raise Refusal("This model does not support assistant message prefill.")
+
+
+def _check_marks(body: dict[str, Any]) -> None:
+    marked = _marks({name: body.get(name) for name in ("system", "tools", "messages", "cache_control")})
+    if marked > MARKS:
+        raise Refusal(f"A maximum of {MARKS} blocks with cache_control may be provided. Found {marked}.")
+
+
+def _marks(value: Any) -> int:
+    if isinstance(value, dict):
+        return ("cache_control" in value and value["cache_control"] is not None) + sum(
+            _marks(each)
+            for name, each in value.items()
+            if name not in ("input", "input_schema", "cache_control")
+        )
+    return sum(map(_marks, value)) if isinstance(value, list) else 0
