@@ -58,9 +58,9 @@ class ClaudeProvider:
         """One turn; see `Provider.stream`."""
         refuse_illegal(request)
         abortable, assembly = Abortable(abort), Assembly()
-        response: Any = None
+        opened: list[Any] = []
         try:
-            response = await abortable.run(self._send(request))
+            response = await abortable.run(self._send(request, opened))
             assembly = Assembly(response.headers.get("request-id"))
             async with aclosing(self._events(response, assembly)) as events:
                 while (event := await abortable.run(_next(events))) is not None:
@@ -71,7 +71,7 @@ class ClaudeProvider:
             yield Finished(assembly.interrupted())
         finally:
             abortable.close()
-            if response is not None:
+            for response in opened:
                 await _close(response)
 
     async def close(self) -> None:
@@ -80,8 +80,11 @@ class ClaudeProvider:
         if client is not None:
             await client.close()
 
-    async def _send(self, request: TurnRequest) -> Any:
-        """The response as soon as its headers are there."""
+    async def _send(self, request: TurnRequest, opened: list[Any]) -> Any:
+        """The response as soon as its headers are there.
+
+        It is noted in `opened` too: an abort in the same moment loses what this returns, and it must be closed.
+        """
         client = await self._connect()
         sdk = importlib.import_module("anthropic")
         extra: dict[str, Any] = {}
@@ -106,6 +109,7 @@ class ClaudeProvider:
             raise Unavailable(f"Claude at {self._base_url} cannot be reached: {cause}") from None
         except sdk.AnthropicError as error:
             raise self._hidden(InvalidRequest(f"the request cannot be sent: {error}")) from None
+        opened.append(stream.response)
         return stream.response
 
     async def _connect(self) -> Any:

@@ -1,0 +1,481 @@
+"""Claude's provider with the real SDK against the local server: what is sent, every error, every way to be cut."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from engine.providers.claude import ClaudeProvider
+from engine.providers.errors import (
+    AccessDenied,
+    BadResponse,
+    ContextTooLong,
+    InvalidRequest,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    StreamCut,
+    Unavailable,
+)
+from engine.providers.messages import Message, assistant, tool_result_block, user
+from engine.providers.port import TextDelta, TurnEvent, Usage, complete
+from tests.providers.providerkit import request
+from tests.providers.strategies import legal_conversations
+from tests.support.claude_server import KEY, ClaudeServer, Failure, Raw, Reply, call, claude_server, sse, text
+
+LONG = "The disk is full. " * 30
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ClaudeServer]:
+    """A local server."""
+    async with claude_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def claude(server: ClaudeServer) -> AsyncIterator[ClaudeProvider]:
+    """A provider that talks to it."""
+    provider = ClaudeProvider(server.environ())
+    yield provider
+    await provider.close()
+
+
+# --- what is sent ------------------------------------------------------------------------------------------
+
+
+async def test_a_request_says_everything_that_was_asked_for(
+    server: ClaudeServer, claude: ClaudeProvider
+) -> None:
+    """Model, limits, system, tools and stop sequences arrive as given, with the key and a stream asked for."""
+    server.queue(text("ok"))
+    await complete(claude, request(system="Be short.", stop=("END",), max_tokens=77))
+    (sent,) = server.requests
+    assert sent.refused is None
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+    assert sent.headers["anthropic-version"] == "2026-10-21"
+    body = _unmarked(sent.body)
+    assert body == {
+        "model": "claude-sonnet-5-5",
+        "max_tokens": 77,
+        "stream": True,
+        "system": [{"type": "text", "text": "Be short."}],
+        "stop_sequences": ["END"],
+        "tools": [tool.to_json() for tool in request().tools],
+        "messages": [user("Why is it failing?").to_json()],
+    }
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(legal_conversations())
+def test_messages_arrive_verbatim(messages: list[Message]) -> None:
+    """What the server reads is what was given, block by block and key by key, but for the marks of the cache."""
+
+    async def run() -> None:
+        async with claude_server() as server:
+            server.thoughts = {
+                block["signature"]: block["thinking"]
+                for message in messages
+                for block in message.content
+                if block["type"] == "thinking"
+            }
+            server.queue(text("ok"))
+            provider = ClaudeProvider(server.environ())
+            await complete(provider, request(*messages))
+            await provider.close()
+            sent = _unmarked(server.requests[0].body)["messages"]
+            assert json.dumps(sent) == json.dumps([message.to_json() for message in messages])
+
+    asyncio.run(run())
+
+
+def _unmarked(value: Any) -> Any:
+    """The body without marks for the cache."""
+    if isinstance(value, dict):
+        return {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
+    return [_unmarked(each) for each in value] if isinstance(value, list) else value
+
+
+async def test_what_comes_again_is_marked_for_the_cache(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """The last tool, the system and the last two messages of the user have a mark, and nothing else has one."""
+    server.queue(text("ok"), text("ok"))
+    use = call("logs", {}, "t1")
+    said = (user("a"), assistant("b"), user("c"), assistant(use), user(tool_result_block("t1", "d"), "e"))
+    await complete(claude, request(*said, system="Be short."))
+    body = server.requests[0].body
+    marked = [
+        (index, place)
+        for index, message in enumerate(body["messages"])
+        for place, block in enumerate(message["content"])
+        if "cache_control" in block
+    ]
+    assert marked == [(2, 0), (4, 1)]
+    assert ["cache_control" in tool for tool in body["tools"]] == [False, True]
+    assert "cache_control" in body["system"][0]
+    plain = ClaudeProvider(server.environ(), caching=False)
+    await complete(plain, request(*said))
+    await plain.close()
+    assert "cache_control" not in json.dumps(server.requests[1].body)
+    assert server.refused == []
+
+
+async def test_a_temperature_goes_with_the_version_that_takes_it(
+    server: ClaudeServer, claude: ClaudeProvider
+) -> None:
+    """The current API refuses any temperature, so a request that has one asks for the version before it."""
+    server.queue(text("ok"))
+    await complete(claude, request(temperature=0.2))
+    (sent,) = server.requests
+    assert sent.refused is None
+    assert sent.headers["anthropic-version"] == "2023-06-01"
+    assert sent.body["temperature"] == 0.2
+
+
+async def test_the_key_of_sayso_wins(server: ClaudeServer) -> None:
+    """`SAYSO_ANTHROPIC_API_KEY` is used where both are set."""
+    server.queue(text("ok"))
+    environ = {**server.environ(), "ANTHROPIC_API_KEY": "other", "SAYSO_ANTHROPIC_API_KEY": KEY}
+    provider = ClaudeProvider(environ)
+    assert (await complete(provider, request())).text == "ok"
+    await provider.close()
+
+
+async def test_without_a_key_nothing_is_sent(server: ClaudeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing key is said before anything else, and the process's own environment is not asked behind our back."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    provider = ClaudeProvider({"ANTHROPIC_BASE_URL": server.url})
+    with pytest.raises(AccessDenied, match="set SAYSO_ANTHROPIC_API_KEY or ANTHROPIC_API_KEY"):
+        await complete(provider, request())
+    assert server.requests == []
+
+
+async def test_the_key_is_in_no_log_and_in_no_error(
+    server: ClaudeServer, claude: ClaudeProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With every logger at its most talkative, and an error that quotes the key, nobody gets to read it."""
+    caplog.set_level(logging.DEBUG)
+    for name in ("anthropic", "httpx2", "httpcore2"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    server.queue(text("ok"), Failure(401, "authentication_error", f"the key {KEY} is wrong"))
+    await complete(claude, request())
+    with pytest.raises(AccessDenied) as caught:
+        await complete(claude, request())
+    assert "anthropic" in {record.name.split(".")[0] for record in caplog.records}
+    for said in (caplog.text, str(caught.value), repr(caught.value), repr(claude)):
+        assert KEY not in said
+    assert caught.value.__cause__ is None
+
+
+# --- what comes back -----------------------------------------------------------------------------------------
+
+
+async def test_tokens_are_counted_by_kind(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """What was read from the cache, written for five minutes and for an hour is told apart."""
+    usage = {
+        "input_tokens": 10,
+        "output_tokens": 20,
+        "cache_read_input_tokens": 300,
+        "cache_creation_input_tokens": 50,
+        "cache_creation": {"ephemeral_5m_input_tokens": 40, "ephemeral_1h_input_tokens": 10},
+    }
+    server.queue(text("ok", usage=usage))
+    result = await complete(claude, request())
+    assert result.usage == Usage(10, 20, 300, 40, 10)
+    assert result.usage.prompt_tokens == 360
+
+
+async def test_fields_that_are_not_known_are_kept(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """Blocks and fields of a later API come back exactly as they were sent."""
+    blocks = [
+        {"type": "brand_new", "data": {"b": 1, "a": 2}},
+        {"type": "redacted_thinking", "data": "AAAA"},
+        {"type": "text", "text": "ok", "mood": "fine", "citations": None},
+    ]
+    server.queue(Reply(blocks))
+    result = await complete(claude, request())
+    assert json.dumps(list(result.content)) == json.dumps(blocks)
+
+
+async def test_blank_text_is_left_out(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """A block of blank text, which the API sends but does not take back, is not kept."""
+    server.queue(Reply([{"type": "text", "text": "\n\n"}, call("logs", {}, "t1")]))
+    result = await complete(claude, request())
+    assert [block["type"] for block in result.content] == ["tool_use"]
+
+
+async def test_half_a_tool_call_at_the_limit_is_left_out(
+    server: ClaudeServer, claude: ClaudeProvider
+) -> None:
+    """When the answer reaches its limit inside a tool's input, the call is dropped and the stop reason says why."""
+    half = {"type": "tool_use", "id": "t1", "name": "logs", "input": '{"host": "db'}
+    server.queue(Reply([{"type": "text", "text": "I look."}, half], stop_reason="max_tokens"))
+    server.queue(Reply([half]))
+    result = await complete(claude, request())
+    assert (result.stop_reason, result.text, result.tool_uses) == ("max_tokens", "I look.", ())
+    with pytest.raises(BadResponse, match="the input of the tool call t1 is no JSON object"):
+        await complete(claude, request())
+
+
+@pytest.mark.parametrize(
+    "reason", ["refusal", "pause_turn", "model_context_window_exceeded", "stop_sequence"]
+)
+async def test_every_stop_reason_is_passed_on(
+    server: ClaudeServer, claude: ClaudeProvider, reason: str
+) -> None:
+    """Reasons other than the usual ones are results, not errors: the caller decides."""
+    server.queue(text("So far.", stop_reason=reason))
+    assert (await complete(claude, request())).stop_reason == reason
+
+
+# --- errors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "retryable"),
+    [
+        (Failure(400, "invalid_request_error", "nope"), InvalidRequest, False),
+        (
+            Failure(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"),
+            ContextTooLong,
+            False,
+        ),
+        (Failure(401, "authentication_error"), AccessDenied, False),
+        (Failure(402, "billing_error"), AccessDenied, False),
+        (Failure(403, "permission_error"), AccessDenied, False),
+        (Failure(404, "not_found_error", "model: claude-nope"), InvalidRequest, False),
+        (Failure(413, "request_too_large"), ContextTooLong, False),
+        (Failure(422, "something_new"), InvalidRequest, False),
+        (Failure(429, "rate_limit_error"), RateLimited, True),
+        (Failure(500, "api_error"), Unavailable, True),
+        (Failure(502, "something_new"), Unavailable, True),
+        (Failure(504, "timeout_error"), Unavailable, True),
+        (Failure(529, "overloaded_error"), Overloaded, True),
+    ],
+    ids=lambda value: str(value.status) if isinstance(value, Failure) else "",
+)
+async def test_a_status_is_one_of_our_errors(
+    server: ClaudeServer,
+    claude: ClaudeProvider,
+    failure: Failure,
+    kind: type[ProviderError],
+    retryable: bool,
+) -> None:
+    """Each status has its type and the request's id, and is asked for once: nobody retries behind our back."""
+    server.queue(failure)
+    with pytest.raises(ProviderError, match=failure.message) as caught:
+        await complete(claude, request())
+    assert type(caught.value) is kind
+    assert caught.value.retryable == retryable
+    assert caught.value.request_id == "req_1"
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"), [("2.5", 2.5), ("0", 0), ("soon", None), ("-1", None), ("inf", None)]
+)
+async def test_retry_after_is_read_in_seconds(
+    server: ClaudeServer, claude: ClaudeProvider, told: str, seconds: float | None
+) -> None:
+    """Seconds are taken, nonsense is not."""
+    server.queue(Failure(429, "rate_limit_error", headers={"retry-after": told}))
+    with pytest.raises(RateLimited) as caught:
+        await complete(claude, request())
+    assert caught.value.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("type", "kind"),
+    [("overloaded_error", Overloaded), ("api_error", Unavailable), ("rate_limit_error", RateLimited)],
+)
+async def test_an_error_inside_a_stream_is_one_of_ours(
+    server: ClaudeServer, claude: ClaudeProvider, type: str, kind: type[ProviderError]
+) -> None:
+    """An error after the stream has begun is told by its type, with the tokens used until then."""
+    server.queue(text(LONG, error_after=("text_delta", type)))
+    with pytest.raises(kind) as caught:
+        await complete(claude, request())
+    assert caught.value.request_id == "req_1"
+    assert caught.value.usage.input_tokens == 100
+
+
+async def test_nobody_there_is_unavailable() -> None:
+    """A port where nothing listens is an error that may be tried again and names the address."""
+    async with claude_server() as gone:
+        environ = gone.environ()
+    provider = ClaudeProvider(environ)
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        await complete(provider, request())
+    await provider.close()
+
+
+async def test_silence_has_an_end(server: ClaudeServer) -> None:
+    """A server that accepts and says nothing, or stops in the middle, is unavailable after the time set."""
+    provider = ClaudeProvider(server.environ(), silence=0.2)
+    server.queue(text("late", hold_after="message_start"), text("late", hold_after="text_delta"))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="silent"):
+            await complete(provider, request())
+    await provider.close()
+
+
+@pytest.mark.parametrize("abrupt", [False, True], ids=["ended", "dropped"])
+@pytest.mark.parametrize(
+    "after",
+    ["", "message_start", "content_block_start", "text_delta", "content_block_stop", "input_json_delta"],
+)
+async def test_a_cut_anywhere_is_a_failure(
+    server: ClaudeServer, claude: ClaudeProvider, after: str, abrupt: bool
+) -> None:
+    """Wherever the stream ends before its stop reason, the turn is `StreamCut` and may be tried again."""
+    blocks = [{"type": "text", "text": LONG}, call("logs", {"host": "a-long-name"}, "t1")]
+    server.queue(Reply(blocks, cut_after=after, abrupt=abrupt), text("whole"))
+    with pytest.raises(StreamCut) as caught:
+        await complete(claude, request())
+    assert caught.value.retryable
+    assert caught.value.usage.input_tokens == (0 if after == "" else 100)
+    assert (await complete(claude, request())).text == "whole"
+
+
+START = {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}}
+OPEN = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x"}}
+END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(Raw(b'{"type": "message"}', "application/json"), id="no stream"),
+        pytest.param(Raw(b"<html>proxy</html>", "text/html"), id="a page"),
+        pytest.param(Raw(b"event: message_start\ndata: {not json\n\n"), id="no JSON"),
+        pytest.param(Raw(b"event: message_start\ndata: [1]\n\n"), id="no object"),
+        pytest.param(Raw(b"event: message_start\ndata: {}\n\n"), id="no type"),
+        pytest.param(Raw(b'event: x\ndata: {"type": "message_start"}\n\n'), id="no message"),
+        pytest.param(Raw(b"\xff\xfe\n\nevent: \xff\ndata: \xff\n\n"), id="no UTF-8"),
+        pytest.param(Raw(sse(OPEN)), id="block before start"),
+        pytest.param(Raw(sse(START) * 2), id="two starts"),
+        pytest.param(Raw(sse(START) + sse(DELTA)), id="delta without block"),
+        pytest.param(Raw(sse(START) + sse(OPEN) + sse(OPEN)), id="block in block"),
+        pytest.param(Raw(sse(START) + sse({**OPEN, "index": 3})), id="wrong index"),
+        pytest.param(Raw(sse(START) + sse(OPEN) + sse({**DELTA, "index": 1})), id="delta for another"),
+        pytest.param(
+            Raw(sse(START) + sse(OPEN) + sse({**DELTA, "delta": {"type": "text_delta", "text": 5}})),
+            id="no text",
+        ),
+        pytest.param(
+            Raw(sse(START) + sse(OPEN) + sse({**DELTA, "delta": {"type": "new_delta"}})), id="unknown delta"
+        ),
+        pytest.param(Raw(sse(START) + sse(OPEN) + sse(DELTA) + sse(END)), id="no end of block"),
+    ],
+)
+async def test_what_is_no_answer_is_refused(server: ClaudeServer, claude: ClaudeProvider, raw: Raw) -> None:
+    """What the protocol does not allow is a `BadResponse`, which may be tried again."""
+    server.queue(raw, text("whole"))
+    with pytest.raises(BadResponse) as caught:
+        await complete(claude, request())
+    assert caught.value.retryable
+    assert (await complete(claude, request())).text == "whole"
+
+
+# --- abort and leaving -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hold", "kept"), [("message_start", ()), ("", ()), ("text_delta", ({"type": "text", "text": LONG[:9]},))]
+)
+async def test_an_abort_does_not_wait_for_the_server(
+    server: ClaudeServer, claude: ClaudeProvider, hold: str, kept: tuple[Any, ...]
+) -> None:
+    """While the server stands still, at its first token too, an abort ends the turn within a second and hangs up."""
+    reply = text(LONG, hold_after=hold)
+    server.queue(reply)
+    abort, heard = asyncio.Event(), asyncio.Event()
+
+    def listen(event: TurnEvent) -> None:
+        if isinstance(event, TextDelta):
+            heard.set()
+
+    turn = asyncio.ensure_future(complete(claude, request(), abort, on_event=listen))
+    await reply.reached.wait()
+    if kept:
+        await heard.wait()
+    begin = time.monotonic()
+    abort.set()
+    result = await turn
+    assert time.monotonic() - begin < 1
+    assert result.interrupted
+    assert result.content == kept
+    await asyncio.wait_for(reply.gone.wait(), 5)
+
+
+async def test_leaving_early_hangs_up(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """Whoever closes the stream closes the connection: the model does not go on at our cost."""
+    reply = text(LONG, hold_after="text_delta")
+    server.queue(reply)
+    async with aclosing(claude.stream(request())) as events:
+        await anext(events)
+    await asyncio.wait_for(reply.gone.wait(), 5)
+
+
+async def test_a_cancelled_task_hangs_up(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """Cancelling who waits for a turn cancels the turn."""
+    reply = text(LONG, hold_after="message_start")
+    server.queue(reply)
+    turn = asyncio.ensure_future(complete(claude, request(), asyncio.Event()))
+    await reply.reached.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    await asyncio.wait_for(reply.gone.wait(), 5)
+
+
+async def test_nothing_is_left_running(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """After turns that ended, failed and were aborted, no task of theirs is left."""
+    before = asyncio.all_tasks()
+    reply = text(LONG, hold_after="text_delta")
+    server.queue(text("ok"), Failure(500, "api_error"), reply)
+    abort = asyncio.Event()
+    await complete(claude, request(), abort)
+    with pytest.raises(Unavailable):
+        await complete(claude, request(), abort)
+    turn = asyncio.ensure_future(complete(claude, request(), abort))
+    await reply.reached.wait()
+    abort.set()
+    await turn
+    await asyncio.wait_for(reply.gone.wait(), 5)
+    await claude.close()
+    left = {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
+    assert left == set()
+
+
+# --- imports -----------------------------------------------------------------------------------------------
+
+
+def test_the_sdk_is_imported_by_the_first_turn_only() -> None:
+    """Importing the providers, and making Claude's, loads neither the SDK nor its HTTP client."""
+    script = (
+        "import sys, engine.engine; before = set(sys.modules)\n"
+        "import engine.providers.claude\n"
+        "engine.providers.claude.ClaudeProvider({'ANTHROPIC_API_KEY': 'k'})\n"
+        "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['engine']"
+
+
+def test_the_engine_does_not_import_providers() -> None:
+    """Importing the engine loads no provider: who runs no agent pays nothing."""
+    script = "import sys, engine.engine; print([name for name in sys.modules if 'providers' in name])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
