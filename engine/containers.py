@@ -137,6 +137,8 @@ def _end_pass(turn: Turn, scope: str) -> None:
     # A pass that failed ends early only where its container goes on without it.
     if container.error is not None or not is_over(turn, frame):
         return
+    listed = turn.flow.lists[frame.list_id].nodes
+    unreached = [node.id for node in listed if node.id not in frame.nodes] if frame.error is not None else []
     turn.emit(
         ev.IterationCompleted,
         path=frame.owner,
@@ -144,6 +146,7 @@ def _end_pass(turn: Turn, scope: str) -> None:
         index=frame.order,
         scope=scope,
         error=frame.error,
+        unreached=unreached or None,
     )
 
 

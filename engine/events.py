@@ -380,13 +380,15 @@ class IterationStarted(BaseEvent):
 
 
 class IterationCompleted(BaseEvent):
-    """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not said twice."""
+    """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not said twice. Of a pass that
+    failed, `unreached` are the nodes that it did not come to: their outputs are null."""
 
     type: Literal["container:iterationCompleted"] = "container:iterationCompleted"
     node_id: str
     index: int
     scope: str
     error: dict[str, Json] | None = None
+    unreached: list[str] | None = None
 
 
 class ContainerCompleted(BaseEvent):

@@ -102,6 +102,7 @@ def iteration_completed(state: State, event: ev.IterationCompleted) -> State:
     for node_id, inner in sorted(frame.nodes.items(), key=lambda item: state.nodes[item[1]].position):
         outputs[node_id] = nodes[inner].output
         nodes = nodes.delete(inner)
+    outputs |= dict.fromkeys(event.unreached or ())
     result: dict[str, Json] = {"index": frame.order, "outputs": outputs}
     if event.error is not None:
         result["error"] = event.error

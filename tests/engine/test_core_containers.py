@@ -154,6 +154,23 @@ def test_fail_fast_withdraws_and_collect_goes_on() -> None:
     assert case.node("both").output["branches"]["right"] == {"work": None}
 
 
+def test_what_a_failed_branch_did_not_come_to_is_null() -> None:
+    """An expression behind the parallel may name every node of every branch, also where one failed early."""
+    flow = """
+nodes:
+  - id: both
+    type: parallel
+    with: {mode: collect}
+    branches:
+      left: [{id: fails, type: fail, with: {message: no}}, {id: never, type: set, with: {x: 1}}]
+      right: [{id: fine, type: set, with: {x: 2}}]
+  - {id: after, type: set, with: {never: "{{ nodes.both.branches.left.never }}", fine: "{{ nodes.both.branches.right.fine.x }}"}}
+"""
+    case = given(flow).started()
+    assert case.node("both").output["branches"]["left"] == {"fails": None, "never": None}
+    assert case.node("after").output == {"never": None, "fine": 2}
+
+
 @pytest.mark.parametrize(("on_limit", "status"), [("fail", "failed"), ("continue", "complete")])
 def test_a_loop_at_its_limit(on_limit: str, status: str) -> None:
     """A loop that would go on after its last round fails, unless it may continue."""
