@@ -2,7 +2,8 @@
 
 Completed nodes keep their outcomes, also those that the new text does not have. What is under way must stand in the
 new text, in the same list and with the same type. In a list, the session goes on behind what has had its outcome: a
-node that the new text has before that place is not run any more. Lists with edges must have the same nodes.
+node that the new text has before that place is not run any more. Lists with edges must have the same nodes and edges,
+and a called flow that is under way the inputs that it was called with.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from engine.errors import InvalidInputs, SessionEnded, SessionError, SessionRunn
 from engine.events import FlowMigrated
 from engine.flow import Flow, coerce_inputs
 from engine.flow.model import NodeList
-from engine.state import Frame, NodeRun, State
+from engine.state import Frame, NodeRun, State, scope_of
 
 
 class MigrationRefused(SessionError):
@@ -63,6 +64,7 @@ def plan(old: Flow, new: Flow, state: State) -> Plan:
             made.problems.append(f"{scope or 'the flow'}: the new text has no such list of nodes")
             continue
         _plan_frame(made, scope, frame, state, (old.lists[frame.list_id], there))
+    _plan_calls(made, new, state)
     return made
 
 
@@ -143,6 +145,11 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
         if before.is_graph != after.is_graph or [n.id for n in before.nodes] != [n.id for n in after.nodes]:
             where = scope or "the flow"
             made.problems.append(f"{where}: a list with edges must have the same nodes in the new text")
+        elif _edges(before) != _edges(after):
+            where = scope or "the flow"
+            made.problems.append(
+                f"{where}: its nodes are under way, and other edges lead from one to the other in the new text"
+            )
         return
     position = min(active) if active else max(done, default=-1) + 1
     late = [after.nodes[place].id for place in done if active and place > position]
@@ -154,6 +161,27 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
         for node in after.nodes[:position]
         if node.id not in frame.nodes
     ]
+
+
+def _edges(nodes: NodeList) -> list[tuple[str, str, str, int | None, str]]:
+    """What leads where; conditions may be others, as long as they were not asked yet."""
+    return sorted((edge.from_, edge.to, edge.type, edge.max_iterations, edge.gate) for edge in nodes.edges)
+
+
+def _plan_calls(made: Plan, new: Flow, state: State) -> None:
+    """A called flow that is under way has its inputs already: the new text of it can have no others."""
+    for path, container in sorted(state.containers.items()):
+        if container.kind != "flow" or path not in state.nodes:
+            continue
+        there = new.lists.get(state.frames[scope_of(path)].list_id)
+        node = None if there is None else there.by_id.get(state.nodes[path].node_id)
+        called = None if node is None or node.calls is None else new.flows.get(node.calls, new)
+        lacking = (
+            [] if called is None else [name for name in called.inputs if name not in (container.inputs or {})]
+        )
+        if lacking:
+            names = ", ".join(f"`{name}`" for name in lacking)
+            made.problems.append(f"{path}: is under way, and the flow that it calls has new inputs: {names}")
 
 
 def _approves_less(path: str, run: NodeRun, state: State, after: NodeList) -> list[str]:

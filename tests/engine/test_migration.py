@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import NotAllowed, SessionEnded, SessionRunning, StorageFull
+from engine.flow import Flow, load_flow
 from engine.migration import MigrationRefused, plan
 from tests.support.engine import (
     ANA,
@@ -232,3 +233,49 @@ async def test_a_migrated_session_travels_with_its_new_text(tmp_path: Path) -> N
         await rig.engine.resume_from_snapshot(file)
         await rig.reply(session_id, "yes")
         assert (await rig.reply(session_id, "yes")).nodes["end"].output == {"said": "new"}
+
+
+GRAPH = """
+nodes:
+  - {id: a, type: ask, with: {message: A?}}
+  - {id: b, type: noop}
+  - {id: c, type: noop}
+edges:
+  - {from: a, to: b}
+  - {from: b, to: c}
+"""
+
+
+async def test_other_edges_between_nodes_under_way_are_refused(rig: EngineRig) -> None:
+    """A graph that is under way keeps its edges; a condition on one may be another."""
+    session_id = (await rig.settled(GRAPH)).session_id
+    turned = flow_of(GRAPH.replace("{from: b, to: c}", "{from: a, to: c}"))
+    with pytest.raises(MigrationRefused, match="other edges lead"):
+        await rig.engine.migrate(session_id, turned, actor=ANA)
+    asked = flow_of(GRAPH.replace("{from: b, to: c}", "{from: b, to: c, when: '{{ false }}'}"))
+    await rig.engine.migrate(session_id, asked, actor=ANA)
+    state = await rig.reply(session_id, "yes")
+    assert (state.status, state.nodes["c"].status) == ("complete", "skipped")
+
+
+CALLER = "flow: caller\nnodes: [{id: call, type: flow, with: {flow: called}}]"
+CALLED = (
+    "flow: called\ninputs: {a: {type: string, default: x}}\nnodes: [{id: q, type: ask, with: {message: Q?}}]"
+)
+
+
+async def test_a_called_flow_under_way_gets_no_new_inputs(rig: EngineRig) -> None:
+    """Its inputs were given when it was called, so a text with further ones is refused; before the call it is not."""
+
+    def linked(called: str) -> Flow:
+        return load_flow(
+            CALLER, "caller.yml", flows=lambda name: load_flow(called, "called.yml"), known=["called"]
+        )
+
+    more = CALLED.replace("inputs: {", "inputs: {b: {type: string, default: y}, ")
+    session_id = await rig.engine.start(linked(CALLED), {}, actor=ANA)
+    await rig.engine.parked(session_id)
+    with pytest.raises(MigrationRefused, match="new inputs: `b`"):
+        await rig.engine.migrate(session_id, linked(more), actor=ANA)
+    await rig.engine.migrate(session_id, linked(CALLED.replace("Q?", "Really?")), actor=ANA)
+    assert (await rig.reply(session_id, "yes")).status == "complete"
