@@ -266,8 +266,12 @@ class Conversation:
                 return await self._explain(row, data, actor, found, asked)
 
     async def _hinted(self, asked: Sequence[PromptState]) -> frozenset[str]:
-        """The open questions about whose buttons the thread was given a hint, also by an earlier process."""
-        found = [prompt.prompt_id for prompt in asked if prompt.open and not prompt.accepts_text]
+        """The questions about which the thread was given a hint that nobody asked for, also by an earlier process."""
+        found = [
+            prompt.prompt_id
+            for prompt in asked
+            if prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
+        ]
         rows = [await self._engine.writer.call("outbox_row", _hint_key(prompt_id)) for prompt_id in found]
         return frozenset(key for key, row in zip(found, rows, strict=True) if row is not None)
 
@@ -550,7 +554,7 @@ _CONTROLS: dict[str, Callable[..., Awaitable[bool]]] = {
 def _whispered(row: InboxRow, data: dict[str, Json], text: str) -> PutOutbox:
     """Words for the author of a row only; they are no mrkdwn."""
     key = f"ephemeral:{row.key}"
-    return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), escape(text))
+    return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), words.dated(text))
 
 
 def _hint_key(prompt_id: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import FlowLike, place_of
 from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import asks_for, open_prompts
-from bot.rendering.text import date, escape, one_line, safe, waiting_on
+from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
@@ -173,7 +174,7 @@ def closed_text(prompt: PromptState) -> str:
         who = prompt.answered_by_name or prompt.answered_by or "somebody"
         return f"Already answered by {who} at {prompt.answered_at}: {prompt.answer_summary}."
     if prompt.status == "expired":
-        return f"The time to answer was over at {prompt.answered_at}."
+        return f"Too late: the time to answer was over at {prompt.answered_at}."
     return "This question was withdrawn."
 
 
@@ -210,8 +211,12 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
         return f"That is answered with its buttons, not with text: {_first_line(first.message)}"
     if kind == "files":
         return f"That is answered with files: drop them into this thread. {_first_line(first.message)}"
+    if kind == "closed" and first.status == "expired":
+        when = f" {date(first.answered_at)}" if first.answered_at else ""
+        return f"⏱️ That came too late: the time to answer was over{when}. {_first_line(first.message)}"
     if kind == "closed":
-        return f"That question is closed ({first.status}{': ' + escape(first.answer_summary) if first.answer_summary else ''})."
+        how = f"answered: {escape(first.answer_summary or '')}" if first.status == "answered" else "withdrawn"
+        return f"That question is closed ({how})."
     if kind == "not_yours":
         return "Others are asked for that; your text was not used."
     if kind == "older":
@@ -310,5 +315,12 @@ def elapsed(seconds: float) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = text.strip().splitlines()[0] if text.strip() else ""
-    return line if len(line) <= 120 else line[:119] + "…"
+    return cut(text.strip().splitlines()[0] if text.strip() else "", 120)
+
+
+_MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
+
+
+def dated(text: str) -> str:
+    """Plain text as mrkdwn, in which moments are shown in each reader's own time."""
+    return _MOMENT.sub(lambda found: date(found[0]), escape(text))

@@ -9,7 +9,7 @@ The steps, in order; the first that knows what to do decides (`_STEPS`):
 4. The only open prompt that takes this text and that this person may answer: a text prompt, or a question of whose
    choices the text is exactly one; a menu if there are several.
 5. A running or waiting agent is steered.
-6. Only buttons are open: one hint.
+6. Only buttons are open: one hint. Nothing is open and the time of the latest question ran out: one word about that.
 7. The bot is addressed: say what the thread is doing. Everything else is people talking, and is left alone.
 
 A reply answers only what was there when it was sent: its ts must be later than that of the prompt's message. While
@@ -397,6 +397,15 @@ def _only_buttons(message: Message, thread: Thread) -> Route | None:
     return Hint(kind, _ids(buttons), once=True)
 
 
+def _too_late(message: Message, thread: Thread) -> Route | None:
+    """What would have been the answer, had there been time: said once, where nothing else is open."""
+    if any(prompt.open for prompt in thread.prompts) or not message.text:
+        return None
+    latest = max(_own(thread.prompts, thread), key=lambda prompt: prompt.answered_at or "", default=None)
+    over = latest is not None and latest.status == "expired" and latest.prompt_id not in thread.hinted
+    return Hint("closed", (latest.prompt_id,), once=True) if latest is not None and over else None
+
+
 _STEPS: tuple[Callable[[Message, Thread], Route | None], ...] = (
     _not_for_us,
     _control,
@@ -404,6 +413,7 @@ _STEPS: tuple[Callable[[Message, Thread], Route | None], ...] = (
     _only_text_prompt,
     _steer,
     _only_buttons,
+    _too_late,
 )
 
 

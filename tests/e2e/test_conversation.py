@@ -264,3 +264,34 @@ async def test_help_names_what_can_be_done_here(workspace: Workspace, tmp_path: 
         await thread.press("ana", asked, "Keep going")
         await thread.reply("ana", "one")
         await thread.says("Second question")
+
+
+LATE = """
+flow: late
+nodes:
+  - {id: q, type: ask, with: {message: "Quick, which one?", timeout: 3s, on_timeout: default, default: none}}
+  - {id: gate, type: approval, with: {message: "And now?", approvers: [ben@example.com], timeout: 3s, on_timeout: reject}}
+  - {id: tell, type: message, with: {text: "{{ nodes.q.text }} and {{ nodes.gate.decision }}"}}
+"""
+
+
+async def test_a_late_answer_is_told_when_the_time_was_over(workspace: Workspace, tmp_path: Path) -> None:
+    """After the deadline the buttons are gone and a reply changes nothing; its author is told, once where nobody asked."""
+    async with running_bot(workspace, tmp_path, {"late": LATE}):
+        thread = await start_flow(workspace, "ana", "ops", "late")
+        prompt = await thread.says("And now?", timeout=30)
+        await thread.says("none and reject", timeout=30)
+
+        def shown() -> str:
+            return str(next(message for message in thread.messages() if message["ts"] == prompt["ts"]))
+
+        await workspace.wait_for(lambda: "sayso:option" not in shown())
+        await thread.reply("ana", "#q: the red one")
+        await workspace.wait_for(lambda: thread.count("came too late") == 1)
+        await thread.reply("ben", "approve")
+        await workspace.wait_for(lambda: thread.count("came too late") == 2)
+        await thread.reply("ben", "oh well")
+        await thread.reply("ana", "@sayso status")
+        await thread.says("is complete")
+        assert thread.count("came too late") == 2
+        assert thread.count("none and reject") == 1
