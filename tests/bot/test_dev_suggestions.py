@@ -31,6 +31,7 @@ def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_p
         ("incidents", "ALERT: checkout is down"),
         ("releases", "@sayso release-checklist"),
         ("ops", "@sayso rolling-restart"),
+        ("ops", "@sayso scale-out"),
         ("ops", "@sayso help"),
     ]
 
