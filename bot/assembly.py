@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bot.intents import slack_intents
 from bot.machine import THIS_MACHINE, Machine
 from bot.settings import Settings
-from engine.engine import Engine
+from engine.engine import Engine, Extension
 from engine.nodes.secrets import SecretSource
 from engine.storage.port import Store
 from prompt_state.extension import projection
@@ -16,6 +15,11 @@ def make_engine(
     settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool, machine: Machine = THIS_MACHINE
 ) -> Engine:
     """An engine over a store, with what every process needs."""
+    extensions: list[Extension] = [projection]
+    if slack:
+        from bot.intents import slack_intents
+
+        extensions.append(slack_intents)
     source = SecretSource(settings.env, settings.secrets_dir)
     return Engine(
         store,
@@ -23,7 +27,7 @@ def make_engine(
         runners=machine.runners(),
         home=settings.home,
         secret=source.get,
-        extensions=[projection, slack_intents] if slack else [projection],
+        extensions=extensions,
         label=label,
         snapshot_dir=settings.snapshot_dir,
         now=machine.now,

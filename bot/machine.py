@@ -1,7 +1,8 @@
 """What the bot has from the machine that it runs on: the time, chance, the disk and the network.
 
 Everything that is not the bot itself comes in here, so that all of it can be taken away: the simulation in the tests
-runs this same bot with a clock, a network and deaths of its own making.
+runs this same bot with a clock, a network and deaths of its own making. Slack's libraries are loaded by the first that
+talks to Slack: a process of the terminal never does.
 """
 
 from __future__ import annotations
@@ -11,12 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
-
-from bot.app import SlackApp
-from bot.outbound.run import SLACK_PACE, Tuning
+from bot.tuning import SLACK_PACE, Tuning
 from engine import clock
 from engine.dispatch import POLL_SECONDS
 from engine.engine import random_text
@@ -25,11 +23,22 @@ from engine.storage.opening import open_store
 from engine.storage.port import Store
 from engine.storage.writer import Writer
 
+if TYPE_CHECKING:
+    import aiohttp
+
+    from bot.app import SlackApp
+
 
 def _keep_what_is_loaded() -> None:
     """What was loaded so far stays: full collections of it would only hold up acknowledgements."""
     gc.collect()
     gc.freeze()
+
+
+def _slack_app(*clients: Any, **options: Any) -> SlackApp:
+    from bot.app import SlackApp
+
+    return SlackApp(*clients, **options)
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Machine:
     open_store: Callable[[str, bytes | None], Store] = open_store
     writer: Callable[[Store], Writer] = Writer
     runners: Callable[[], Mapping[str, Runner]] = runners
-    slack_app: Callable[..., SlackApp] = SlackApp
+    slack_app: Callable[..., SlackApp] = _slack_app
     tuning: Tuning = SLACK_PACE
     poll_seconds: float = POLL_SECONDS
     """How often the commits of other processes are looked for."""

@@ -14,6 +14,7 @@ reactions can be repeated without harm, so they are not looked up. Messages that
 once. What Slack refuses for good fails its row and is never tried again.
 """
 
-from bot.outbound.run import Outbound, Tuning
+from bot.outbound.run import Outbound
+from bot.tuning import Tuning
 
 __all__ = ["Outbound", "Tuning"]

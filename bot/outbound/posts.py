@@ -9,6 +9,7 @@ from bot.outbound.calls import Calls, Place, Posted
 from bot.outbound.pace import POST, Hold, Pace
 from bot.rendering import Rendered, duplicate
 from bot.slack_api import NotSent, Permanent, RateLimited, Unknown
+from bot.tuning import LOOK_DELAYS
 from engine import clock
 from engine.codec import Json, decode
 from engine.storage.port import OutboxRow
@@ -16,8 +17,6 @@ from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.outbound")
 
-LOOK_DELAYS = (2.0, 10.0)
-"""Seconds after an attempt at which a message is looked for whose answer was lost; it may appear late."""
 
 _BEFORE = 60.0
 """Seconds by which Slack's clock may be behind ours."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -17,12 +15,13 @@ from bot.outbound.names import Names
 from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
 from bot.outbound.pace import Hold, Pace
 from bot.outbound.places import Places
-from bot.outbound.posts import LOOK_DELAYS, Poster, posted_of, refused_result
+from bot.outbound.posts import Poster, posted_of, refused_result
 from bot.outbound.reach import Reach, in_thread
 from bot.outbound.rows import Rows
 from bot.outbound.uploads import Uploads
 from bot.session_files import SessionFiles
 from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault
+from bot.tuning import SLACK_PACE, Tuning
 from engine import clock as moments
 from engine.codec import Json, encode
 from engine.engine import utc_now
@@ -47,31 +46,6 @@ _PAGE = 100
 _MOST_ROWS = 6_400
 _EVER = "9999-12-31T00:00:00.000Z"
 _LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew, SessionQuarantined)
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """How the outbox waits. The defaults are for Slack; tests wait less."""
-
-    look_delays: tuple[float, ...] = LOOK_DELAYS
-    """Seconds after an attempt at which a message is looked for whose answer was lost."""
-    rate: float | None = 1.0
-    """Slack's advice: messages a second and channel; None for no limit of our own."""
-    burst: int = 5
-    card_seconds: float = 1.0
-    """The least time between two edits of a card."""
-    backoff: tuple[float, float] = (1.0, 60.0)
-    """The first and the longest wait after an error that will pass."""
-    unreachable_seconds: float = 300.0
-    """How often it is tried whether a thread can be posted in again."""
-    lanes: int = 8
-    """How many lanes are served at once."""
-    poll_seconds: float = 0.25
-    """How often the outbox is read although nobody said that there is anything new."""
-    jitter: Callable[[], float] = random.random
-
-
-SLACK_PACE = Tuning()
 
 
 class Outbound:

@@ -12,11 +12,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import SaysoError
 from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS, Config
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "sayso.nodes"
 
@@ -47,6 +49,8 @@ _lock = threading.RLock()
 
 @cache
 def _found() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # most processes look for none
+
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
