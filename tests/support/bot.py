@@ -7,11 +7,15 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bot.machine import Machine
+from bot.process import Bot
+from bot.settings import load_settings
 from bot.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,6 +137,60 @@ async def running_bot(
         yield bot
     finally:
         await bot.close()
+
+
+class MovedClock:
+    """The machine's clock, put forward by a test: minutes pass without waiting for them."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self.bot: Bot | None = None
+
+    def __call__(self) -> float:
+        """Seconds since 1970, as far ahead as it was put."""
+        return time.time() + self.ahead
+
+    def forward(self, seconds: float) -> None:
+        """Put it forward. The bot looks at its clock anew, as it does by itself every few seconds."""
+        self.ahead += seconds
+        if self.bot is not None:
+            self.bot.service.notify()
+            self.bot.outbound.notify()
+
+
+@asynccontextmanager
+async def bot_here(
+    workspace: Workspace,
+    tmp_path: Path,
+    flows: dict[str, str],
+    *,
+    clock: MovedClock | None = None,
+    **env: str,
+) -> AsyncIterator[Bot]:
+    """The bot in this process, with these flows (name → YAML) and a clock that can be put forward."""
+    folder, home = tmp_path / "flows", tmp_path / "home"
+    folder.mkdir(exist_ok=True)
+    home.mkdir(exist_ok=True)
+    for name, text in flows.items():
+        (folder / f"{name}.yml").write_text(text)
+    environ = {
+        "SLACK_BOT_TOKEN": workspace.bot_token,
+        "SLACK_APP_TOKEN": workspace.app_token,
+        "SLACK_API_URL": workspace.api_url,
+        "SAYSO_HOME": str(home),
+        **env,
+    }
+    clock = clock or MovedClock()
+    machine = Machine(seconds=clock, started=lambda: None)
+    bot = Bot(load_settings(environ, cwd=home), flows=[folder], machine=machine)
+    running = asyncio.create_task(bot.run())
+    try:
+        await workspace.connected(2)
+        clock.bot = bot
+        yield bot
+    finally:
+        bot.stop()
+        await running
 
 
 class ThreadView:

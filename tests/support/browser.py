@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Locator, Page, async_playwright, expect
+
+from bot.workspace import Workspace
 
 CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
@@ -61,3 +64,109 @@ async def opened_page(browser: Browser, address: str, **options: Any) -> AsyncIt
         assert not problems, f"scripts of the page failed: {problems}"
     finally:
         await context.close()
+
+
+SCREENS = {
+    "wide": {"viewport": WIDE},
+    "phone": {"viewport": PHONE, "has_touch": True, "is_mobile": True, "device_scale_factor": 2},
+}
+"""The screens on which people use Slack: on a desk, and in a hand."""
+
+SMALLEST = 44
+"""Pixels that a finger needs in height."""
+
+
+class Visit:
+    """A page as a person uses it; `shot` keeps what they see where SAYSO_SCREENSHOTS says."""
+
+    def __init__(self, page: Page, story: str, screen: str) -> None:
+        self.page, self.story, self.screen = page, story, screen
+        self.thread = page.get_by_test_id("thread-pane")
+        self.feed = page.locator("#feed")
+        self.home = page.locator("#home")
+        self.modal = page.locator("dialog .modal-form")
+        self.menu = page.get_by_role("listbox")
+        self.folder = os.environ.get("SAYSO_SCREENSHOTS")  # the browser makes it
+        self.taken = 0
+
+    @property
+    def is_phone(self) -> bool:
+        """Whether fingers press here."""
+        return self.screen == "phone"
+
+    async def shot(self, what: str) -> None:
+        """Keep a picture, if pictures are wanted. Whatever else, nothing may stick out of the screen."""
+        sizes = await self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert sizes[0] <= sizes[1], f"{what}: the page is {sizes[0]} wide, the screen {sizes[1]}"
+        self.taken += 1
+        if self.folder:
+            name = f"{self.story}-{self.screen}-{self.taken:02}-{what}.png"
+            await self.page.screenshot(path=f"{self.folder}/{name}")
+
+    async def act_as(self, name: str) -> None:
+        """Choose another person with the switch of people."""
+        await self.page.get_by_test_id("act-as").click()
+        await self.page.get_by_test_id(f"act-as-{name}").click()
+        await expect(self.page.get_by_test_id("act-as")).to_contain_text(name.title())
+
+    async def go_to(self, channel: str) -> None:
+        """Open a channel, or a direct conversation by the other's name, from the list."""
+        if self.is_phone:
+            await self.page.locator(".brand").click()
+        await self.page.get_by_test_id(f"channel-{channel}").click()
+
+    async def begin(self, channel: str, text: str) -> None:
+        """Write in a channel, and wait for the thread that follows; it opens where somebody answers."""
+        await self.go_to(channel)
+        await self.write(text, "composer")
+        await self.feed.get_by_test_id("open-thread").last.click()
+        await expect(self.thread).to_be_visible()
+
+    async def write(self, text: str, composer: str = "thread-composer") -> None:
+        """Write and send: with Enter on a desk, with the button on a phone."""
+        await self.page.get_by_test_id(composer).fill(text)
+        if self.is_phone:
+            await self.page.get_by_test_id(f"{composer}-send").click()
+        else:
+            await self.page.get_by_test_id(composer).press("Enter")
+
+    def button(self, label: str | re.Pattern[str]) -> Locator:
+        """A button of the thread; the newest where there are several."""
+        return self.thread.get_by_role("button", name=label, exact=isinstance(label, str)).last
+
+    def field(self, name: str) -> Locator:
+        """A field of the modal."""
+        return self.modal.locator(f'[data-block="field:{name}"]')
+
+    async def says(self, *parts: str | re.Pattern[str]) -> None:
+        """Wait until the thread shows this."""
+        for part in parts:
+            await expect(self.thread).to_contain_text(part, timeout=15_000)
+
+    async def pick(self, label: str | re.Pattern[str]) -> None:
+        """Choose from the menu that is open."""
+        await self.menu.get_by_role("option", name=label).click()
+
+    async def submit(self) -> None:
+        """Send the modal."""
+        await self.page.get_by_test_id("modal-submit").click()
+
+    async def pressable(self, thing: Locator) -> None:
+        """On a phone, a finger can hit it: it is tall enough and in view."""
+        await thing.scroll_into_view_if_needed()
+        box = await thing.bounding_box()
+        assert box is not None
+        if self.is_phone:
+            assert box["height"] >= SMALLEST, f"{await thing.text_content()!r} is {box['height']} px tall"
+            assert box["x"] >= 0, "it sticks out at the left"
+            assert box["x"] + box["width"] <= PHONE["width"], "it sticks out at the right"
+
+
+@asynccontextmanager
+async def visiting(
+    browser: Browser, workspace: Workspace, story: str, screen: str, person: str = "ana"
+) -> AsyncIterator[Visit]:
+    """Somebody who has just opened the page on this screen (a name of `SCREENS`)."""
+    address = f"{workspace.url}/#/?as={workspace.user(person).id}"
+    async with opened_page(browser, address, **SCREENS[screen]) as page:
+        yield Visit(page, story, screen)

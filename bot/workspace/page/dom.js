@@ -106,7 +106,14 @@ export function safeLink(address, ...children) {
   const url = safeUrl(address);
   const shown = children.length ? children : [address];
   if (!url) return h("span", { class: "dead-link", title: "This address is not opened from here" }, shown);
+  if (isHere(url)) return h("a", { href: new URL(url).hash }, shown);
   return h("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, shown);
+}
+
+/** Whether this leads to a place of this page, such as a message that the app links to: opened here, as the same person. */
+function isHere(url) {
+  const { origin, pathname, hash } = new URL(url);
+  return origin === location.origin && pathname === location.pathname && hash.startsWith("#/");
 }
 
 function safeUrl(address) {
