@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, async_playwright, expect
+from playwright.async_api import Browser, FilePayload, Locator, Page, async_playwright, expect
 
 from bot.workspace import Workspace
 
@@ -71,6 +71,12 @@ SCREENS = {
     "phone": {"viewport": PHONE, "has_touch": True, "is_mobile": True, "device_scale_factor": 2},
 }
 """The screens on which people use Slack: on a desk, and in a hand."""
+
+DROPPED = """([name, content]) => {
+  const held = new DataTransfer();
+  held.items.add(new File([content], name));
+  return held;
+}"""
 
 SMALLEST = 44
 """Pixels that a finger needs in height."""
@@ -150,6 +156,17 @@ class Visit:
     async def submit(self) -> None:
         """Send the modal."""
         await self.page.get_by_test_id("modal-submit").click()
+
+    async def drop(self, name: str, content: str) -> None:
+        """Send a file in the thread: dropped onto the composer on a desk, chosen on a phone."""
+        if self.is_phone:
+            file: FilePayload = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+            await self.page.get_by_test_id("thread-composer-file").set_input_files(file)
+        else:
+            dropped = await self.page.evaluate_handle(DROPPED, [name, content])
+            box = self.thread.locator(".composer")
+            await box.dispatch_event("drop", {"dataTransfer": dropped})
+        await self.page.get_by_test_id("thread-composer-send").click()
 
     async def pressable(self, thing: Locator) -> None:
         """On a phone, a finger can hit it: it is tall enough and in view."""

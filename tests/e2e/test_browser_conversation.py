@@ -1,0 +1,150 @@
+"""What people say and decide in a thread, on a desk and on a phone: taken back, handed over, rejected, a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from bot.workspace import Workspace
+from tests.support.bot import MovedClock, bot_here
+from tests.support.browser import SCREENS, Visit, running_browser, visiting
+from tests.support.workspace import running_workspace
+
+pytestmark = [pytest.mark.browser, pytest.mark.process]
+
+UNDO = """
+flow: region
+nodes:
+  - {id: next, type: ask, with: {message: "Which region is next?", choices: [eu, us, ap], undo: 60s}}
+  - {id: tell, type: message, with: {text: "We go on with {{ nodes.next.text }}."}}
+"""
+GATE = """
+flow: backups
+nodes:
+  - id: gate
+    type: approval
+    with: {message: "Delete the old backups?", approvers: [ben@example.com], require_reason: true}
+  - id: tell
+    type: message
+    with: {text: "It was {{ nodes.gate.decision }}, because: {{ nodes.gate.reason }}"}
+"""
+FILE = """
+flow: report
+nodes:
+  - id: send
+    type: ask
+    with: {message: "Please drop the report here", accept: files, max_files: 2, max_size: 2KiB}
+  - {id: count, type: shell, with: {run: [wc, -l, "{{ nodes.send.files[0].path }}"]}}
+  - id: tell
+    type: message
+    with:
+      text: "Thanks for {{ nodes.send.files[0].name }}"
+      files: [{path: "{{ nodes.send.files[0].path }}", name: copy.csv}]
+"""
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_an_answer_is_taken_back_and_given_again(tmp_path: Path, screen: str) -> None:
+    """The answer says until when it can be taken back; afterwards the question is open again, and the second answer
+    counts once that time is over."""
+    clock = MovedClock()
+    async with (
+        running_workspace(clock=clock) as workspace,
+        bot_here(workspace, tmp_path, {"region": UNDO}, clock=clock),
+        running_browser() as browser,
+        visiting(browser, workspace, "undo", screen) as visit,
+    ):
+        await visit.begin("ops", "@sayso region")
+        await visit.button("us").click()
+        await visit.says("Answered by @Ana Ruiz")
+        await visit.pressable(visit.button("Undo"))
+        await visit.shot("answered")
+        await visit.button("Undo").click()
+        await expect(visit.button("ap")).to_be_visible()
+        await visit.shot("open-again")
+        await visit.write("eu")
+        await visit.says("Answered by @Ana Ruiz")
+        await visit.shot("typed")
+        clock.forward(61)
+        await visit.says("We go on with eu.")
+        await expect(visit.button("Undo")).to_have_count(0)
+        await visit.shot("over")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_a_decision_is_handed_over_and_rejected_with_a_reason(
+    workspace: Workspace, tmp_path: Path, screen: str
+) -> None:
+    """The new person is asked in place of the one before, who is refused from then on, and the reason stands on it."""
+    async with (
+        bot_here(workspace, tmp_path, {"backups": GATE}),
+        running_browser() as browser,
+        visiting(browser, workspace, "hand", screen) as visit,
+    ):
+        await visit.begin("ops", "@sayso backups")
+        await visit.says("Delete the old backups?")
+        await visit.act_as("ben")
+        await hand_over(visit)
+        await visit.act_as("cleo")
+        await reject(visit)
+
+
+async def hand_over(visit: Visit) -> None:
+    """To nobody, to oneself, to Cleo; then one's own press is refused."""
+    await visit.pressable(visit.button("More choices"))
+    await visit.button("More choices").click()
+    await visit.shot("menu")
+    await visit.pick("Hand over to somebody else…")
+    await expect(visit.modal).to_contain_text("Who should answer instead?")
+    await visit.submit()
+    await expect(visit.modal).to_contain_text("Please complete this required field")
+    await visit.modal.locator(".pick").click()
+    await visit.shot("people")
+    await visit.pick("Ben Okafor")
+    await visit.submit()
+    await expect(visit.modal).to_contain_text("That is you")
+    await visit.shot("not-oneself")
+    await visit.modal.locator(".pick").click()
+    await visit.pick("Cleo Martin")
+    await visit.submit()
+    await visit.says("Approval needed from @Cleo Martin", "@Ben Okafor handed")
+    await expect(visit.modal).to_have_count(0)
+    await visit.button("Approve").click()
+    await expect(visit.thread.locator('[data-ephemeral="true"]')).to_contain_text("Only visible to you")
+    await visit.shot("refused")
+
+
+async def reject(visit: Visit) -> None:
+    """With a reason, after none."""
+    await visit.pressable(visit.button("Reject…"))
+    await visit.button("Reject…").click()
+    await visit.submit()
+    await expect(visit.modal).to_contain_text("Please complete this required field")
+    await visit.shot("reason-missing")
+    await visit.modal.locator("textarea").fill("The last restore is *not* tested yet & <!channel>")
+    await visit.submit()
+    await visit.says("Rejected by @Cleo Martin", "“The last restore is not tested yet & <!channel>”")
+    await visit.says("It was reject, because:")
+    await expect(visit.button("Approve")).to_have_count(0)
+    await visit.shot("rejected")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_a_file_is_the_answer(workspace: Workspace, tmp_path: Path, screen: str) -> None:
+    """One that is too large is refused in words; one that fits answers, dropped on a desk and chosen on a phone."""
+    async with (
+        bot_here(workspace, tmp_path, {"report": FILE}),
+        running_browser() as browser,
+        visiting(browser, workspace, "file", screen) as visit,
+    ):
+        await visit.begin("ops", "@sayso report")
+        await visit.says("Drop into this thread up to 2 files of at most 2KiB each")
+        await visit.shot("asked")
+        await visit.drop("big.csv", "x" * 3_000)
+        await visit.says("a file may have 2,048")
+        await visit.shot("refused")
+        await visit.drop("../hosts <b>.csv", "host,load\neu-1,12\n")
+        await visit.says("Thanks for", "copy.csv", "Completed in")
+        await visit.shot("taken")
