@@ -6,7 +6,7 @@ becomes unreachable, and the row is tried again now and then. The first one that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bot.outbound.outcomes import Outcome, Sent, Sessions
 from bot.outbound.posts import posted_of
@@ -53,9 +53,14 @@ class Reach:
         return [requests.item(key, state.session_id, "unreachable", reason=fault.reason)]
 
     def unshown(self, row: OutboxRow, now: str) -> Sequence[InboxItem]:
-        """What follows for a question that could not be shown for a day, whatever the reason."""
+        """What follows for a question that could not be shown for a day, or a card above it, whatever the reason."""
         late = clock.seconds_between(row.created_at, now) >= UNSHOWN_SECONDS
-        if row.kind != "prompt" or row.session_id is None or not late or posted_of(row) is not None:
+        if (
+            row.kind not in ("prompt", "card")
+            or row.session_id is None
+            or not late
+            or posted_of(row) is not None
+        ):
             return []
         return [
             requests.item(f"unreachable:{row.key}:unshown", row.session_id, "unreachable", reason="not_shown")
@@ -80,6 +85,15 @@ class Reach:
                 head = await self._writer.call("head", row.session_id)
             if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
                 found.append(row)
+        return found
+
+    async def cards_in(self, channel: str, lanes: Iterable[str]) -> list[str]:
+        """Those of some lanes of cards whose session lives in this channel."""
+        found = []
+        for lane in list(lanes):
+            head: Head | None = await self._writer.call("head", lane.removeprefix("card:"))
+            if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
+                found.append(lane)
         return found
 
 

@@ -143,10 +143,10 @@ async def test_a_question_that_slack_does_not_show_for_a_day_makes_its_session_u
     rig.workspace.faults.fail("chat.postMessage", status=503, times=1000)
     session_id = await rig.start(FLOW)
     rig.send(**SOON)
-    (prompt_id,) = (await rig.engine.state(session_id)).prompts
 
     async def tried() -> bool:
-        row = await rig.row(f"prompt:{prompt_id}")
+        # The question waits for the card, which is to stand above it.
+        row = await rig.row(f"card:{session_id}")
         return row is not None and row.attempts > 0
 
     await rig.until(tried)
