@@ -406,7 +406,7 @@ class Conversation:
             return await self._tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:
             return await self._whisper(row, data, str(error), "refused")
-        if state.phase == "held":
+        if state.phase == "held" and isinstance(command, Answer):
             # The row was consumed together with the answer.
             said = _whispered(row, data, words.RECORDED)
             await self._engine.writer.call("consume", [], self._engine.now(), [said])

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from bot.scopes import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
-from bot.settings import Settings, SettingsError, slack_tokens
+from bot.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.slack_api import Permanent, app_client, bot_client, classify, describe
 from engine.codec import Json
 from engine.errors import FlowError, SaysoError, StorageError
@@ -35,6 +37,10 @@ _ALL = 1_000_000
 _FAR = "9999-12-31T00:00:00.000Z"
 _OLDEST_SQLITE = (3, 51, 3)
 _NO_MESSAGE = ("thread_not_found", "message_not_found")
+_OF_PROGRAMS = ("SAYSO_SESSION_ID", "SAYSO_IDEMPOTENCY_KEY")
+"""What `shell` nodes give to their programs, of which sayso can be one."""
+
+_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:\S+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,8 @@ class Check:
 
 async def examine(settings: Settings, manifest: Path | None) -> AsyncIterator[Check]:
     """All checks, in the order in which things build on each other."""
-    for check in (*check_versions(), *check_user(), *check_flows(settings), *check_database(settings)):
+    here = (*check_versions(), *check_user(), *check_settings(settings))
+    for check in (*here, *check_flows(settings), *check_database(settings)):
         yield check
     flows = list(load_flows(settings.flows)[0].values()) if settings.flows.is_dir() else []
     for check in check_manifest(manifest, flows):
@@ -96,6 +103,31 @@ def check_user() -> Iterator[Check]:
         )
     else:
         yield Check("user", "ok", "not running as root")
+
+
+def check_settings(settings: Settings) -> Iterator[Check]:
+    """What is set and counts for nothing. Told only where there is any: a mistyped list of people is an open door."""
+    for text, hint in _doubtful(settings):
+        yield Check("settings", "warn", text, hint)
+
+
+def _doubtful(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What is set and does nothing, such as a name with a typing mistake in it: what is wrong, and what to do."""
+    for name in sorted(settings.env):
+        if name.startswith("SAYSO_SECRET_") or name in (*KNOWN, *_OF_PROGRAMS):
+            continue
+        if name.startswith("SAYSO_"):
+            near = get_close_matches(name, KNOWN, 1)
+            hint = f"Did you mean {near[0]}?" if near else "docs/settings.md lists all settings."
+            yield f"{name} is no setting, and nothing reads it", hint
+    groups = {entry for entry in settings.users if entry.startswith("@")}
+    for name, entries in (("SAYSO_ADMINS", settings.admins), ("SAYSO_USERS", settings.users - groups)):
+        for entry in sorted(entries):
+            if not _PERSON.fullmatch(entry):
+                yield (
+                    f"{name} has {entry!r}, which names nobody",
+                    "Write a user id (U012ABCDEF) or an e-mail address.",
+                )
 
 
 # --- flows -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.rendering import card_key, prompt_key
-from bot.rendering.decisions import edited_text, handed_text
+from bot.rendering.decisions import edited_text
 from bot.rendering.failures import LOG, log_of
 from bot.rendering.text import weight
 from engine.codec import Json, encode
@@ -173,8 +173,15 @@ def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:
 
 def _handed(state: State, event: PromptHanded) -> PutOutbox:
     """Whoever is asked now is called: the mention in an edited message calls nobody."""
-    text = handed_text(state.prompts[event.prompt_id], event.actor, event.to)
-    return _told(state, f"handed:{event.prompt_id}:{state.seq}", text)
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "promptId": event.prompt_id,
+        "by": dict(event.actor),
+        "to": event.to,
+        "seq": state.seq,
+    }
+    key = f"handed:{event.prompt_id}:{state.seq}"
+    return PutOutbox(key, _lane(state), "handed", encode(payload), state.session_id)
 
 
 def _remind(state: State, event: PromptReminded) -> PutOutbox:

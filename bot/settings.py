@@ -66,6 +66,15 @@ class Settings:
     """The whole environment after `.env`: secrets are looked up here."""
 
 
+KNOWN = (
+    *("SAYSO_FLOWS", "SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_SECRET_KEY", "SAYSO_SNAPSHOT_DIR"),
+    *("SAYSO_RETENTION", "SAYSO_ADMINS", "SAYSO_ALLOW_GUESTS", "SAYSO_USERS", "SAYSO_CHANNELS"),
+    *("SAYSO_RATE_PERSON", "SAYSO_RATE_CHANNEL", "SAYSO_RATE_WORKSPACE", "SAYSO_USER", "SAYSO_SECRETS_DIR"),
+    *("SAYSO_CONNECTIONS", "SAYSO_QUIET"),
+)
+"""Every setting but the tokens, and the secrets of flows (`SAYSO_SECRET_…`)."""
+
+
 def read_env_file(path: Path) -> dict[str, str]:
     """The variables of a `.env` file; none where there is no such file."""
     if not path.is_file():

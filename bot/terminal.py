@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from bot.filling import Filling, filling_of
 from bot.local_files import keep, typed_paths
 from bot.queues import behind
-from bot.rendering.delivered import as_plain
+from bot.rendering.delivered import as_plain, given_files
 from bot.rendering.locks import lock_fact
 from bot.session_files import FileRefused, SessionFiles
 from engine import locks, requests
@@ -269,18 +269,24 @@ class Follower:
     async def _deliver_row(self, row: OutboxRow) -> None:
         data = decode(row.payload)
         await self._engine.writer.call("outbox_attempt", row.id, self._engine.now())
-        self._screen.message(as_plain(data["config"]))
-        item = requests.item(
-            f"delivered:{row.key}",
-            self._session_id,
-            "delivered",
-            path=data["path"],
-            attempt=data["attempt"],
-            output=dict(node_types()["message"].unknown_output),
-        )
+        do, outcome = await self._show_message(data["config"])
+        place = {"path": data["path"], "attempt": data["attempt"]}
+        item = requests.item(f"{do}:{row.key}", self._session_id, do, **place, **outcome)
         now = self._engine.now()
         await self._engine.writer.call("outbox_finish", row.id, row.rev, now=now, state="sent", items=[item])
         self._service.notify()
+
+    async def _show_message(self, config: dict[str, Json]) -> tuple[str, dict[str, Json]]:
+        """Show it, and what becomes of the node: as in Slack it fails where a file of it cannot be read."""
+        try:
+            for path in [file.path for file in given_files(config) if file.path]:
+                if self._files is not None:
+                    await asyncio.to_thread(self._files.read, self._session_id, path)
+        except FileRefused as error:
+            message = f"The message could not be posted. {error}"
+            return "undelivered", {"error": {"type": "slack", "message": message}}
+        self._screen.message(as_plain(config))
+        return "delivered", {"output": dict(node_types()["message"].unknown_output)}
 
     # --- questions -----------------------------------------------------------------------------------------
 

@@ -172,9 +172,9 @@ def closed_text(prompt: PromptState) -> str:
     """Told to whoever presses a button of a question that is closed; no mrkdwn."""
     if prompt.status == "answered":
         who = prompt.answered_by_name or prompt.answered_by or "somebody"
-        return f"Already answered by {who} at {prompt.answered_at}: {prompt.answer_summary}."
+        return f"Already answered by {who} at {clock.told(prompt.answered_at)}: {prompt.answer_summary}."
     if prompt.status == "expired":
-        return f"Too late: the time to answer was over at {prompt.answered_at}."
+        return f"Too late: the time to answer was over at {clock.told(prompt.answered_at)}."
     return "This question was withdrawn."
 
 

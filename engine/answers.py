@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine import clock
 from engine.codec import Json, clean_text
 from engine.errors import InvalidAnswer, InvalidInputs
 from engine.flow import Flow, Node, parse_input
@@ -286,7 +287,7 @@ def already(prompt: PromptRun) -> str:
     who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     reason = (prompt.answer or {}).get("reason")
     why = f" ({reason})" if reason else ""
-    return f"Already answered by {who} at {prompt.at}: {summary(prompt)}{why}."
+    return f"Already answered by {who} at {clock.told(prompt.at)}: {summary(prompt)}{why}."
 
 
 def tally(prompt: PromptRun) -> str:

@@ -19,6 +19,13 @@ def from_text(text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
+def told(text: str | None) -> str:
+    """A stored time in a sentence for people, to the minute: `2026-11-21 22:40 UTC`."""
+    if text is None:
+        return "an earlier time"
+    return f"{text[:10]} {text[11:16]} UTC"
+
+
 def after(text: str, seconds: float) -> str:
     """The time so many seconds after another."""
     return to_text(from_text(text) + timedelta(seconds=seconds))

@@ -123,5 +123,5 @@ def _problem(gate: _Gate, state: State, node: Node, path: str, config: Json, now
     valid = float(shown.get("validSeconds") or 0)
     if clock.after(prompt.at, valid) < now:
         span = format_duration(valid)
-        return f"{name} approved it at {prompt.at}, and that was valid for {span}. Have it approved again."
+        return f"{name} approved it at {clock.told(prompt.at)}, and that was valid for {span}. Have it approved again."
     return None

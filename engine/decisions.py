@@ -43,7 +43,7 @@ def _refuse_closed(state: State, prompt: PromptRun) -> None:
     if prompt.status == "answered":
         raise AlreadyAnswered(answers.already(prompt))
     if prompt.status == "expired":
-        raise PromptClosed(f"The time to answer was over at {prompt.at}.")
+        raise PromptClosed(f"The time to answer was over at {clock.told(prompt.at)}.")
     if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
         raise PromptClosed("This question was withdrawn.")
 
@@ -112,7 +112,8 @@ def _refuse_same(prompt: PromptRun, actor: Actor, decision: Json, reason: str | 
     for old in prompt.votes:
         if old["actor"].get("id") == actor.id and (old["vote"], old["reason"]) == (decision, reason):
             raise AlreadyAnswered(
-                f"You voted already, at {old['at']}: {answers.DECIDED[str(decision)]}. {answers.tally(prompt)}"
+                f"You voted already, at {clock.told(old['at'])}: {answers.DECIDED[str(decision)]}. "
+                f"{answers.tally(prompt)}"
             )
 
 

@@ -25,6 +25,7 @@ from bot.rendering.clocks import (
     reminder,
     told_elsewhere,
 )
+from bot.rendering.decisions import handed_text
 from bot.rendering.messages import note
 from bot.slack_api import Permanent
 from engine.codec import Json
@@ -67,6 +68,7 @@ class Clocks:
         return {
             "remind": self.remind,
             "escalate": self.escalate,
+            "handed": self.handed,
             "tell": self.tell,
             "direct": self.direct,
         }
@@ -91,6 +93,15 @@ class Clocks:
         names = await self._names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
         text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
         return await self._in_thread(row, state, text)
+
+    async def handed(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Mention whoever was handed a prompt, also where an e-mail address was given. Not where it is over already."""
+        state, _, prompt = await self._about(data)
+        if not prompt.open and not is_uncertain(row):
+            return Sent(DROPPED)
+        to = str(data["to"])
+        known = await self._names([to])
+        return await self._in_thread(row, state, handed_text(prompt, data["by"], known.get(to, to)))
 
     async def _in_thread(self, row: OutboxRow, state: State, text: str) -> Outcome:
         thread = state.thread or {}

@@ -87,7 +87,7 @@ def delivered(config: Mapping[str, Json], key: str) -> Delivered:
     blocks = [*text, *markdown, *fields, *table, *images]
     if making.notices:
         blocks.append(context(*making.notices))
-    extras = (*making.extras, *_given(config))
+    extras = (*making.extras, *given_files(config))
     if not blocks:
         return Delivered(None, extras)
     blocks[0] = with_id(blocks[0], key)
@@ -113,7 +113,7 @@ def as_plain(config: Mapping[str, Json]) -> str:
     where = [f"(to {config['to']})"] if config.get("to") else []
     where += [f"(only for {config['ephemeral_to']})"] if config.get("ephemeral_to") else []
     text = plain(fallback(config))
-    names = [extra.name or extra.path or "" for extra in _given(config)]
+    names = [extra.name or extra.path or "" for extra in given_files(config)]
     return "\n".join([*where, *([text] if text else []), *(f"📎 {name}" for name in names)])
 
 
@@ -215,7 +215,7 @@ def _label(text: Json, most: int) -> str:
     return clip(shown(str(text)), most) or " "
 
 
-def _given(config: Mapping[str, Json]) -> list[Extra]:
+def given_files(config: Mapping[str, Json]) -> list[Extra]:
     """The files that the flow names."""
     files = [
         Extra(file.get("name"), file.get("title"), file.get("content"), file.get("path"))

@@ -343,9 +343,10 @@ class _Field:
             return
         if self.kind in ("string", "array"):
             if not isinstance(value, str) or not value.strip():
-                yield Fault(
-                    path, f"expected text, not {kind_of(value)}", "quote it" if value is not None else None
-                )
+                blank = isinstance(value, str)
+                wanted = "text that is not empty" if blank else "text"
+                hint = None if blank or value is None else "quote it"
+                yield Fault(path, f"expected {wanted}, not {kind_of(value)}", hint)
         elif isinstance(value, bool) or not isinstance(value, int if self.kind == "integer" else int | float):
             wanted = "a whole number" if self.kind == "integer" else "a number"
             yield Fault(path, f"expected {wanted}, not {kind_of(value)}")

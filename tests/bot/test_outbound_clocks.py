@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.commands import HandOver
 from tests.bot.outbound_kit import Rig, key_of, running_rig
 from tests.support.workspace import Json
 
@@ -165,3 +166,14 @@ async def test_an_answer_before_it_was_sent_makes_a_reminder_needless(rig: Rig) 
     rig.send()
     assert (await rig.settled(f"remind:{prompt_id}:1")).get("dropped") is True
     assert not [m for m in await rig.thread(session_id) if m["text"].startswith("🔔")]
+
+
+async def test_somebody_who_was_handed_a_question_by_an_address_is_mentioned(rig: Rig) -> None:
+    """An e-mail address, as a terminal hands over with, becomes a mention that calls the person; once."""
+    rig.send()
+    session_id = await rig.start(flow("timeout: 1h"))
+    prompt_id = await rig.shown(session_id)
+    ben = rig.actor("ben")
+    await rig.engine.apply(session_id, HandOver(prompt_id, ben, "k1", "cleo@example.com"))
+    (said,) = await told(rig, session_id, 1, "👉")
+    assert f"<@{rig.workspace.user('cleo').id}>: <@{ben.id}> asks you" in said

@@ -10,6 +10,7 @@ from bot import words
 from bot.rendering import card, closed_prompt, closed_run, end_note, prompt_message
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.workspace.blocks import check_message
+from engine import clock
 from engine.commands import Hold, NodeBroke, NodeDone, Resume
 from prompt_state.model import Owner, prompt_state
 from tests.bot.rendering_cases import buttons, texts
@@ -168,7 +169,7 @@ def test_a_closed_question_looks_the_same_from_its_row() -> None:
     assert closed_prompt(case.state, closed_run(row), case.flow) == closed_prompt(
         case.state, prompt, case.flow
     )
-    assert words.closed_text(row) == f"Already answered by ana at {prompt.at}: fine."
+    assert words.closed_text(row) == f"Already answered by ana at {clock.told(prompt.at)}: fine."
 
 
 @settings(max_examples=60, deadline=None)

@@ -240,6 +240,21 @@ def test_anything_else_is_no_manifest(manifest: Any) -> None:
     assert manifest_problems(manifest)
 
 
+async def test_settings_that_do_nothing_are_told(cli: Cli) -> None:
+    """A setting with a typing mistake in its name, and an admin who is nobody, are warnings that say what to write."""
+    cli.env = {"SAYSO_CHANELS": "C012345", "SAYSO_ADMINS": "bob,U012ABCDEF", "SAYSO_SECRET_TOKEN": "x"}
+    done = await asyncio.to_thread(cli.run, "doctor", "--json")
+    told = [check for check in done.json["checks"] if check["name"] == "settings"]
+    assert [(check["level"], check["text"], check["hint"]) for check in told] == [
+        ("warn", "SAYSO_CHANELS is no setting, and nothing reads it", "Did you mean SAYSO_CHANNELS?"),
+        (
+            "warn",
+            "SAYSO_ADMINS has 'bob', which names nobody",
+            "Write a user id (U012ABCDEF) or an e-mail address.",
+        ),
+    ]
+
+
 # --- .env.example ------------------------------------------------------------------------------------------
 
 

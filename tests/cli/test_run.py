@@ -507,3 +507,23 @@ nodes:
     assert done.code == 1
     assert "would fail" in done.out
     assert "never" not in done.out
+
+
+def test_a_file_of_a_message_that_cannot_be_read_fails_here_too(cli: Cli) -> None:
+    """As in Slack, a message with a file outside of the session's folder, or without the file, fails and says which."""
+    cli.write(
+        "flows/report.yml",
+        """flow: report
+nodes:
+  - {id: outside, type: message, on_error: continue, with: {text: a, files: [{path: /etc/hostname}]}}
+  - {id: missing, type: message, on_error: continue, with: {text: b, files: [{path: no.csv}]}}
+  - {id: make, type: shell, with: {script: "echo x > load.csv"}}
+  - {id: there, type: message, with: {text: c, files: [{path: load.csv}]}}
+""",
+    )
+    done = cli.run("run", "report", "--no-input")
+    assert done.code == 0, done
+    assert "'/etc/hostname' is not in the session's own folder" in done.err
+    assert "no.csv cannot be read in the session's folder" in done.err
+    assert "📎 load.csv" in done.err
+    assert "📎 no.csv" not in done.err

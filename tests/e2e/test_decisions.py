@@ -194,6 +194,22 @@ async def test_an_answer_is_taken_back_and_given_anew(workspace: Workspace, tmp_
         assert thread.find("It is") is None
 
 
+async def test_taking_back_while_paused_is_not_called_an_answer(workspace: Workspace, tmp_path: Path) -> None:
+    """Of a paused session an answer can be taken back, and nobody is told that it goes on with that answer."""
+    async with running_bot(workspace, tmp_path, {"severity": UNDO}):
+        thread = await start_flow(workspace, "ana", "ops", "severity")
+        asked = await thread.says("How bad?")
+        await thread.press("ana", asked, "severe")
+        answered = await shows(thread, asked["ts"], "Can be taken back until")
+        await thread.reply("ana", "pause")
+        await thread.says("is paused by Ana Ruiz")
+        await thread.press("ana", answered, "Undo")
+        again = await shows(thread, asked["ts"], "mild")
+        assert workspace.ephemerals("ana") == []
+        await thread.press("ana", again, "mild")
+        await whispered(workspace, "ana", "it goes on with your answer after `resume`")
+
+
 async def test_the_undo_button_goes_when_its_time_is_over(workspace: Workspace, tmp_path: Path) -> None:
     """Once the time is over the flow goes on and the message has no button any more."""
     flow = UNDO.replace("60s", "1s")

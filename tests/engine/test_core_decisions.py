@@ -10,6 +10,7 @@ from hypothesis import given as of
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from engine import clock
 from engine.actors import Actor
 from engine.commands import Answer, HandOver
 from engine.errors import AlreadyAnswered, FlowError, InvalidAnswer, NotAllowed
@@ -142,7 +143,7 @@ def test_a_vote_after_the_decision_is_told_who_decided() -> None:
     late = case.answer("approve", actor=DAN)
     case.when(case.answer("approve", actor=BEA), case.answer("approve", actor=CEM))
     text = case.refused(late, AlreadyAnswered)
-    assert text == f"Already answered by bea and cem at {case.now}: approved."
+    assert text == f"Already answered by bea and cem at {clock.told(case.now)}: approved."
 
 
 def test_a_vote_of_somebody_who_may_not_counts_nothing() -> None:

@@ -337,3 +337,9 @@ def test_the_defaults_of_a_form_fit_it(form: Any) -> None:
     taken = defaults(fields)
     assert {name: value for name, value in taken.items() if name in values} == values
     assert all(entry["required"] for entry in fields if entry["name"] in wrong)
+
+
+def test_an_option_that_is_empty_is_called_so() -> None:
+    """Lines of an empty output give one empty option: what is wrong is that it is empty, not that it lacks quotes."""
+    (fault,) = form_faults({"properties": {"host": {"type": "string", "enum": [""]}}})
+    assert (fault.message, fault.hint) == ("expected text that is not empty, not the text ''", None)
