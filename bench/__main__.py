@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench import acks, cold, crowd, fold, help, items, memory, nodes, others, pauses
+from bench import acks, cold, crowd, fold, help, items, memory, nodes, others, pauses, turns
 from bench.report import Row, machine, table
 
 PARTS: dict[str, Callable[..., list[Row]]] = {
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[..., list[Row]]] = {
     "fold": fold.measure,
     "crowd": crowd.measure,
     "cold": cold.measure,
+    "turns": turns.measure,
     "acks": acks.measure,
     "memory": memory.measure,
     "help": help.measure,

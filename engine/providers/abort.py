@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 GRACE = 0.5
-"""Seconds that what was aborted has to clean up after itself."""
+"""Seconds that closing something may take before it is left alone."""
 
 
 class Aborted(Exception):
@@ -17,38 +17,54 @@ class Aborted(Exception):
 
 
 class Abortable:
-    """Runs one thing after the other until a signal is set. `close` it at the end."""
+    """Waits for one thing after the other until a signal is set. `close` it at the end.
+
+    As `asyncio.timeout` does, it cancels the task that waits and takes the cancellation back: a task of its own for
+    each of hundreds of events would cost more than the events.
+    """
 
     def __init__(self, signal: asyncio.Event | None) -> None:
         self._signal = signal
-        self._waiter = None if signal is None else asyncio.ensure_future(signal.wait())
+        self._waiting: asyncio.Task[Any] | None = None
+        self._cancelled = False
+        self._watcher: asyncio.Future[Any] | None = None
+        if signal is not None:
+            self._watcher = asyncio.ensure_future(signal.wait())
+            self._watcher.add_done_callback(self._on_signal)
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of this work. Raises `Aborted` when the signal is set first, or was set before."""
-        if self._waiter is None or self._signal is None:
+    async def run(self, work: Awaitable[T]) -> T:
+        """The result of this work. Raises `Aborted` when the signal is set before it is there."""
+        task = asyncio.current_task()
+        if self._signal is None or task is None:
             return await work
         if self._signal.is_set():
-            work.close()
+            asyncio.ensure_future(work).cancel()
             raise Aborted
-        task = asyncio.ensure_future(work)
+        self._waiting, before = task, task.cancelling()
         try:
-            await asyncio.wait({task, self._waiter}, return_when=asyncio.FIRST_COMPLETED)
-            if self._signal.is_set():
-                raise Aborted
-            return task.result()
+            return await work
+        except asyncio.CancelledError:
+            if self._cancelled and task.uncancel() <= before:
+                raise Aborted from None
+            raise
         finally:
-            await _stop(task)
+            self._waiting = None
 
     def close(self) -> None:
         """Wait for the signal no longer."""
-        if self._waiter is not None:
-            self._waiter.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    def _on_signal(self, watcher: asyncio.Future[Any]) -> None:
+        """Cancel who waits. The loop calls this, so that whoever waits is suspended and will hear of it there."""
+        if self._waiting is not None and not watcher.cancelled():
+            self._cancelled = True
+            self._waiting.cancel()
 
 
-async def _stop(task: asyncio.Future[Any]) -> None:
-    """Cancel what still runs and give it a moment; what it raised then interests nobody."""
-    if not task.done():
-        task.cancel()
-        await asyncio.wait({task}, timeout=GRACE)
+async def settle(task: asyncio.Future[Any]) -> None:
+    """Give a task a moment to end, then leave it cancelled; how it ended interests nobody."""
+    await asyncio.wait({task}, timeout=GRACE)
+    task.cancel()
     if task.done() and not task.cancelled():
         task.exception()

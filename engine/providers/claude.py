@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
 from typing import Any
 
 from engine.codec import Json
-from engine.providers.abort import GRACE, Abortable, Aborted
+from engine.providers.abort import Abortable, Aborted, settle
 from engine.providers.assembly import Assembly
 from engine.providers.checks import refuse_illegal
 from engine.providers.claude_wire import SAMPLING_VERSION, body_of, error_of
@@ -62,17 +61,17 @@ class ClaudeProvider:
         try:
             response = await abortable.run(self._send(request, opened))
             assembly = Assembly(response.headers.get("request-id"))
-            async with aclosing(self._events(response, assembly)) as events:
-                while (event := await abortable.run(_next(events))) is not None:
-                    for told in assembly.take(event):
-                        yield told
+            opened.append(events := self._events(response, assembly))
+            while (event := await abortable.run(_next(events))) is not None:
+                for told in assembly.take(event):
+                    yield told
             yield Finished(assembly.finish())
         except Aborted:
             yield Finished(assembly.interrupted())
         finally:
             abortable.close()
-            for response in opened:
-                await _close(response)
+            for each in reversed(opened):
+                await settle(asyncio.ensure_future(each.aclose()))
 
     async def close(self) -> None:
         """Close the connections; the next turn opens new ones."""
@@ -116,8 +115,10 @@ class ClaudeProvider:
         """The client. Importing the SDK takes long: it is done in a thread, so that everything else goes on."""
         if not self._key:
             raise AccessDenied(f"there is no key for Claude: set {' or '.join(KEY_VARIABLES)}")
-        sdk = await asyncio.to_thread(importlib.import_module, "anthropic")
         if self._client is None:
+            await asyncio.to_thread(importlib.import_module, "anthropic")
+        if self._client is None:
+            sdk = importlib.import_module("anthropic")
             connect, silence = self._timeouts
             self._client = sdk.AsyncAnthropic(
                 api_key=self._key,
@@ -172,11 +173,3 @@ async def _raw_events(response: Any, assembly: Assembly) -> AsyncIterator[Any]:
 async def _next(events: AsyncGenerator[Json, None]) -> Json:
     """The next event; None at the end."""
     return await anext(events, None)
-
-
-async def _close(response: Any) -> None:
-    """Close the connection of a response, which must not take long even where the other side is gone."""
-    task = asyncio.ensure_future(response.aclose())
-    _, late = await asyncio.wait({task}, timeout=GRACE)
-    for each in late:
-        each.cancel()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from engine.codec import Json
 from engine.errors import FlowError
@@ -96,6 +96,15 @@ class Turn(_Strict):
     usage: Tokens | None = None
     cut: bool = False
     error: Failure | None = None
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Turn:
+        says = bool(self.thinking or self.text or self.tools)
+        if self.error is not None and (says or self.cut or self.stop_reason or self.usage):
+            raise ValueError("a turn that is an error is nothing else")
+        if self.error is None and not says:
+            raise ValueError("a turn says something, calls a tool, or is an error")
+        return self
 
 
 class Script(_Strict):
