@@ -16,7 +16,8 @@ from bench.report import Row, median, quantile
 from engine.providers.claude import ClaudeProvider
 from engine.providers.claude_wire import body_of
 from engine.providers.messages import Message, assistant, tool_result_block, user
-from engine.providers.port import Tool, TurnRequest, complete
+from engine.providers.port import complete
+from engine.providers.turns import Tool, TurnRequest
 from tests.support.claude_server import KEY, ClaudeServer, Reply, call, claude_server
 
 ROUNDS = 200

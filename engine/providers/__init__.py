@@ -7,7 +7,7 @@ call, and store what comes back verbatim: the provider remembers nothing, so a c
 process, days later. A provider does one thing: it turns a `TurnRequest` into a stream of events whose last one is
 `Finished`, or raises one of the errors of `engine.providers.errors`.
 
-* `port`: what every provider takes and gives, and `complete`, which collects a turn;
+* `turns`: what is asked, what a stream tells and how it ends; `port`: the protocol, and `complete`, which collects a turn;
 * `messages`: messages and their blocks, and `legal`, which says what is wrong with a conversation;
 * `prices`: what a turn costs, and what it can cost at most;
 * `assembly`: the pure fold of the wire's events into content;

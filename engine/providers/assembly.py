@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.codec import Json
 from engine.providers.errors import BadResponse, StreamCut
-from engine.providers.port import (
+from engine.providers.turns import (
     BlockDone,
     TextDelta,
     ThinkingDelta,

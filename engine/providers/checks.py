@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.providers.errors import InvalidRequest
 from engine.providers.messages import legal
-from engine.providers.port import TurnRequest
+from engine.providers.turns import TurnRequest
 
 MAX_LISTED = 5
 

@@ -23,7 +23,7 @@ from engine.providers.errors import (
     StreamCut,
     Unavailable,
 )
-from engine.providers.port import Finished, TurnEvent, TurnRequest
+from engine.providers.turns import Finished, TurnEvent, TurnRequest
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 DEFAULT_BASE_URL = "https://api.anthropic.com"

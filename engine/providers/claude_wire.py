@@ -14,7 +14,7 @@ from engine.providers.errors import (
     RateLimited,
     Unavailable,
 )
-from engine.providers.port import TurnRequest
+from engine.providers.turns import TurnRequest
 
 SAMPLING_VERSION = "2023-06-01"
 """The last version of the API that takes a temperature; later ones refuse it for every model."""

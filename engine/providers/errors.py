@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from engine.errors import SaysoError
-from engine.providers.port import Usage
+from engine.providers.turns import Usage
 
 
 class ProviderError(SaysoError):

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 
 from engine.codec import Json, encode
 from engine.errors import SaysoError
-from engine.providers.port import TurnRequest, Usage
+from engine.providers.turns import TurnRequest, Usage
 
 MILLION = Decimal(1_000_000)
 

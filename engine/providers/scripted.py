@@ -22,7 +22,7 @@ from engine.providers.assembly import Assembly
 from engine.providers.checks import refuse_illegal
 from engine.providers.errors import ProviderError, ScriptError
 from engine.providers.messages import Message
-from engine.providers.port import Finished, TurnEvent, TurnRequest
+from engine.providers.turns import Finished, TurnEvent, TurnRequest
 
 CHUNK = 16
 """Characters in a piece of a scripted stream."""

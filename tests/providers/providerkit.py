@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from engine.providers.claude import ClaudeProvider
 from engine.providers.messages import Message, user
-from engine.providers.port import Provider, Tool, TurnRequest
+from engine.providers.port import Provider
 from engine.providers.scripted import ScriptedProvider, script_from
+from engine.providers.turns import Tool, TurnRequest
 from tests.support.claude_server import ClaudeServer, Failure, Reply, call
 
 LOGS = Tool("logs", "Reads logs.", {"type": "object", "properties": {"host": {"type": "string"}}})

@@ -28,7 +28,8 @@ from engine.providers.errors import (
     Unavailable,
 )
 from engine.providers.messages import Message, assistant, tool_result_block, user
-from engine.providers.port import TextDelta, TurnEvent, Usage, complete
+from engine.providers.port import complete
+from engine.providers.turns import TextDelta, TurnEvent, Usage
 from tests.providers.providerkit import request
 from tests.providers.strategies import legal_conversations
 from tests.support.claude_server import KEY, ClaudeServer, Failure, Raw, Reply, call, claude_server, sse, text

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from engine.codec import encode
 from engine.providers.messages import Message, assistant, image_block, pdf_block, tool_result_block, user
-from engine.providers.port import Usage
 from engine.providers.prices import (
     DEFAULTS,
     InvalidPrice,
@@ -22,6 +21,7 @@ from engine.providers.prices import (
     prompt_bound,
     worst_case,
 )
+from engine.providers.turns import Usage
 from tests.providers.providerkit import request
 from tests.providers.strategies import legal_conversations
 

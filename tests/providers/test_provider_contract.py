@@ -14,7 +14,8 @@ from engine.codec import decode, encode
 from engine.providers.claude import ClaudeProvider
 from engine.providers.errors import InvalidRequest, ProviderError, StreamCut
 from engine.providers.messages import Message, assistant, legal, tool_result_block, user
-from engine.providers.port import (
+from engine.providers.port import complete
+from engine.providers.turns import (
     BlockDone,
     Finished,
     TextDelta,
@@ -23,7 +24,6 @@ from engine.providers.port import (
     ToolStarted,
     TurnEvent,
     TurnResult,
-    complete,
 )
 from tests.providers.providerkit import FAILURES, ClaudeRig, Rig, ScriptedRig, request
 from tests.support.claude_server import claude_server

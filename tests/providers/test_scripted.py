@@ -9,8 +9,9 @@ import pytest
 
 from engine.providers.errors import Overloaded, ScriptError
 from engine.providers.messages import assistant, tool_result_block, user
-from engine.providers.port import TurnEvent, Usage, complete
+from engine.providers.port import complete
 from engine.providers.scripted import ScriptedProvider, load_script, script_from
+from engine.providers.turns import TurnEvent, Usage
 from tests.providers.providerkit import request
 
 SCRIPT = """
