@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,16 @@ def test_a_wrong_script_says_where(tmp_path: Path, text: str, told: str) -> None
     with pytest.raises(ScriptError) as caught:
         load_script(path)
     assert told in str(caught.value)
+
+
+def test_the_script_in_the_documentation_can_be_used(tmp_path: Path) -> None:
+    """Whoever copies the script from the page gets one that loads."""
+    page = (Path(__file__).parents[2] / "docs/providers.md").read_text()
+    found = re.search(r"(?ms)^```yaml\n(.*?)^```$", page)
+    assert found is not None
+    path = tmp_path / "copied.yml"
+    path.write_text(found[1])
+    assert len(load_script(path).turns) == 4
 
 
 def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
