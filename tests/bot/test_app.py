@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from slack_bolt.request.async_request import AsyncBoltRequest
@@ -13,7 +14,9 @@ from bot.slack_api import app_client, bot_client
 from bot.views.service import Views
 from bot.workspace import Workspace, payloads
 from engine.engine import utc_now
+from engine.errors import StorageError
 from engine.storage.memory import MemoryStore
+from engine.storage.port import InboxItem
 from engine.storage.writer import Writer
 from tests.support.workspace import running_workspace
 
@@ -31,28 +34,66 @@ def _mention(workspace: Workspace) -> dict[str, Any]:
     return dict(payloads.event_callback(workspace.core.state, event, "Ev1", 1_790_000_000.0))
 
 
+def _app(workspace: Workspace, writer: Writer) -> SlackApp:
+    client = bot_client(workspace.bot_token, workspace.api_url)
+    return SlackApp(
+        client,
+        app_client(workspace.app_token, workspace.api_url),
+        app_token=workspace.app_token,
+        home=inbound.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id),
+        writer=writer,
+        now=utc_now,
+        answer=_unasked,
+        taken=lambda: None,
+        views=Views(Modals(client), [], writer, utc_now),
+        connections=0,
+    )
+
+
 async def test_a_payload_is_stored_before_it_is_acknowledged_while_slack_refuses_every_call() -> None:
     """A message that arrives while Slack answers no call of the Web API is stored, and only then acknowledged."""
     store = MemoryStore()
     writer = Writer(store)
     writer.start()
     async with running_workspace() as workspace:
-        client = bot_client(workspace.bot_token, workspace.api_url)
-        slack = SlackApp(
-            client,
-            app_client(workspace.app_token, workspace.api_url),
-            app_token=workspace.app_token,
-            home=inbound.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id),
-            writer=writer,
-            now=utc_now,
-            answer=_unasked,
-            taken=lambda: None,
-            views=Views(Modals(client), [], writer, utc_now),
-            connections=0,
-        )
+        slack = _app(workspace, writer)
         workspace.faults.fail("auth.test", times=5, error="internal_error")
         body = _mention(workspace)
         answer = await slack.app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
     assert answer.status == 200
+    assert [row.kind for row in store.inbox()] == [inbound.MESSAGE]
+    writer.close()
+
+
+class _Full(MemoryStore):
+    """A store whose disk is full for a while."""
+
+    full = True
+
+    def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        if self.full:
+            raise StorageError("disk full")
+        return super().ingest(items, now)
+
+
+async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
+    """While the disk is full a message gets no acknowledgement; delivered again when there is room it is stored once."""
+    store = _Full()
+    writer = Writer(store)
+    writer.start()
+    async with running_workspace() as workspace:
+        slack, body = _app(workspace, writer), _mention(workspace)
+
+        async def delivered() -> int:
+            request = AsyncBoltRequest(mode="socket_mode", body=body)
+            try:
+                return int((await slack.app.async_dispatch(request)).status)
+            except StorageError:
+                return 500  # the socket's handler sends nothing then
+
+        assert await delivered() != 200
+        assert store.inbox() == []
+        store.full = False
+        assert [await delivered(), await delivered()] == [200, 200]
     assert [row.kind for row in store.inbox()] == [inbound.MESSAGE]
     writer.close()
