@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from bot import inbound, words
+from bot.controls import Controls, Voice
+from bot.edits import Edits
 from bot.flows import Library
 from bot.incoming_files import IncomingFiles, NotNow
 from bot.intents import direct_row, ephemeral_row, note_row, respond_row, root_row
@@ -30,7 +32,7 @@ from bot.starting import Starter
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json, decode
-from engine.commands import Answer, Command, Resume, Undo
+from engine.commands import Answer, Command, Undo
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SessionError
 from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
@@ -85,7 +87,10 @@ class Conversation:
         self._home = home
         self._files = files
         self._standing = Standing(engine)
+        voice = Voice(self._tell, self._whisper, self._look)
+        self._controls = Controls(engine, gate, self._standing, voice)
         hands = Hands(self._do, self._whisper, self._consume, self._not_looked_up)
+        self._edits = Edits(engine, self._whisper, self._consume)
         self._presses = Presses(engine, people, home.bot_user_id, hands)
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
@@ -95,7 +100,7 @@ class Conversation:
             inbound.CLICK: self._presses.click,
             inbound.SLASH: self.slash,
             inbound.ROOTED: self.rooted,
-            inbound.EDITED: self.edited,
+            inbound.EDITED: self._edits.edited,
         }
 
     # --- messages ------------------------------------------------------------------------------------------
@@ -109,7 +114,7 @@ class Conversation:
         except TooLong as error:
             return await self._tell(row, data, str(error), "too_long")
         if data["direct"] and not data["threadTs"] and not heads and self._meant_for_a_thread(said):
-            keys = await self._waiting_in(data["channel"])
+            keys = await self._standing.threads(data["channel"])
             if len(keys) > 1:
                 return await self._tell(row, data, words.SEVERAL_HERE, "told")
             if keys:
@@ -124,19 +129,6 @@ class Conversation:
         except LookupFailed as error:
             return _held(row, error)
         return await self._routed(row, data, said, actor, heads)
-
-    async def edited(self, row: InboxRow) -> bool:
-        """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits."""
-        data = decode(row.payload)
-        key = f"message:{data['team']}:{data['channel']}:{data['ts']}"
-        before: InboxRow | None = await self._engine.writer.call("inbox_row", key)
-        if before is not None and before.outcome is None:
-            return False
-        text = words.edited_text(before.outcome if before is not None else None)
-        if text is None:
-            await self._consume(row, "ignored")
-            return True
-        return await self._whisper(row, data, text, "told")
 
     def _calls_us(self, said: Message, data: dict[str, Json]) -> bool:
         """Whether a message may start something: in the thread of a direct message only with a mention, for there an
@@ -159,14 +151,6 @@ class Conversation:
         and on a phone a thread is far away."""
         about_flows = control_word(said.text) in ("help", "status") or said.text.lower() in ("list", "flows")
         return bool(said.text or said.has_files) and not about_flows and not self._names_flow(said)
-
-    async def _waiting_in(self, channel: str) -> list[str]:
-        """The threads of a conversation in which something goes on."""
-        heads: list[Head] = await self._engine.writer.call(
-            "heads", statuses=("running", "paused"), limit=1000
-        )
-        keys = [head.thread_key for head in heads if head.thread_key and head.quarantined is None]
-        return list(dict.fromkeys(key for key in keys if key.split(":")[1] == channel))
 
     async def _start_by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         word = control_word(said.text)
@@ -255,7 +239,7 @@ class Conversation:
             case TextAnswer(prompt_id, text):
                 return await self._replied(row, data, actor, _by_id(asked, prompt_id), text)
             case Control():
-                return await self._control(row, data, actor, found)
+                return await self._controls.obey(row, data, actor, found)
             case TakeBack(prompt_id):
                 session_id = _by_id(asked, prompt_id).session_id
                 return await self._do(row, data, session_id, Undo(prompt_id, actor, row.key))
@@ -272,7 +256,7 @@ class Conversation:
             for prompt in asked
             if prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
         ]
-        rows = [await self._engine.writer.call("outbox_row", _hint_key(prompt_id)) for prompt_id in found]
+        rows = [await self._engine.writer.call("outbox_row", f"hint:{prompt_id}") for prompt_id in found]
         return frozenset(key for key, row in zip(found, rows, strict=True) if row is not None)
 
     def _may_answer(self, actor: Actor, asked: Sequence[PromptState]) -> frozenset[str]:
@@ -300,60 +284,12 @@ class Conversation:
                 # How a question is answered helps everybody; what was wrong with one reply, its author.
                 if kind not in ("buttons", "files"):
                     return await self._whisper(row, data, plain(text), "told")
-                key = _hint_key(prompt_ids[0]) if once else None
+                key = f"hint:{prompt_ids[0]}" if once else None
                 return await self._tell(row, data, text, "told", key=key)
             case _:
                 status = await self._standing.of(await self._heads(row.thread_key))
                 return await self._look(row, data, actor, status)
         return await self._tell(row, data, text, "told")
-
-    async def _control(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
-        if said.word == "help":
-            return await self._look(row, data, actor, words.thread_help())
-        if said.sessions and said.word in _CONTROLS:
-            return await _CONTROLS[said.word](self, row, data, actor, said)
-        return await self._look(row, data, actor, await self._standing.of(await self._heads(row.thread_key)))
-
-    async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
-        """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
-        try:
-            states = [
-                await self._engine.pause(session_id, actor=actor, reason=words.by(actor))
-                for session_id in said.sessions
-            ]
-        except (Refused, SessionError) as error:
-            return await self._whisper(row, data, str(error), "refused")
-        return await self._tell(row, data, words.paused_text(states, said.word), "applied")
-
-    async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
-        """Let what is held here go on."""
-        heads = await self._heads(row.thread_key)
-        held = [head.session_id for head in heads if head.phase == "held"]
-        if not held:
-            status = await self._standing.of(heads)
-            return await self._look(row, data, actor, f"Nothing is paused here.\n{status}")
-        try:
-            states = [
-                await self._engine.apply(session_id, Resume(said.text or words.GO_ON, actor, row.key))
-                for session_id in held
-            ]
-        except InvalidAnswer as error:
-            return await self._tell(row, data, escape(str(error)), "refused")
-        except (Refused, SessionError) as error:
-            return await self._whisper(row, data, str(error), "refused")
-        return await self._tell(row, data, words.resumed_text(states), "applied")
-
-    async def _confirm_cancel(
-        self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
-    ) -> bool:
-        """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
-        session_id = said.sessions[0]
-        state = await self._engine.verified_state(session_id)
-        verdict = authorize(actor, "cancel", self._gate.target(state.actor, True))
-        if not verdict.allowed:
-            return await self._whisper(row, data, verdict.reason or "You may not cancel this.", "refused")
-        text, blocks = words.confirm_cancel(state.flow_name, session_id)
-        return await self._tell(row, data, text, "told", blocks=blocks)
 
     # --- presses -------------------------------------------------------------------------------------------
 
@@ -543,22 +479,10 @@ class Conversation:
         return True
 
 
-_CONTROLS: dict[str, Callable[..., Awaitable[bool]]] = {
-    "pause": Conversation._pause,
-    "stop": Conversation._pause,
-    "resume": Conversation._resume,
-    "cancel": Conversation._confirm_cancel,
-}
-
-
 def _whispered(row: InboxRow, data: dict[str, Json], text: str) -> PutOutbox:
     """Words for the author of a row only; they are no mrkdwn."""
     key = f"ephemeral:{row.key}"
     return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), words.dated(text))
-
-
-def _hint_key(prompt_id: str) -> str:
-    return f"hint:{prompt_id}"
 
 
 def _held(row: InboxRow, error: Exception) -> bool:

@@ -11,6 +11,9 @@ from engine.engine import Engine
 from engine.storage.port import Head
 from prompt_state.model import PromptState
 
+_MOST_SHOWN = 30
+_MOST_LIVING = 10_000
+
 
 class Standing:
     """Reads sessions; writes nothing."""
@@ -39,6 +42,19 @@ class Standing:
 
     async def running(self, channel: str) -> str:
         """What runs in a channel."""
-        heads: list[Head] = await self._engine.writer.call("heads", statuses=("running", "paused"), limit=30)
-        here = [head for head in heads if head.thread_key and head.thread_key.split(":")[1] == channel]
+        here = (await self._living_in(channel))[:_MOST_SHOWN]
         return words.running_text([await self._engine.verified_state(head.session_id) for head in here])
+
+    async def threads(self, channel: str) -> list[str]:
+        """The threads of a conversation in which something goes on."""
+        return list(dict.fromkeys(str(head.thread_key) for head in await self._living_in(channel)))
+
+    async def _living_in(self, channel: str) -> list[Head]:
+        heads: list[Head] = await self._engine.writer.call(
+            "heads", statuses=("running", "paused"), limit=_MOST_LIVING
+        )
+        return [
+            head
+            for head in heads
+            if head.quarantined is None and (head.thread_key or "").split(":")[1:2] == [channel]
+        ]

@@ -237,15 +237,26 @@ _EDITED = {
 }
 
 
-def confirm_cancel(flow_name: str, session_id: str) -> tuple[str, list[Json]]:
-    """The question before a session is ended, as text and blocks."""
-    text = f"Cancel *{escape(flow_name)}*? What is done stays done; nothing further starts."
-    buttons: list[Json] = [
-        _button("Cancel it", "sayso:cancel", session_id, "danger"),
-        _button("Keep going", "sayso:keep", session_id, None),
+def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]]:
+    """The question before sessions (flow and id) are ended, each by a button of its own, as text and blocks."""
+    names = " or ".join(f"*{escape(flow)}*" for flow, _ in sessions)
+    text = f"Cancel {names}? What is done stays done; nothing further starts."
+    buttons = [
+        _button(
+            "Cancel it" if len(sessions) == 1 else f"Cancel {number}: {one_line(flow, 40)}",
+            f"sayso:cancel:{number}" if number > 1 else "sayso:cancel",
+            session_id,
+            "danger",
+        )
+        for number, (flow, session_id) in enumerate(sessions[:_MOST_CANCELLED], 1)
     ]
     section: Json = {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
-    return text, [section, {"type": "actions", "elements": buttons}]
+    keep = _button("Keep going", "sayso:keep", sessions[0][1], None)
+    return text, [section, {"type": "actions", "elements": [*buttons, keep]}]
+
+
+_MOST_CANCELLED = 20
+"""Buttons in one row; more sessions are in no thread that anybody reads."""
 
 
 def _button(label: str, action_id: str, value: str, style: str | None) -> Json:

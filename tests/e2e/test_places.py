@@ -132,6 +132,31 @@ async def test_a_second_mention_in_a_thread_starts_a_second_session_there(
         await thread.says("first=one second=second answer")
 
 
+async def test_control_words_are_for_those_sessions_that_their_author_may_steer(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Of two sessions in a thread each person pauses and cancels their own; who has none there is told so."""
+    async with running_bot(workspace, tmp_path, {"two": TWO, "more": TWO.replace("flow: two", "flow: more")}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        await thread.reply("ben", "@sayso more")
+        await workspace.wait_for(lambda: len(_asked(thread, "First question")) == 2)
+        await thread.reply("ben", "pause")
+        told = words(await thread.says("is paused by Ben Okafor"))
+        assert "*more* is paused" in told
+        assert "*two*" not in told
+        await thread.reply("cleo", "resume")
+        await workspace.wait_for(lambda: bool(whispers(workspace, "cleo")))
+        await thread.reply("ben", "resume")
+        assert "*more* goes on" in words(await thread.says("goes on."))
+        await thread.reply("ben", "cancel")
+        asked = await thread.says("Cancel *more*?")
+        await thread.press("ben", asked, "Cancel it")
+        await thread.says("was ended by")
+        await thread.reply("ana", "one")
+        await thread.says("Second question")
+
+
 def _asked(thread: ThreadView, question: str) -> list[str]:
     """The ts of the messages that put this question, the card left out."""
     return [

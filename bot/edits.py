@@ -1,0 +1,33 @@
+"""What is done when people edit what they wrote: nothing, and they are told so where it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bot import words
+from engine.codec import Json, decode
+from engine.engine import Engine
+from engine.storage.port import InboxRow
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """Handles the inbox rows of edited messages. `whisper` tells their author."""
+
+    engine: Engine
+    whisper: Callable[[InboxRow, dict[str, Json], str, str], Awaitable[bool]]
+    consume: Callable[[InboxRow, str], Awaitable[None]]
+
+    async def edited(self, row: InboxRow) -> bool:
+        """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits."""
+        data = decode(row.payload)
+        key = f"message:{data['team']}:{data['channel']}:{data['ts']}"
+        before: InboxRow | None = await self.engine.writer.call("inbox_row", key)
+        if before is not None and before.outcome is None:
+            return False
+        text = words.edited_text(before.outcome if before is not None else None)
+        if text is None:
+            await self.consume(row, "ignored")
+            return True
+        return await self.whisper(row, data, text, "told")
