@@ -282,9 +282,9 @@ class Conversation:
             case Hint(kind, prompt_ids, once):
                 text = words.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
                 # How a question is answered helps everybody; what was wrong with one reply, its author.
-                if kind not in ("buttons", "files"):
-                    return await self._whisper(row, data, plain(text), "told")
                 key = f"hint:{prompt_ids[0]}" if once else None
+                if kind not in ("buttons", "files"):
+                    return await self._whisper(row, data, plain(text), "told", key=key)
                 return await self._tell(row, data, text, "told", key=key)
             case _:
                 status = await self._standing.of(await self._heads(row.thread_key))
@@ -473,15 +473,17 @@ class Conversation:
         await self._consume(row, outcome, said)
         return True
 
-    async def _whisper(self, row: InboxRow, data: dict[str, Json], text: str, outcome: str) -> bool:
-        """Tell only the author."""
-        await self._consume(row, outcome, _whispered(row, data, text))
+    async def _whisper(
+        self, row: InboxRow, data: dict[str, Json], text: str, outcome: str, *, key: str | None = None
+    ) -> bool:
+        """Tell only the author; under the same `key` only once."""
+        await self._consume(row, outcome, _whispered(row, data, text, key))
         return True
 
 
-def _whispered(row: InboxRow, data: dict[str, Json], text: str) -> PutOutbox:
+def _whispered(row: InboxRow, data: dict[str, Json], text: str, key: str | None = None) -> PutOutbox:
     """Words for the author of a row only; they are no mrkdwn."""
-    key = f"ephemeral:{row.key}"
+    key = key or f"ephemeral:{row.key}"
     return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), words.dated(text))
 
 
