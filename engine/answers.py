@@ -100,7 +100,7 @@ def input_prompt(flow: Flow, name: str) -> dict[str, Json]:
 
 _WHY = {
     "crash": "sayso was stopped while this ran",
-    "cut": "sayso was shut down while this ran",
+    "cut": "this was stopped while it ran",
     "timeout": "this ran out of time and was stopped",
     "lost": "the connection was lost while this ran",
 }

@@ -71,6 +71,8 @@ def _print_table(heads: Sequence[Head], asked: dict[str, list[PromptState]], que
         waits = "; ".join(one_line(plain(prompt.message), 60) for prompt in questions)
         if head.session_id in queued:
             waits = one_line(f"lock {queued[head.session_id]}", 60)
+        elif head.phase == "unreachable":
+            waits = "its thread: nothing can be posted there" + (f"; {waits}" if waits else "")
         status = "set aside" if head.quarantined else head.status
         place = "slack" if head.thread_key else "terminal"
         rows.append((head.session_id, clean(head.flow_name), status, place, ago(head.updated_at, now), waits))

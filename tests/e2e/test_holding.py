@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.workspace import Workspace
-from tests.support.bot import counted, running_bot, start_flow
+from tests.support.bot import counted, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process
 
@@ -69,5 +69,7 @@ async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(
         await thread.says("is paused by Ana Ruiz (`resume` goes on)")
         await thread.reply("ana", "resume")
         await thread.says("*slow* goes on.")
-        await thread.press("ana", await thread.says("*Please check:*"), "Abort the run")
+        check = await thread.says("*Please check:*")
+        assert "*sleep*: this was stopped while it ran." in words(check)
+        await thread.press("ana", check, "Abort the run")
         await thread.says("was ended by")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.workspace import Workspace
+from tests.e2e.test_ways_in import sayso
 from tests.support.bot import counted, running_bot, start_flow
 
 pytestmark = pytest.mark.process
@@ -32,12 +33,13 @@ async def test_a_session_waits_for_its_channel_and_goes_on_by_itself(
 ) -> None:
     """Archived and taken back: the requester is told, and nothing is lost or done twice."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"gate": GATE.format(file=file)}):
+    async with running_bot(workspace, tmp_path, {"gate": GATE.format(file=file)}) as bot:
         channel = workspace.channel("releases")
         thread = await start_flow(workspace, "ana", "releases", "gate")
         await thread.says("Shall I?")
         workspace.admin.archive(channel)
         await workspace.wait_for(lambda: direct(workspace, "ana", "the channel was archived"))
+        assert "its thread: nothing can be posted there" in (await sayso(bot, "sessions", "list"))[1]
         workspace.admin.archive(channel, archived=False)
         await thread.says("🟡 *Waiting*")
         await thread.reply("ana", "yes")
