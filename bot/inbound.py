@@ -321,7 +321,7 @@ _LONGEST = 100_000
 
 def _storable(text: str) -> str:
     """Text that can be encoded. Far beyond what may be an answer it is cut: it will be refused as too long."""
-    return text[:_LONGEST].encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return text[:_LONGEST].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _team(body: Mapping[str, Any]) -> Any:

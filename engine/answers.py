@@ -29,6 +29,7 @@ from engine.forms.asking import (
     form_answer,
     form_parts,
 )
+from engine.markup import escape_markup
 from engine.nodes.clock_configs import clock_spec
 from engine.pinned import CHANGED
 from engine.state import NodeRun, PromptRun
@@ -151,7 +152,8 @@ def _changed_prompt(node: Node) -> dict[str, Json]:
 
 def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
     """The question about a node that failed and whose flow says `on_error: ask`."""
-    reason = str((run.error or {}).get("message") or "no reason was given")
+    # What a program wrote is no markup: nobody is mentioned by it.
+    reason = escape_markup(str((run.error or {}).get("message") or "no reason was given"))
     return {
         "kind": "failed",
         "message": f"*{node.name or node.id}* failed: {reason}\nPlease say how to go on.",

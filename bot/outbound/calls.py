@@ -145,7 +145,13 @@ class Calls:
             ssl=self._client.ssl,
             session=self._client.session,
         )
-        body = {"text": text, "response_type": "ephemeral", "replace_original": False}
+        body = {
+            "text": text,
+            "response_type": "ephemeral",
+            "replace_original": False,
+            "unfurl_links": False,
+            "unfurl_media": False,
+        }
         try:
             answer = await hook.send_dict(body)
         except Exception as error:

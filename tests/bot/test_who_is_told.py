@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from bot.workspace import payloads
+from engine.codec import Json
+from engine.nodes.port import Failed, NodeContext, Outcome
+from tests.support.hostile import markup
 from tests.support.inprocess import Town, play, town
 
 FLOWS = {
@@ -108,5 +111,38 @@ def test_a_group_is_looked_up_for_words_too(tmp_path: Path) -> None:
             await place.settle()
             assert place.posted(before) == []
             assert "Others are asked" in place.told(CLEO, before)[0].args["text"]
+
+    play(story)
+
+
+def test_what_a_program_wrote_mentions_nobody(tmp_path: Path) -> None:
+    """The question about a step that failed shows what the program wrote as text: no mention and no link is in it."""
+    wrote = "<@U0LOCALCLEO> <!channel> <https://evil.example|x> & more"
+
+    async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        return Failed("exit_code", wrote)
+
+    async def story() -> None:
+        flow = "flow: broken\nnodes:\n  - {id: a, type: shell, on_error: ask, with: {run: [x]}}\n"
+        async with town(tmp_path, {"broken": flow}, runners={"shell": shell}) as place:
+            root = await place.start("ana", "broken")
+            message, _ = place.find(root, "sayso:option:0")
+            shown = "\n".join(markup(message))
+            assert "&lt;@U0LOCALCLEO&gt; &lt;!channel&gt; &lt;https://evil.example|x&gt; &amp; more" in shown
+            assert "<@U0LOCALCLEO>" not in shown
+            assert "<!channel>" not in shown
+
+    play(story)
+
+
+def test_what_no_text_may_hold_becomes_one_mark(tmp_path: Path) -> None:
+    """Each lone surrogate and each NUL of a reply becomes one U+FFFD, and two halves of a character that character."""
+
+    async def story() -> None:
+        async with town(tmp_path, FLOWS) as place:
+            root = await place.start("ana", "talk")
+            place.say("ana", "a\ud800b\x00c\ud83d\ude00d", root)
+            await place.settle()
+            assert place.thread(root)[-1]["text"] == "heard a\ufffdb\ufffdc\U0001f600d"
 
     play(story)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bot.workspace import Workspace
 from tests.e2e.test_slice import two_steps
 from tests.support.bot import BotProcess, counted, running_bot, start_flow
+from tests.support.hostile import markup
 
 pytestmark = pytest.mark.process
 
@@ -109,24 +108,6 @@ nodes:
     with: {run: [printf, "%s", "{{ nodes.said.text }}"], cwd: "CWD"}
   - {id: tell, type: message, with: {text: "heard [{{ nodes.use.stdout }}]"}}
 """
-
-
-def markup(args: dict[str, Any]) -> Iterator[str]:
-    """Every text of a post that Slack would read as mrkdwn."""
-    yield str(args.get("text", ""))
-    blocks = args.get("blocks") or []
-    yield from _markup(json.loads(blocks) if isinstance(blocks, str) else blocks)
-
-
-def _markup(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if value.get("type") in ("mrkdwn", "markdown"):
-            yield str(value["text"])
-        for item in value.values():
-            yield from _markup(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _markup(item)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -140,10 +140,11 @@ class Sockets:
 class TownWire(Wire):
     """The part of an aiohttp session that slack_sdk and the uploads use."""
 
-    def post(self, url: str, **given: Any) -> Any:
-        """An upload."""
-        given["data"] = {"content": given["data"]}
-        return self.request("POST", url, **given)
+    def request(self, verb: str, url: str, **given: Any) -> Any:
+        """A request; what is uploaded travels under the name `content`."""
+        if isinstance(given.get("data"), bytes):
+            given["data"] = {"content": given["data"]}
+        return super().request(verb, url, **given)
 
 
 @dataclass
@@ -203,8 +204,8 @@ class Town:
             open_store=lambda url, key: self.store,
             writer=InlineWriter,
             slack_app=self._app,
-            tuning=Tuning(rate=None, card_seconds=0.0 if not self._simulated else 1.0, poll_seconds=1.0),
-            poll_seconds=5.0,
+            tuning=Tuning(rate=None, card_seconds=1.0 if self._simulated else 0.2, poll_seconds=1.0),
+            poll_seconds=5.0 if self._simulated else 0.05,
             started=lambda: None,
             runners=runners if given is None else lambda: given,
         )
@@ -296,6 +297,12 @@ class Town:
             while calm < 2:
                 await asyncio.sleep(0.25 if self._simulated else 0.005)
                 calm = calm + 1 if self.quiet() else 0
+
+    async def until(self, condition: Callable[[], object], most: float = 60.0) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(most):
+            while not condition():  # noqa: ASYNC110 - nothing in here signals
+                await asyncio.sleep(0.25 if self._simulated else 0.005)
 
     # --- people --------------------------------------------------------------------------------------------
 
