@@ -10,47 +10,41 @@ import os
 import platform
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from bot.doctor_slack import check_named, check_reading
+from bot.findings import Check, Level
 from bot.scopes import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
 from bot.settings import KNOWN, Settings, SettingsError, slack_tokens
-from bot.slack_api import Permanent, app_client, bot_client, classify, describe
+from bot.slack_api import app_client, bot_client, describe
+from bot.sockets import HEARD
+from engine import clock
 from engine.codec import Json
 from engine.errors import FlowError, SaysoError, StorageError
 from engine.flow import Flow, load_flows
 from engine.flow.yaml import decode_source, load_located
 from engine.nodes.secrets import SecretSource
 from engine.storage.opening import open_store
-from engine.storage.port import Store
+from engine.storage.port import Head, Store
 
-Level = Literal["ok", "warn", "fail"]
-
-SLACK_SECONDS = 12.0
+SLACK_SECONDS = 30.0
 """How long Slack may take for all that is asked of it."""
+
+LATE_SECONDS = 300.0
+"""A message that waits longer to be sent is told."""
 
 _ALL = 1_000_000
 _FAR = "9999-12-31T00:00:00.000Z"
 _OLDEST_SQLITE = (3, 51, 3)
-_NO_MESSAGE = ("thread_not_found", "message_not_found")
 _OF_PROGRAMS = ("SAYSO_SESSION_ID", "SAYSO_IDEMPOTENCY_KEY")
 """What `shell` nodes give to their programs, of which sayso can be one."""
 
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:\S+", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Check:
-    """One finding: `fail` keeps something from working, `warn` should be looked at. `hint` says what to do."""
-
-    name: str
-    level: Level
-    text: str
-    hint: str | None = None
 
 
 async def examine(settings: Settings, manifest: Path | None) -> AsyncIterator[Check]:
@@ -224,6 +218,7 @@ def _check_content(store: Store) -> Iterator[Check]:
         )
     open_ones = sum(1 for head in heads if head.status in ("running", "paused"))
     yield Check("sessions", "ok", f"{len(heads)} kept, {open_ones} open")
+    yield from _check_reach(heads)
     unsent, untaken = len(store.outbox(now=_FAR, limit=_ALL)), len(store.inbox(limit=_ALL))
     running = "bot" in store.serving()
     if (unsent or untaken) and not running:
@@ -231,6 +226,33 @@ def _check_content(store: Store) -> Iterator[Check]:
         yield Check("queues", "warn", text, "They are kept, and done when it runs: sayso start")
     else:
         yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {_runs(running)}")
+    yield from _check_age(store, running)
+
+
+def _check_reach(heads: Sequence[Head]) -> Iterator[Check]:
+    """Sessions whose thread cannot be posted in."""
+    lost = [head.session_id for head in heads if head.phase == "unreachable"]
+    if lost:
+        hint = (
+            f"sayso sessions show {lost[0]} says why; once it can post there again, each goes on by itself."
+        )
+        yield Check("reach", "warn", f"{len(lost)} out of reach of Slack: {', '.join(lost[:5])}", hint)
+
+
+def _check_age(store: Store, running: bool) -> Iterator[Check]:
+    """How long the oldest message waits to be sent, and when the last event came."""
+    now = clock.to_text(datetime.now(UTC))
+    oldest = min((row.created_at for row in store.outbox(now=_FAR, limit=_ALL)), default=now)
+    waits = clock.seconds_between(oldest, now)
+    if running and waits > LATE_SECONDS:
+        text = f"the oldest message waits to be sent for {waits / 60:.0f} min"
+        yield Check(
+            "backlog", "warn", text, "Slack may be down or limit the app: the bot's log says what it answers."
+        )
+    heard = store.mark(HEARD)
+    if running and heard is not None:
+        ago = datetime.now(UTC).timestamp() - float(heard)
+        yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
 
 
 def _runs(running: bool) -> str:
@@ -354,7 +376,8 @@ async def check_slack(settings: Settings, flows: Sequence[Flow]) -> AsyncIterato
     bot, app = bot_client(bot_token, url), app_client(app_token, url)
     try:
         async with asyncio.timeout(SLACK_SECONDS):
-            found = [check async for check in _ask_slack(bot, app, url, flows)]
+            others = {"SAYSO_ADMINS": settings.admins, "SAYSO_USERS": settings.users}
+            found = [check async for check in _ask_slack(bot, app, url, flows, others)]
     except TimeoutError:
         text = f"Slack at {url} did not answer within {SLACK_SECONDS:g} s"
         found = [Check("slack", "fail", text, "Check the network, a proxy, and SLACK_API_URL.")]
@@ -362,7 +385,9 @@ async def check_slack(settings: Settings, flows: Sequence[Flow]) -> AsyncIterato
         yield check
 
 
-async def _ask_slack(bot: Any, app: Any, url: str, flows: Sequence[Flow]) -> AsyncIterator[Check]:
+async def _ask_slack(
+    bot: Any, app: Any, url: str, flows: Sequence[Flow], others: Mapping[str, Iterable[str]]
+) -> AsyncIterator[Check]:
     try:
         who = await bot.auth_test()
         yield Check("bot token", "ok", f"@{who.get('user')} in {who.get('team')} ({who.get('team_id')})")
@@ -376,7 +401,10 @@ async def _ask_slack(bot: Any, app: Any, url: str, flows: Sequence[Flow]) -> Asy
         yield Check("app token", "fail", describe(error, token="SLACK_APP_TOKEN", api_url=url))
     if who is not None:
         yield _scopes(who, flows)
-        yield await _check_threads(bot)
+        async for check in check_reading(bot):
+            yield check
+        async for check in check_named(bot, flows, others):
+            yield check
 
 
 def _scopes(who: Any, flows: Sequence[Flow]) -> Check:
@@ -384,30 +412,3 @@ def _scopes(who: Any, flows: Sequence[Flow]) -> Check:
     report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
     level: Level = "fail" if report.fatal else "warn" if report.missing else "ok"
     return Check("scopes", level, report.text())
-
-
-async def _check_threads(bot: Any) -> Check:
-    """Whether replies can be read: what was missed while the bot was away is found by that alone."""
-    try:
-        mine = await bot.users_conversations(types="public_channel,private_channel", limit=1)
-        channels = mine["channels"]
-        if not channels:
-            return Check("threads", "warn", "the bot is in no channel", "Invite it: /invite @sayso")
-        await _read_thread(bot, channels[0]["id"])
-    except Exception as error:
-        hint = "Replies that people write while the bot is away would not be found."
-        return Check("threads", "fail", f"conversations.replies: {classify(error)}", hint)
-    return Check("threads", "ok", f"replies in #{channels[0].get('name')} can be read")
-
-
-async def _read_thread(bot: Any, channel: str) -> None:
-    """Read one thread. A message that does not exist shows as well that reading is allowed."""
-    history = await bot.conversations_history(channel=channel, limit=1)
-    messages = history["messages"]
-    ts = messages[0]["ts"] if messages else "1000000000.000001"
-    try:
-        await bot.conversations_replies(channel=channel, ts=ts, limit=1)
-    except Exception as error:
-        fault = classify(error)
-        if not (isinstance(fault, Permanent) and fault.reason in _NO_MESSAGE):
-            raise

@@ -35,6 +35,7 @@ from bot.scopes import Report, needed_by, scope_report
 from bot.session_files import SessionFiles
 from bot.settings import Settings, slack_tokens
 from bot.slack_api import AuthLost, Permanent, app_client, bot_client, classify, describe
+from bot.sockets import HEARD
 from bot.starting import Starter
 from bot.views.desk import Desk
 from bot.views.forms import Change, Fill
@@ -62,6 +63,9 @@ log = logging.getLogger("sayso")
 START_SECONDS = 12.0
 """How long a start may take to find out that Slack cannot be reached or does not accept the tokens."""
 
+
+HEARD_SECONDS = 5.0
+"""How often it is noted that events came."""
 
 TOKEN_SECONDS = 60.0
 """How often Slack is asked whether it still accepts the token."""
@@ -133,6 +137,7 @@ class Bot:
         self.library = Library(*(flows or [settings.flows]))
         self.stopping = asyncio.Event()
         self._gap = asyncio.Event()
+        self._heard = 0
 
     async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
         """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
@@ -346,9 +351,17 @@ class Bot:
             await asyncio.sleep(1.0)  # the SDK tells nobody when it reconnects
             await self._notice_gap()
             waited += 1.0
+            if waited % HEARD_SECONDS == 0:
+                await self._note_heard()
             if waited >= AGAIN_SECONDS and not self.catchup.complete:
                 return
         self._gap.clear()
+
+    async def _note_heard(self) -> None:
+        """Keep when the last event came, for `sayso doctor`."""
+        if self.slack.sockets.heard > self._heard:
+            self._heard = self.slack.sockets.heard
+            await self.engine.writer.call("set_mark", HEARD, f"{self.machine.seconds():.6f}")
 
     async def _watch_token(self) -> None:
         """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""

@@ -37,6 +37,9 @@ UNHEARD = 32
 UNHEARD_POST_SECONDS = 60.0
 """What the bot posts comes back to it as an event. If nothing at all has come for so long since, something is wrong."""
 
+HEARD = "heard"
+"""Mark of the last event that came, in seconds since 1970, as far as it was noted."""
+
 QUIET_SECONDS = 600.0
 MOST_DOUBLINGS = 4
 

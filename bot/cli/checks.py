@@ -10,7 +10,8 @@ from pathlib import Path
 from bot.cli.exits import Exit
 from bot.cli.output import Paint, clean, plural, print_json
 from bot.cli.place import Place
-from bot.doctor import Check, examine
+from bot.doctor import examine
+from bot.findings import Check
 from bot.settings import Settings
 
 _MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}

@@ -87,6 +87,48 @@ async def test_a_missing_scope_is_named_with_what_it_is_for(cli: Cli, workspace:
     assert "usergroups:read: needed for approvers given as @group" in checks["scopes"]["text"]
 
 
+NAMES = """
+flow: names
+channels: ["#ops", "#nowhere"]
+nodes:
+  - id: gate
+    type: approval
+    with: {message: Go?, approvers: ["@sre", "@ghosts", "@empty", ben@example.com, nobody@example.com]}
+  - {id: tell, type: message, with: {to: "#elsewhere", text: Done.}}
+"""
+
+
+async def test_what_flows_name_has_to_be_there(cli: Cli, workspace: Workspace) -> None:
+    """Channels without the bot, groups that are empty or unknown and people nobody knows are told, with the flow."""
+    connect(cli, workspace, SAYSO_ADMINS="U0NOBODY")
+    cli.write("flows/names.yml", NAMES)
+    workspace.add_group("empty", [])
+    done = await asyncio.to_thread(cli.run, "doctor", "--json")
+    told = [check["text"] for check in done.json["checks"] if check["level"] == "warn"]
+    assert [text for text in told if "named by" in text] == [
+        "#elsewhere, named by flow names: the bot is in no such channel",
+        "#nowhere, named by flow names: the bot is in no such channel",
+        "@empty, named by flow names: nobody is in this user group",
+        "@ghosts, named by flow names: there is no such user group",
+        "U0NOBODY, named by SAYSO_ADMINS: nobody in the workspace",
+        "nobody@example.com, named by flow names: nobody in the workspace",
+    ]
+    assert done.code == 0
+
+
+async def test_each_kind_of_conversation_is_tried(cli: Cli, workspace: Workspace) -> None:
+    """A kind that may not be listed is told by itself, with the scopes to add."""
+    connect(cli, workspace)
+    workspace.faults.set_scopes([scope for scope in NEEDED if scope != "im:read"])
+    _, checks = await doctor(cli)
+    assert [checks[name]["level"] for name in ("threads", "private threads", "direct messages")] == [
+        "ok",
+        "ok",
+        "fail",
+    ]
+    assert "im:read" in checks["direct messages"]["hint"]
+
+
 async def test_without_the_right_to_read_threads_it_fails(cli: Cli, workspace: Workspace) -> None:
     """Where no history may be read the bot cannot work: scopes and threads fail."""
     connect(cli, workspace)

@@ -1,0 +1,18 @@
+"""What a check of an installation found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding: `fail` keeps something from working, `warn` should be looked at. `hint` says what to do."""
+
+    name: str
+    level: Level
+    text: str
+    hint: str | None = None
