@@ -33,7 +33,7 @@ class Assembly:
 
     def __init__(self, request_id: str | None = None) -> None:
         self.usage = Usage()
-        self._request_id = request_id
+        self.request_id = request_id
         self._model: str | None = None
         self._stop_reason: str | None = None
         self._blocks: list[dict[str, Json]] = []
@@ -60,7 +60,7 @@ class Assembly:
         """The whole turn, once the stream has ended. Raises `StreamCut` where it ended too early."""
         if self._stop_reason is None:
             heard = "before its first event" if self._model is None else "without a stop reason"
-            raise StreamCut(f"the answer was cut off {heard}", request_id=self._request_id, usage=self.usage)
+            raise StreamCut(f"the answer was cut off {heard}", request_id=self.request_id, usage=self.usage)
         if self._open is not None:
             raise self.bad("the last block has no end")
         if self._broken is not None and self._stop_reason not in _CUT_SHORT:
@@ -82,7 +82,7 @@ class Assembly:
     def bad(self, text: str) -> BadResponse:
         """The error that says that the provider did not keep to the protocol."""
         return BadResponse(
-            f"the provider's answer is broken: {text}", request_id=self._request_id, usage=self.usage
+            f"the provider's answer is broken: {text}", request_id=self.request_id, usage=self.usage
         )
 
     def _result(self, blocks: list[dict[str, Json]], stop_reason: str | None) -> TurnResult:
@@ -92,7 +92,7 @@ class Assembly:
             for block in blocks
             if block is not self._broken and (block["type"] != "text" or block["text"].strip())
         )
-        return TurnResult(kept, stop_reason, self.usage, self._model or "", self._request_id)
+        return TurnResult(kept, stop_reason, self.usage, self._model or "", self.request_id)
 
     # --- one method for each event of the wire ---------------------------------------------------------------
 

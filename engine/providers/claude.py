@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from engine.codec import Json
 from engine.providers.abort import Abortable, Aborted, settle
@@ -45,7 +47,8 @@ class ClaudeProvider:
 
         `connect_timeout` and `silence` (the longest time without a byte) are seconds.
         """
-        self._key = next((environ[name] for name in KEY_VARIABLES if environ.get(name)), "")
+        keys = (environ.get(name, "").strip() for name in KEY_VARIABLES)
+        self._key = next((key for key in keys if key), "")
         self._base_url = environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
         self._caching = caching
         self._timeouts = (connect_timeout, silence)
@@ -113,8 +116,7 @@ class ClaudeProvider:
 
     async def _connect(self) -> Any:
         """The client. Importing the SDK takes long: it is done in a thread, so that everything else goes on."""
-        if not self._key:
-            raise AccessDenied(f"there is no key for Claude: set {' or '.join(KEY_VARIABLES)}")
+        self._check_settings()
         if self._client is None:
             await asyncio.to_thread(importlib.import_module, "anthropic")
         if self._client is None:
@@ -128,6 +130,23 @@ class ClaudeProvider:
                 open_telemetry=False,
             )
         return self._client
+
+    def _check_settings(self) -> None:
+        """Say what is wrong with the key or the address before a library says it in words of its own."""
+        variables = " or ".join(KEY_VARIABLES)
+        if not self._key:
+            raise AccessDenied(f"there is no key for Claude: set {variables}")
+        if not re.fullmatch("[!-~]+", self._key):
+            raise AccessDenied(f"the key for Claude ({variables}) has characters that no key has")
+        try:
+            address = urlsplit(self._base_url)
+            usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
+        except ValueError:
+            usable = False
+        if not usable or not re.fullmatch("[!-~]+", self._base_url):
+            raise InvalidRequest(
+                f"ANTHROPIC_BASE_URL must be like {DEFAULT_BASE_URL}, not {self._base_url!r}"
+            )
 
     async def _events(self, response: Any, assembly: Assembly) -> AsyncGenerator[Json, None]:
         """The events of a response as JSON. Raises for what is no event stream, and for errors that it tells."""
@@ -161,11 +180,17 @@ async def _raw_events(response: Any, assembly: Assembly) -> AsyncIterator[Any]:
         async for event in sdk.AsyncStream.raw_events(response):
             yield event
     except http.TimeoutException as error:
-        raise Unavailable("Claude fell silent in the middle of an answer", usage=assembly.usage) from error
+        raise Unavailable(
+            "Claude fell silent in the middle of an answer",
+            request_id=assembly.request_id,
+            usage=assembly.usage,
+        ) from error
     except http.DecodingError as error:
         raise assembly.bad(f"its bytes cannot be decoded ({error})") from error
     except http.TransportError as error:
-        raise StreamCut(f"the answer was cut off: {error}", usage=assembly.usage) from error
+        raise StreamCut(
+            f"the answer was cut off: {error}", request_id=assembly.request_id, usage=assembly.usage
+        ) from error
     except UnicodeDecodeError as error:
         raise assembly.bad("it is not UTF-8") from error
 

@@ -322,11 +322,48 @@ async def test_nobody_there_is_unavailable() -> None:
 async def test_silence_has_an_end(server: ClaudeServer) -> None:
     """A server that accepts and says nothing, or stops in the middle, is unavailable after the time set."""
     provider = ClaudeProvider(server.environ(), silence=0.2)
-    server.queue(text("late", hold_after="message_start"), text("late", hold_after="text_delta"))
-    for _ in range(2):
+    for hold in ("", "message_start", "text_delta"):
+        server.queue(text("late", hold_after=hold))
         with pytest.raises(Unavailable, match="silent"):
             await complete(provider, request())
     await provider.close()
+
+
+async def test_no_answer_at_all_has_an_end() -> None:
+    """A server that takes the connection and sends not even headers is unavailable after the time set."""
+    held: list[asyncio.StreamWriter] = []
+    mute = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
+    port = mute.sockets[0].getsockname()[1]
+    environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}", "ANTHROPIC_API_KEY": KEY}
+    provider = ClaudeProvider(environ, silence=0.2)
+    with pytest.raises(Unavailable, match="did not answer in time"):
+        await complete(provider, request())
+    await provider.close()
+    for writer in held:
+        writer.close()
+    mute.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["example.com", "ftp://x", "http://", "http://[::1", "http://x:99999", "http://x/\x00", "http://x y"],
+)
+async def test_an_address_that_is_none_is_named(url: str) -> None:
+    """A base URL that cannot be one is said with the variable's name, and is not worth a retry."""
+    provider = ClaudeProvider({"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY})
+    with pytest.raises(
+        InvalidRequest, match=r"ANTHROPIC_BASE_URL must be like https://api\.anthropic\.com, not"
+    ):
+        await complete(provider, request())
+
+
+async def test_a_key_that_is_none_is_not_quoted() -> None:
+    """A key with a line break or a letter outside of ASCII is refused without being shown."""
+    for key in ("sk-secret\nx", "sk-secretü", "sk-secret x"):
+        provider = ClaudeProvider({"ANTHROPIC_API_KEY": key})
+        with pytest.raises(AccessDenied, match="has characters that no key has") as caught:
+            await complete(provider, request())
+        assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("abrupt", [False, True], ids=["ended", "dropped"])
@@ -343,6 +380,7 @@ async def test_a_cut_anywhere_is_a_failure(
     with pytest.raises(StreamCut) as caught:
         await complete(claude, request())
     assert caught.value.retryable
+    assert caught.value.request_id == "req_1"
     assert caught.value.usage.input_tokens == (0 if after == "" else 100)
     assert (await complete(claude, request())).text == "whole"
 
