@@ -1,4 +1,4 @@
-"""Runs seeds: `python -m tests.simulation.run [FIRST] [HOW MANY]`."""
+"""Runs seeds: `python -m tests.simulation.run [FIRST] [HOW MANY] [PROCESSES]`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 from bot.catchup import INSTALLED
@@ -21,6 +25,10 @@ from tests.simulation.flows import flow_texts
 from tests.simulation.life import KEY
 from tests.simulation.weather import Weather
 from tests.simulation.world import EPOCH, Ground, Outcome, World
+
+PROCESSES = 2
+AT_ONCE = 50
+"""Seeds in a block."""
 
 
 @contextmanager
@@ -80,22 +88,56 @@ def trace_of(seed: int) -> str:
     return "\n".join([*outcome.trace, *outcome.problems])
 
 
-def main(first: int = 0, count: int = 100) -> int:
-    """Run some seeds and print what was found; how many had problems."""
-    bad, deliveries, kills, began = 0, 0, 0, time.perf_counter()
+@dataclass
+class Block:
+    """What a row of seeds gave."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    problems: dict[int, list[str]] = field(default_factory=dict)
+    """By the seed, for those that had any."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one seed."""
+        for name in ("deliveries", "kills", "points", "lives"):
+            self.tried[name] += getattr(outcome, name)
+        self.tried["seeds"] += 1
+        self.tried["problems"] += len(outcome.problems)
+        if outcome.problems:
+            self.problems[outcome.seed] = outcome.problems
+
+
+def run_block(first: int, count: int) -> Block:
+    """Run a row of seeds, on a ground of its own: it can be called in any process."""
+    block = Block()
     with ground() as shared:
         for seed in range(first, first + count):
-            outcome = run(shared, seed)
-            deliveries, kills = deliveries + outcome.deliveries, kills + outcome.kills
-            if outcome.problems:
-                bad += 1
-                print(f"seed {seed}: {outcome.problems[0]}")
-            if count == 1:
-                print("\n".join(outcome.trace), *outcome.problems, sep="\n")
+            block.add(run(shared, seed))
+    return block
+
+
+def crowd(processes: int = PROCESSES) -> ProcessPoolExecutor:
+    """Processes that run blocks at the same time. What a seed gives does not depend on the process."""
+    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+
+
+def main(first: int = 0, count: int = 100, processes: int = 1) -> int:
+    """Run some seeds and print what was found; how many had problems."""
+    if count == 1:
+        print(trace_of(first))
+    began = time.perf_counter()
+    bad, tried = 0, Counter[str]()
+    with crowd(processes) as workers:
+        rows = range(first, first + count, AT_ONCE)
+        blocks = [workers.submit(run_block, row, min(AT_ONCE, first + count - row)) for row in rows]
+        for each in as_completed(blocks):
+            block = each.result()
+            tried.update(block.tried)
+            bad += len(block.problems)
+            for seed, problems in block.problems.items():
+                print(f"seed {seed}: {problems[0]}", flush=True)
     took = time.perf_counter() - began
-    print(
-        f"{count} seeds, {deliveries} deliveries, {kills} kills, {bad} bad, {took / count * 1000:.1f} ms a seed"
-    )
+    print(", ".join(f"{number:,} {name}" for name, number in sorted(tried.items())))
+    print(f"{bad} bad, {took:.0f} s, {took * processes / count * 1000:.1f} ms a seed")
     return bad
 
 

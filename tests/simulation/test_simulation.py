@@ -7,19 +7,19 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.flows import SAMPLES
 from tests.simulation.mutants import MUTANTS, Mutant
-from tests.simulation.run import ground, run
+from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block
 from tests.simulation.weather import Weather
-from tests.simulation.world import Ground, Outcome
+from tests.simulation.world import Ground
 
 LONG = bool(os.environ.get("PROVE"))
-SEEDS = 2_000 if LONG else 400
-AT_ONCE = 50
+SEEDS = 2_000
 MOST_SEEDS = 2_000
 """Within so many runs a seeded fault must be found."""
 DELIVERIES = 100_000
@@ -31,50 +31,50 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def land() -> Iterator[Ground]:
-    """What all runs share."""
+    """What the runs in this process share."""
     with ground() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def blocks() -> Iterator[dict[int, Future[Block]]]:
+    """The blocks of seeds by their first, which processes run while the tests wait for one after the other."""
+    workers = crowd()
+    try:
+        yield {first: workers.submit(run_block, first, AT_ONCE) for first in range(0, SEEDS, AT_ONCE)}
+    finally:
+        workers.shutdown(cancel_futures=True)
     print(f"\nsimulation: {', '.join(f'{count:,} {name}' for name, count in sorted(TRIED.items()))}")
 
 
-def _counted(outcome: Outcome) -> Outcome:
-    TRIED.update(
-        seeds=1,
-        deliveries=outcome.deliveries,
-        kills=outcome.kills,
-        lives=outcome.lives,
-        points=outcome.points,
-        problems=len(outcome.problems),
-    )
-    return outcome
+def _counted(block: Block) -> None:
+    """Fail with the seeds and what was wrong; `python -m tests.simulation.run SEED 1` shows one whole run."""
+    TRIED.update(block.tried)
+    if block.problems:
+        lines = [f"seed {seed}: {line}" for seed, problems in block.problems.items() for line in problems]
+        replay = f"replay: python -m tests.simulation.run {next(iter(block.problems))} 1"
+        pytest.fail("\n".join([*lines, replay]))
 
 
-def _fails(outcome: Outcome) -> None:
-    """Fail with the seed and with what was wrong; `python -m tests.simulation.run SEED 1` shows the whole run."""
-    problems = "\n".join(outcome.problems)
-    pytest.fail(f"seed {outcome.seed} (replay: python -m tests.simulation.run {outcome.seed} 1)\n{problems}")
-
-
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
-def test_whatever_goes_wrong_nothing_is_lost_or_doubled(land: Ground, first: int) -> None:
+def test_whatever_goes_wrong_nothing_is_lost_or_doubled(blocks: dict[int, Future[Block]], first: int) -> None:
     """Every reply and press counts once or is refused with a word, and every session ends as its flow says."""
-    for seed in range(first, first + AT_ONCE):
-        outcome = _counted(run(land, seed))
-        if outcome.problems:
-            _fails(outcome)
+    _counted(blocks[first].result())
 
 
 @pytest.mark.timeout(7200)
 @pytest.mark.skipif(not LONG, reason="the long version: make prove")
-def test_a_hundred_thousand_deliveries(land: Ground) -> None:
-    """The same for so many seeds that the bot was sent 100,000 deliveries."""
-    seed = SEEDS
-    while TRIED["deliveries"] < DELIVERIES:
-        outcome = _counted(run(land, seed))
-        if outcome.problems:
-            _fails(outcome)
-        seed += 1
+def test_a_hundred_thousand_deliveries() -> None:
+    """The same for so many more seeds that the bot was sent 100,000 deliveries."""
+    first, tried = SEEDS, TRIED["deliveries"]
+    with crowd() as workers:
+        while tried < DELIVERIES:
+            rows = range(first, first + 4 * AT_ONCE, AT_ONCE)
+            for block in workers.map(run_block, rows, [AT_ONCE] * len(rows)):
+                _counted(block)
+                tried += block.tried["deliveries"]
+            first = rows.stop
 
 
 @pytest.mark.parametrize("flow", SAMPLES)
