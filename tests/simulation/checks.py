@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from bot.rendering import card
@@ -25,6 +26,10 @@ from tests.simulation.world import EPOCH, World
 TEAM = "T0LOCAL01"
 READING = 60.0
 """Seconds within which what was missed is read again, whatever fails meanwhile."""
+UNDO_SECONDS = 8.0
+SLACK = 6.0
+"""Seconds by which a timer may be late: a commit that takes long, a process that has just started."""
+_COUNTED = ("prompt:answered", "session:message", "prompt:voted", "prompt:undone")
 _VISIBLE = ("applied", "told", "refused", "too_long", "help", "started")
 
 
@@ -57,7 +62,9 @@ def check(world: World) -> Iterator[str]:
         for session in sessions:
             yield from _of_session(world, session)
         yield from _keys_used_once(sessions)
+        yield from _locked(world, sessions)
         yield from _replies(world, store, sessions)
+        yield from _offered_words(world, sessions)
         yield from _presses(world, store)
         yield from _messages(world, store, sessions)
         if store.outbox(now="9999-01-01T00:00:00.000Z"):
@@ -84,7 +91,10 @@ def _of_session(world: World, session: Session) -> Iterator[str]:
         yield f"{name} ({session.head.flow_name}) is {session.head.status} {session.state.error}"
         return
     answered = Counter(event.prompt_id for event in session.of("prompt:answered"))
+    answered.subtract(event.prompt_id for event in session.of("prompt:undone"))
     yield from (f"{prompt} was answered {times} times" for prompt, times in answered.items() if times > 1)
+    yield from _voted(world, session)
+    yield from _taken_back(world, session)
     yield from _truly_said(world, session)
     answers = _answers(session)
     yield from _said(world, session, answers)
@@ -127,6 +137,49 @@ def _truly_said(world: World, session: Session) -> Iterator[str]:
             yield f"{event.prompt_id} was answered by {event.key}"
 
 
+def _voted(world: World, session: Session) -> Iterator[str]:
+    """Each vote is one that was pressed; what needs two people was approved by two."""
+    pressed = {press.delivery.body["actions"][0]["action_ts"]: press for press in world.people.pressed}
+    votes: dict[str, dict[str, str]] = {}
+    for event in session.events:
+        if event.type == "prompt:voted":
+            press = pressed[event.key.rsplit(":", 1)[1]]
+            if (press.prompt, press.label.lower()) != (event.prompt_id, event.vote):
+                yield f"{press.label!r} for {press.prompt} became a vote to {event.vote} {event.prompt_id}"
+            votes.setdefault(event.prompt_id, {})[event.actor["id"]] = event.vote
+        elif event.type == "prompt:answered" and session.head.flow_name == "quorum":
+            cast = {**votes.get(event.prompt_id, {}), event.actor["id"]: event.answer["value"]}
+            agreed = [person for person, vote in cast.items() if vote == event.answer["value"]]
+            if event.answer["value"] == "approve" and len(agreed) != 2:
+                yield f"{event.prompt_id} was approved by {agreed}"
+
+
+def _taken_back(world: World, session: Session) -> Iterator[str]:
+    """An answer is taken back by somebody who pressed Undo, and within its time."""
+    given: dict[str, float] = {}
+    pressed = {press.delivery.body["actions"][0]["action_ts"]: press for press in world.people.pressed}
+    for event in session.events:
+        at = clock.from_text(event.timestamp).timestamp()
+        if event.type == "prompt:answered":
+            given[event.prompt_id] = at
+        elif event.type == "prompt:undone":
+            press = pressed[event.key.rsplit(":", 1)[1]]
+            if (press.prompt, press.label) != (event.prompt_id, "Undo"):
+                yield f"{press.label!r} for {press.prompt} took {event.prompt_id} back"
+            if event.prompt_id not in given:
+                yield f"{event.prompt_id} was taken back and had no answer"
+            elif at > given.pop(event.prompt_id) + UNDO_SECONDS + SLACK and not world.jumped:
+                yield f"{event.prompt_id} was taken back too late"
+
+
+def _locked(world: World, sessions: list[Session]) -> Iterator[str]:
+    """What one session does under a lock is over before the next begins."""
+    locked = {session.head.session_id for session in sessions if session.head.flow_name == "booking"}
+    row = [name for name, _ in groupby(session_id for session_id, _ in world.ran) if name in locked]
+    row = [name for name, _ in groupby(row)]
+    yield from (f"{name} had the lock {times} times" for name, times in Counter(row).items() if times > 1)
+
+
 def _said(world: World, session: Session, answers: Answers) -> Iterator[str]:
     """The thread shows what the model says, each once and in order."""
     wanted = SAMPLES[session.head.flow_name].says(answers)
@@ -156,13 +209,15 @@ def _ran(world: World, session: Session, answers: Answers) -> Iterator[str]:
 
 def _keys_used_once(sessions: list[Session]) -> Iterator[str]:
     """No reply and no press counts twice, wherever."""
-    keys = Counter[str]()
+    keys = Counter[tuple[str, str]]()
     for session in sessions:
         for event in session.events:
             key = getattr(event, "key", None)
-            if key is not None and event.type in ("prompt:answered", "session:message", "prompt:voted"):
-                keys[":".join(key.split(":")[-1:])] += 1
-    yield from (f"{key} counts {times} times" for key, times in keys.items() if times > 1)
+            if key is not None and event.type in _COUNTED:
+                # The vote that decides is a vote and, in the same commit, the answer.
+                kind = "vote" if event.type == "prompt:voted" else "any"
+                keys[kind, key.rsplit(":", 1)[-1]] += 1
+    yield from (f"{key} counts {times} times" for (_, key), times in keys.items() if times > 1)
 
 
 # --- people ------------------------------------------------------------------------------------------------
@@ -189,6 +244,25 @@ def _replies(world: World, store: Any, sessions: list[Session]) -> Iterator[str]
             yield from _obeyed(world, said, row, ends)
 
 
+def _offered_words(world: World, sessions: list[Session]) -> Iterator[str]:
+    """A word that an open question offers never means the whole run: nobody else said it, so nothing was paused."""
+    for session in sessions:
+        root = session.head.thread_key.rsplit(":", 1)[1]
+        said = [each for each in world.people.said.values() if each.root == root]
+        if any(each.text in ("pause", "stop") and not each.choice for each in said):
+            continue
+        open_now: set[str] = set()
+        for event in session.events:
+            if event.type == "prompt:requested":
+                open_now.add(event.prompt_id)
+            elif event.type == "prompt:answered":
+                open_now.discard(event.prompt_id)
+            elif event.transition in ("flow:paused(held)", "flow:pausing") and any(
+                each.choice in open_now for each in said
+            ):
+                yield f"{session.head.session_id} was paused by a word that a question offers"
+
+
 def _too_early(world: World, said: Said) -> bool:
     """Whether it was said before the session spoke for the first time: to a thread that was none yet."""
     spoke = [m["ts"] for m in world.slack.thread(said.root) if key_of(m).startswith("card:")]
@@ -212,6 +286,8 @@ def _answered_for(said: Said, row: Any, used: set[str], store: Any) -> Iterator[
 def _obeyed(world: World, said: Said, row: Any, ends: dict[str, str]) -> Iterator[str]:
     """A control word of the one who may say it is obeyed or answered, unless all was over by then."""
     if said.text not in ("pause", "stop", "resume") or said.user != "ana" or said.edited:
+        return
+    if said.choice or _too_early(world, said):
         return
     ended = clock.from_text(ends[f"{TEAM}:{CHANNEL}:{said.root}"]).timestamp()
     if row.outcome not in _VISIBLE and not world.jumped and float(said.ts) < ended - READING:

@@ -145,6 +145,65 @@ nodes:
     with: {text: "Third"}
 """
 
+QUORUM = """
+flow: quorum
+nodes:
+  - id: gate
+    type: approval
+    with:
+      message: "Both?"
+      approvers: [ana@example.com, ben@example.com, dev@example.com]
+      required: 2
+      remind_every: 1m
+      escalate:
+        - {after: 30s, to: [ben@example.com]}
+  - id: tell
+    type: message
+    with: {text: "Together: {{ nodes.gate.decision }}"}
+"""
+
+TAKE_BACK = """
+flow: takeback
+nodes:
+  - id: sure
+    type: ask
+    with: {message: "Sure?", choices: [keep, change], undo: 8s}
+  - id: tell
+    type: message
+    with: {text: "Sure: {{ nodes.sure.text }}"}
+"""
+
+BOOKING = """
+flow: booking
+lock: harbour
+nodes:
+  - id: dock
+    type: shell
+    with: {run: [dock]}
+  - id: leave
+    type: shell
+    with: {run: [leave]}
+  - id: tell
+    type: message
+    with: {text: "Gone again"}
+"""
+
+STORM = """
+flow: storm
+inputs:
+  service: {type: string}
+triggers:
+  - message: "ALERT {service} is down"
+    dedupe: 30m
+nodes:
+  - id: seen
+    type: ask
+    with: {message: "Who has seen it?"}
+  - id: tell
+    type: message
+    with: {text: "{{ inputs.service }} was seen by {{ nodes.seen.text }}"}
+"""
+
 
 def _approve(answers: Answers) -> list[str]:
     return [f"The decision is {answers['gate'].lower()}"]
@@ -171,6 +230,10 @@ SAMPLES: dict[str, Sample] = {
     "several": Sample(SEVERAL, lambda a: ["All three are answered"]),
     "rollout": Sample(EACH, _each, lambda a: ["each[0]/apply", "each[1]/apply"]),
     "late": Sample(LATE, _late),
+    "quorum": Sample(QUORUM, lambda a: [f"Together: {a['gate'].lower()}"]),
+    "takeback": Sample(TAKE_BACK, lambda a: [f"Sure: {a['sure']}"]),
+    "booking": Sample(BOOKING, lambda a: ["Gone again"], lambda a: ["dock", "leave"]),
+    "storm": Sample(STORM, lambda a: [f"db was seen by {a['seen']}"]),
     "tell": Sample(TELL, _tell, lambda a: ["run"]),
 }
 

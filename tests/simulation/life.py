@@ -3,13 +3,17 @@
 Every commit, every call of the Web API and every acknowledgement is a *point*, before and after it: there the process
 can die. What is dead does nothing any more: its inputs and outputs never return, its memory is thrown away, and what
 it had committed is all that the next life finds.
+
+Instead of dying it can also *freeze*: it stands still, its sessions count as nobody's, the next life takes them over,
+and then it wakes up and goes on for a while with what it had in hand. Its network is gone, its commits are not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -24,7 +28,7 @@ from engine.codec import Json
 from engine.errors import StorageError
 from engine.nodes.port import Completed, Interrupted, NodeContext, Runner
 from engine.storage.port import Store
-from engine.storage.sqlite import open_sqlite
+from engine.storage.sqlite import SqliteStore, open_sqlite
 from engine.storage.writer import Writer
 from tests.simulation.slack import Delivery, Response, Wire, key_of
 from tests.simulation.timeline import SimLoop
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 CALL_SECONDS = 0.02
+AWAKE = 8.0
+"""Seconds for which a process that was frozen goes on."""
 KEY = b"the key of the simulation"
 _KEY = aiohttp.client_reqrep.ConnectionKey("slack.test", 443, True, True, None, None, None)
 
@@ -59,6 +65,11 @@ class InlineWriter(Writer):
         self._jobs.append(job)
         if len(self._jobs) == 1:
             self._life.loop.call_later(self._life.delay(), self._carry_out)
+
+    def go_on(self) -> None:
+        """Carry out what waited while the process was frozen."""
+        if self._jobs:
+            self._life.loop.call_soon(self._carry_out)
 
     def _carry_out(self) -> None:
         while self._jobs:
@@ -104,7 +115,12 @@ class Life:
         self.connected = False
         self.dead = False
         self.fault: BaseException | None = None
-        self.store: Store | None = None
+        self.store: SqliteStore | None = None
+        self.frozen = False
+        self._main: asyncio.Task[None] | None = None
+        self._writer: InlineWriter | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        """What is waited for in vain: a loop keeps no hold of it."""
         weather = world.weather
         self._points = 0
         self._kill_at = 0
@@ -132,21 +148,82 @@ class Life:
         self._points += 1
         self.world.points += 1
         if self._points == self._kill_at:
-            self.world.note(f"kill {what}")
-            self.world.kills += 1
+            if self.world.chance.random() < self.world.weather.freezes:
+                self._freeze(what)
+            else:
+                self.world.note(f"kill {what}")
+                self.world.kills += 1
             self.die()
             return False
         return True
 
     async def point(self, what: str) -> None:
         """The same for who can wait: whoever waits in a dead process waits for ever."""
-        if not self.lives(what):
-            await self.loop.create_future()
+        if not self.lives(what) or (self.frozen and what != "after a command"):
+            self._waiting.append(self.loop.create_future())
+            await self._waiting[-1]
 
     def die(self) -> None:
         """End the process at once."""
         self.dead, self.connected = True, False
         self.loop.stop()
+
+    # --- freezing ------------------------------------------------------------------------------------------
+
+    def _freeze(self, what: str) -> None:
+        """Stand still from now on, as an owner that others take for dead."""
+        world = self.world
+        world.note(f"freeze {what}")
+        world.frozen += 1
+        self.frozen = True
+        if self.store is not None:
+            self.store._owners.close()
+        world.sleepers.append(self)
+        world.timeline.after(world.chance.uniform(1.0, 40.0), self._wake)
+
+    def _wake(self) -> None:
+        """Go on, while another life runs."""
+        if self not in self.world.sleepers:
+            return
+        self.world.note(f"wake {self.number}")
+        self.dead = False
+        self.loop.drowsy = True
+        if self._writer is not None:
+            self._writer.go_on()
+        self._until = self.world.timeline.now + AWAKE
+        self._slice()
+
+    def _slice(self) -> None:
+        """Do all that can be done at this moment; go on when the next thing of this process is due."""
+        if self.dead:
+            return
+        with self._alone():
+            self.loop.run_forever()
+        due = self.loop.due()
+        if self.dead or due is None or due > self._until:
+            self.end()
+        else:
+            self.world.timeline.after(max(0.0, due - self.world.timeline.now), self._slice)
+
+    def end(self) -> None:
+        """The end of a process that was frozen."""
+        if self in self.world.sleepers:
+            self.world.sleepers.remove(self)
+            assert self._main is not None
+            with self._alone():
+                self._bury(self._main)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Run this loop inside a turn of another one: their threads would be different."""
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        asyncio.set_event_loop(self.loop)
+        try:
+            yield
+        finally:
+            asyncio.set_event_loop(outer)
+            asyncio._set_running_loop(outer)
 
     def delay(self) -> float:
         """How long something takes now."""
@@ -159,13 +236,16 @@ class Life:
         """Live until death, or until the world is over."""
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(lambda loop, context: self.world.trouble(str(context.get("message"))))
-        main = self.loop.create_task(self._main())
+        self._main = main = self.loop.create_task(self._serve())
         try:
             self.loop.run_forever()
         finally:
-            self._bury(main)
+            if self.frozen:
+                asyncio.set_event_loop(None)
+            else:
+                self._bury(main)
 
-    async def _main(self) -> None:
+    async def _serve(self) -> None:
         try:
             await self._bot().run(lambda identity: self.world.ready(self.number))
         except asyncio.CancelledError:
@@ -210,7 +290,7 @@ class Life:
             entropy=self._entropy,
             session=Wire(self._call),  # type: ignore[arg-type]  # the part of a session that slack_sdk uses
             open_store=self._open,
-            writer=lambda store: InlineWriter(self, store),
+            writer=self._make_writer,
             runners=self._runners,
             slack_app=self._slack_app,
             tuning=Tuning(poll_seconds=5.0, jitter=world.chance.random),
@@ -220,6 +300,10 @@ class Life:
         bot = Bot(settings, machine=machine)
         bot.library = world.library
         return bot
+
+    def _make_writer(self, store: Store) -> InlineWriter:
+        self._writer = InlineWriter(self, store)
+        return self._writer
 
     def _slack_app(self, *args: Any, **given: Any) -> SlackApp:
         SimSlackApp.life = self
@@ -293,7 +377,8 @@ class Life:
     async def _lost(self, method: str, args: dict[str, Any]) -> Response:
         """The effect happens, now or a little later, and nobody hears of it."""
         world, chance = self.world, self.world.chance
-        if chance.random() < world.weather.appears_late:
+        # A message that is edited late would hide what came after it; nobody can prevent that, so it is not tried.
+        if chance.random() < world.weather.appears_late and method != "chat.update":
             world.timeline.after(chance.uniform(0.5, 9.0), lambda: self._effect(method, args))
         else:
             self._effect(method, args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from bot.catchup import CatchUp
 from bot.outbound import posts, rows
 from engine.commands import Answer
 from engine.engine import Engine
-from engine.storage.port import InboxItem
+from engine.storage import sqlite_rows
+from engine.storage.port import Commit, InboxItem
 from engine.storage.sqlite import SqliteStore
+from prompt_state import routing
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -97,6 +100,39 @@ def an_answer_is_committed_without_its_row(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Engine, "apply", apart)
 
 
+def a_change_forgets_the_attempt_that_is_out(patch: pytest.MonkeyPatch) -> None:
+    """A card that changes while its post is out counts as never sent, if it was refused before."""
+    replaced = sqlite_rows.replaced
+
+    def forgetting(row: Any, put: Any) -> Any:
+        made = replaced(row, put)
+        return made if row.result is None else made._replace(attempts=0)
+
+    patch.setattr(sqlite_rows, "replaced", forgetting)
+
+
+def writes_what_it_decided_on_what_it_read(patch: pytest.MonkeyPatch) -> None:
+    """A commit does not check that the session is where it was read: read, then write."""
+    part = SqliteStore._part
+
+    def unchecked(self: SqliteStore, commit: Commit) -> Exception | None:
+        if commit.new is None:
+            head = self._sessions.get(commit.session_id)
+            rows = [
+                self._db.one("SELECT outcome FROM inbox WHERE id = ?", (c.inbox_id,)) for c in commit.consumed
+            ]
+            consumed = tuple(c for c, row in zip(commit.consumed, rows, strict=True) if row == (None,))
+            commit = replace(commit, epoch=head.epoch, seq=head.seq, consumed=consumed)
+        return part(self, commit)
+
+    patch.setattr(SqliteStore, "_part", unchecked)
+
+
+def obeys_a_word_that_is_offered_as_a_choice(patch: pytest.MonkeyPatch) -> None:
+    """`stop` means the run although a question offers it."""
+    patch.setattr(routing, "_offers", lambda prompt, word: False)
+
+
 def takes_what_was_posted_unheard_for_not_posted(patch: pytest.MonkeyPatch) -> None:
     """A card that is found is not brought up to date, and a closed prompt that is found keeps its buttons."""
     patch.setattr(rows, "is_uncertain", lambda row: False)
@@ -111,6 +147,9 @@ MUTANTS: dict[str, Mutant] = {
         remembers_keys_in_memory,
         a_live_reply_moves_the_mark,
         an_answer_is_committed_without_its_row,
+        writes_what_it_decided_on_what_it_read,
+        obeys_a_word_that_is_offered_as_a_choice,
+        a_change_forgets_the_attempt_that_is_out,
         takes_what_was_posted_unheard_for_not_posted,
     )
 }

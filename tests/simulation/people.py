@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bot.rendering.decisions import UNDO
 from bot.workspace import elements
 from bot.workspace.state import copied
 from tests.simulation.flows import SAMPLES
@@ -33,6 +35,8 @@ class Said:
     deleted: bool = False
     number: int = 0
     """The prompt that it names, by its number; 0 for none."""
+    choice: str = ""
+    """The prompt that offers these words as a choice, and was open to see when they were written."""
 
 
 @dataclass
@@ -52,12 +56,15 @@ class Crowd:
         self.world = world
         self.starts: dict[str, str] = {}
         """By the ts of the message that started it: the flow."""
+        self.storm: list[str] = []
+        """The messages of an alert storm."""
         self.commands: list[tuple[Delivery, str]] = []
         self.unsure = 0
         """Commands that showed an error to whoever sent them: each may have started a session all the same."""
         self.said: dict[str, Said] = {}
         self.pressed: list[Pressed] = []
         self._seen: list[tuple[Json, tuple[Json, Json], str]] = []
+        self._undos: list[tuple[Json, tuple[Json, Json]]] = []
         self._serial = 0
         self._calm = False
 
@@ -68,9 +75,15 @@ class Crowd:
         chance = self.world.chance
         for _ in range(chance.choice((1, 1, 1, 2))):
             name = wants or chance.choice(sorted(SAMPLES))
+            if name == "storm":
+                self._alert_storm()
+                continue
+            # Two ships want the harbour at once.
+            times = 2 if name == "booking" else 1
             # What a command does not say is asked for in a modal, and nobody here fills in modals.
             start = self._command if chance.random() < 0.2 and name != "tell" else self._mention
-            self.world.timeline.after(chance.uniform(0.0, 10.0), lambda name=name, start=start: start(name))  # type: ignore[misc]  # mypy infers no lambda with defaults
+            for _ in range(times):
+                self.world.timeline.after(chance.uniform(0.0, 10.0), partial(start, name))
         self.world.timeline.after(1.0, self._look)
 
     def _mention(self, name: str) -> None:
@@ -78,6 +91,18 @@ class Crowd:
         ts = self.world.slack.say("ana", f"<@{bot}> {name}")
         self.starts[ts] = name
         self.world.note(f"start {name} {ts}")
+
+    def _alert_storm(self) -> None:
+        """The same alert again and again: one run comes of it."""
+        if self.storm:
+            return
+        for _ in range(self.world.chance.randint(2, 6)):
+            self.world.timeline.after(self.world.chance.uniform(0.0, 20.0), self._alert)
+
+    def _alert(self) -> None:
+        ts = self.world.slack.say("ana", "ALERT db is down")
+        self.storm.append(ts)
+        self.world.note(f"alert {ts}")
 
     def _command(self, name: str) -> None:
         delivery = self.world.slack.command("ana", f"run {name}")
@@ -95,12 +120,12 @@ class Crowd:
 
     def expected(self) -> int:
         """How many sessions there must be."""
-        return len(self.starts) + len(self.commands)
+        return len(self.starts) + len(self.commands) + (1 if self.storm else 0)
 
     def roots(self) -> list[str]:
         """The messages whose threads people read."""
         ours = [m["ts"] for m in self.world.slack.by_bot() if key_of(m).startswith("root:")]
-        return [*self.starts, *ours]
+        return [*self.starts, *self.storm, *ours]
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -152,6 +177,8 @@ class Crowd:
         self._say("ana", text, root, number)
 
     def _approver(self, message: Json) -> str:
+        if "Both?" in message["text"]:
+            return self.world.chance.choice(("ana", "ben", "dev"))
         return self.world.chance.choice(("ben", "dev")) if "Deploy?" in message["text"] else "ana"
 
     def _press(self, user: str, message: Json, found: tuple[Json, Json]) -> None:
@@ -160,9 +187,10 @@ class Crowd:
         self.pressed.append(Pressed(delivery, user, label, key_of(message).removeprefix("prompt:")))
         self.world.note(f"{user} presses {label}")
 
-    def _say(self, user: str, text: str, root: str, number: int = 0) -> None:
+    def _say(self, user: str, text: str, root: str, number: int = 0, choice: Json | None = None) -> None:
         ts = self.world.slack.say(user, text, root)
-        self.said[ts] = Said(ts, user, text, root, number=number)
+        offered = key_of(choice).removeprefix("prompt:") if choice else ""
+        self.said[ts] = Said(ts, user, text, root, number=number, choice=offered)
         self.world.note(f"{user} says {text} {ts}")
 
     # --- what nobody asked for -----------------------------------------------------------------------------
@@ -178,6 +206,8 @@ class Crowd:
             self._edit,
             self._delete,
             self._speak_up,
+            self._type_a_choice,
+            self._take_back,
         )
         self.world.chance.choice(acts)(root)
 
@@ -219,6 +249,20 @@ class Crowd:
         if there is not None:
             self._press("cleo", *there)
 
+    def _type_a_choice(self, root: str) -> None:
+        """Write what a button says, which may be a word that otherwise means the whole run."""
+        there = self._some_button(root)
+        if there is not None and "What now?" in there[0]["text"]:
+            self._say("ana", elements.label_of(there[1][1]), root, choice=there[0])
+
+    def _take_back(self, root: str) -> None:
+        """Press Undo, in time or not."""
+        for message in self.world.slack.thread(root):
+            for found in _buttons(message, UNDO):
+                self._undos.append(_kept((message, found)))
+        if self._undos:
+            self._press("ana", *self.world.chance.choice(self._undos))
+
     def _mine(self, root: str) -> Said | None:
         mine = [said for said in self.said.values() if said.root == root and not said.deleted]
         return self.world.chance.choice(mine) if mine else None
@@ -245,15 +289,15 @@ class Crowd:
         self._say("ana", f"unasked-{self._serial}", root)
 
 
-def _buttons(message: Json) -> list[tuple[Json, Json]]:
-    """The buttons of a message that answer its prompt."""
+def _buttons(message: Json, action: str = "sayso:option") -> list[tuple[Json, Json]]:
+    """The buttons of a message that answer its prompt, or do something else with it."""
     found = elements.elements(message.get("blocks") or [])
-    return [one for one in found if str(one[1].get("action_id", "")).startswith("sayso:option")]
+    return [one for one in found if str(one[1].get("action_id", "")).startswith(action)]
 
 
 def live_buttons(message: Json) -> bool:
     """Whether a message of the bot can be pressed."""
-    return bool(_buttons(message))
+    return bool(_buttons(message) or _buttons(message, UNDO))
 
 
 def _hint(message: Json) -> str:

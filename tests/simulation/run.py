@@ -17,8 +17,7 @@ from pathlib import Path
 
 from bot.catchup import INSTALLED
 from bot.flows import Library
-from engine import engine
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow, load
 from engine.storage.sqlite import open_sqlite
 from tests.simulation.checks import check
 from tests.simulation.flows import flow_texts
@@ -34,7 +33,7 @@ AT_ONCE = 50
 @contextmanager
 def ground() -> Iterator[Ground]:
     """What all seeds share. In memory, where the machine has a folder for that."""
-    memory = Path("/dev/shm")
+    memory, read = Path("/dev/shm"), load.flow_from_body
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory if memory.is_dir() else None))
     try:
         flows = folder / "flows"
@@ -50,10 +49,10 @@ def ground() -> Iterator[Ground]:
         store.set_mark(INSTALLED, f"{EPOCH:.6f}")
         store._db.raw.wal_checkpoint()
         store.close()
-        engine.flow_from_body = cache(flow_from_body)  # each life would read the same text again
+        load.flow_from_body = cache(read)  # each life would read the same text again
         yield Ground(folder, library, template)
     finally:
-        engine.flow_from_body = flow_from_body
+        load.flow_from_body = read
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -98,7 +97,7 @@ class Block:
 
     def add(self, outcome: Outcome) -> None:
         """Count one seed."""
-        for name in ("deliveries", "kills", "points", "lives"):
+        for name in ("deliveries", "kills", "frozen", "points", "lives"):
             self.tried[name] += getattr(outcome, name)
         self.tried["seeds"] += 1
         self.tried["problems"] += len(outcome.problems)
@@ -135,8 +134,9 @@ def main(first: int = 0, count: int = 100, processes: int = 1) -> int:
             bad += len(block.problems)
             for seed, problems in block.problems.items():
                 print(f"seed {seed}: {problems[0]}", flush=True)
+            if tried["seeds"] % 500 == 0 or tried["seeds"] == count:
+                print(", ".join(f"{number:,} {name}" for name, number in sorted(tried.items())), flush=True)
     took = time.perf_counter() - began
-    print(", ".join(f"{number:,} {name}" for name, number in sorted(tried.items())))
     print(f"{bad} bad, {took:.0f} s, {took * processes / count * 1000:.1f} ms a seed")
     return bad
 

@@ -56,6 +56,8 @@ class SimLoop(base_events.BaseEventLoop):
         super().__init__()
         self._timeline = timeline
         self._selector = self
+        self.drowsy = False
+        """Whether this loop stops where it would wait, because another one lives in the same time."""
 
     def time(self) -> float:
         """Seconds of the timeline."""
@@ -63,9 +65,16 @@ class SimLoop(base_events.BaseEventLoop):
 
     def select(self, timeout: float | None) -> list[Any]:
         """Called by the loop when it would wait for its sockets."""
-        if timeout is None or timeout > 0:
+        if self.drowsy and (timeout is None or timeout > 0):
+            self.stop()
+        elif timeout is None or timeout > 0:
             self._timeline.advance(timeout)
         return []
+
+    def due(self) -> float | None:
+        """When something that this loop waits for is due; None where it waits for nothing."""
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # BaseEventLoop's heap
+        return min((timer.when() for timer in timers if not timer.cancelled()), default=None)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
         """There are no threads: what would run on one runs at once."""

@@ -31,6 +31,8 @@ class Weather:
     """How many lives end in a kill."""
     kill_within: int = 100
     """The kill comes before or after one of so many inputs and outputs of that life."""
+    freezes: float = 0.0
+    """How likely a process stands still instead of dying, and wakes up when another one runs."""
     outages: int = 0
     """How often no socket is open for a while."""
     jumps: int = 0
@@ -70,4 +72,5 @@ def draw(rng: Random) -> Weather:
         jumps=rng.choice((0, 0, 0, 1, 2)),
         slow=rng.choice((0.0, 0.05, 1.0)),
         rude=_sometimes(rng, 0.5),
+        freezes=rng.choice((0.0, 0.5)),
     )

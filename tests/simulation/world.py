@@ -47,8 +47,7 @@ class Outcome:
     kills: int
     points: int
     lives: int
-    answers: int = 0
-    calls: int = 0
+    frozen: int
 
 
 @dataclass
@@ -67,6 +66,9 @@ class World:
     problems: list[str] = field(init=False, default_factory=list)
     ran: list[tuple[str, str]] = field(init=False, default_factory=list)
     kills: int = 0
+    frozen: int = 0
+    sleepers: list[Life] = field(init=False, default_factory=list)
+    """Processes that are frozen, or were and are awake again beside the one that took over."""
     points: int = 0
     generation: int = 0
     gaps: list[float] = field(init=False, default_factory=list)
@@ -160,6 +162,8 @@ class World:
         except Stuck as stuck:
             self.trouble(str(stuck))
         finally:
+            for sleeper in list(self.sleepers):
+                sleeper.end()
             handler.leave()
             random.setstate(state)
         return Outcome(
@@ -170,6 +174,7 @@ class World:
             self.kills,
             self.points,
             self.lives,
+            self.frozen,
         )
 
     def _plan(self) -> None:
