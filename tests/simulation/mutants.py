@@ -153,3 +153,7 @@ MUTANTS: dict[str, Mutant] = {
         takes_what_was_posted_unheard_for_not_posted,
     )
 }
+SEEN_AT = {
+    "acknowledges_before_it_stores": 49,
+}
+"""The first seed that shows a fault, where it is none of the first few: tried before all others."""

@@ -164,11 +164,17 @@ class Crowd:
 
     def _answer(self, message: Json, live: list[Json], root: str) -> None:
         buttons = [found for found in _buttons(message) if elements.label_of(found[1]) not in _NEVER]
-        if buttons:
+        rude = self.world.weather.rude > 0 and "What now?" in message["text"]
+        if rude and self.world.chance.random() < 0.5:
+            self._type_a_choice(root)
+        elif buttons:
             found = self.world.chance.choice(buttons)
             self._seen.append((*_kept((message, found)), key_of(message)))
             self._press(self._approver(message), message, found)
-            return
+        else:
+            self._write(message, live, root)
+
+    def _write(self, message: Json, live: list[Json], root: str) -> None:
         self._serial += 1
         text, number = f"answer-{self._serial}", 0
         if sum(1 for each in live if _hint(each)) > 1:
