@@ -18,6 +18,7 @@ from pathlib import Path
 from bot.catchup import INSTALLED
 from bot.flows import Library
 from engine.flow import Flow, load
+from engine.storage import writer
 from engine.storage.sqlite import open_sqlite
 from tests.simulation.checks import check
 from tests.simulation.flows import flow_texts
@@ -33,7 +34,7 @@ AT_ONCE = 50
 @contextmanager
 def ground() -> Iterator[Ground]:
     """What all seeds share. In memory, where the machine has a folder for that."""
-    memory, read = Path("/dev/shm"), load.flow_from_body
+    memory, read, short = Path("/dev/shm"), load.flow_from_body, writer.SHORT_SECONDS
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory if memory.is_dir() else None))
     try:
         flows = folder / "flows"
@@ -49,10 +50,11 @@ def ground() -> Iterator[Ground]:
         store.set_mark(INSTALLED, f"{EPOCH:.6f}")
         store._db.raw.wal_checkpoint()
         store.close()
+        writer.SHORT_SECONDS = -1.0  # one call after the other, whatever the real clock says
         load.flow_from_body = cache(read)  # each life would read the same text again
         yield Ground(folder, library, template)
     finally:
-        load.flow_from_body = read
+        load.flow_from_body, writer.SHORT_SECONDS = read, short
         shutil.rmtree(folder, ignore_errors=True)
 
 
