@@ -354,6 +354,8 @@ class Life:
         method = url.rsplit("/api/", 1)[-1] if "/api/" in url else "response_url"
         await self.point(f"before {method}")
         await asyncio.sleep(CALL_SECONDS + self.delay())
+        if self.frozen:
+            await self.point(f"while {method} was under way")
         weather, chance = world.weather, world.chance
         if chance.random() < weather.unreachable:
             world.note(f"unreachable {method}")
