@@ -124,15 +124,24 @@ class WaysIn:
             return await self._start_heard(row, data, heard.flow, inputs)
         scope = _alike(heard, data["channel"], inputs)
         async with self._locks.setdefault(scope, asyncio.Lock()):
-            before: str | None = await self._engine.writer.call("mark", scope)
             own = str(data["ts"])
-            if before is not None and before != own and abs(float(own) - float(before)) < trigger.dedupe:
-                # A mark without a run is one whose start was refused, or cut off by a crash.
-                key = thread_key(data["team"], data["channel"], before)
-                if await self._heads(key, heard.flow.name):
+            place = scope
+            while (before := await self._engine.writer.call("mark", place)) not in (None, own):
+                if abs(float(own) - float(before)) >= trigger.dedupe:
+                    break
+                if await self._heads(thread_key(data["team"], data["channel"], before), heard.flow.name):
                     return await self._another(row, data, before)
-            await self._engine.writer.call("set_mark", scope, own)
+                if await self._pending(row.key.replace(own, before)):
+                    return False  # that one starts the run, as soon as it can
+                # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
+                place = f"{scope}:{before}"
+            await self._engine.writer.call("set_mark", place, own)
             return await self._start_heard(row, data, heard.flow, inputs)
+
+    async def _pending(self, key: str) -> bool:
+        """Whether an inbox row is there and not done."""
+        row: InboxRow | None = await self._engine.writer.call("inbox_row", key)
+        return row is not None and row.outcome is None
 
     async def _another(self, row: InboxRow, data: dict[str, Json], before: str) -> bool:
         """One more like that which runs already: its thread says how many there were."""

@@ -12,6 +12,7 @@ from bot.rendering import card
 from engine import clock
 from engine.codec import decode
 from engine.engine import utc_now
+from engine.errors import MalformedJournal
 from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.fold import derive_state
@@ -57,7 +58,11 @@ def check(world: World) -> Iterator[str]:
         heads = store.heads(limit=100)
         damaged = [head for head in heads if head.quarantined is not None]
         yield from (f"{head.session_id} was set aside: {head.quarantined}" for head in damaged)
-        sessions = [Session(store, head) for head in heads if head.quarantined is None]
+        try:
+            sessions = [Session(store, head) for head in heads if head.quarantined is None]
+        except MalformedJournal as error:
+            yield f"a journal does not fit together: {error}"
+            return
         yield from _counted(world, sessions)
         for session in sessions:
             yield from _of_session(world, session)
