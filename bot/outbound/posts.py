@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -64,6 +65,7 @@ class Poster:
         self._delays = sorted(delays)
         self._backoff = backoff
         self._told = False
+        self._waited_since: dict[tuple[int, int], float] = {}
 
     @property
     def first_look(self) -> float:
@@ -99,6 +101,7 @@ class Poster:
         """
         found = await self._look(row, place)
         if found:
+            self._waited_since.pop((row.id, row.attempts), None)
             return await self._choose(row, found)
         wait = self._still_to_wait(row)
         if wait > 0:
@@ -128,7 +131,13 @@ class Poster:
     def _still_to_wait(self, row: OutboxRow) -> float:
         """Seconds until the next look; 0 when it was looked for at the end of the last delay."""
         since = clock.seconds_between(row.attempted_at or row.created_at, self._now())
-        return next((delay - since for delay in self._delays if delay > since), 0.0)
+        # The machine's clock may have been set back since: what was waited here counts in any case.
+        steady = asyncio.get_running_loop().time()
+        since = max(since, steady - self._waited_since.setdefault((row.id, row.attempts), steady))
+        wait = next((delay - since for delay in self._delays if delay > since), 0.0)
+        if wait == 0:
+            del self._waited_since[row.id, row.attempts]
+        return wait
 
     async def _choose(self, row: OutboxRow, found: list[Posted]) -> Posted:
         """The oldest copy counts; the others are made harmless, visibly."""

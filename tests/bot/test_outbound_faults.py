@@ -131,6 +131,18 @@ async def test_a_lost_answer_is_not_looked_up_at_once(rig: Rig) -> None:
     assert again > looks[1]
 
 
+async def test_a_clock_that_is_set_back_delays_no_second_look(rig: Rig) -> None:
+    """The machine's clock goes back an hour while a lost answer is waited for: the looks come at their times."""
+    ts = await root(rig)
+    rig.workspace.faults.fail("chat.postMessage", times=1, status=500)
+    rig.send(look_delays=(0.3, 0.6))
+    await rig.put(a_note(ts))
+    await rig.workspace.wait_for(lambda: rig.calls("chat.postMessage"))
+    rig.ahead -= 3600
+    assert (await rig.settled("note:1"))["state"] == "sent"
+    assert len(copies(rig, "note:1")) == 1
+
+
 async def test_a_root_whose_answer_is_lost_is_found_in_its_channel(rig: Rig) -> None:
     """A message that begins a thread is looked up in the channel's history, and what follows has its place."""
     rig.workspace.faults.effect_then_fail("chat.postMessage", times=1)
