@@ -40,7 +40,7 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
         begin = time.perf_counter()
         derive_state(events)
         folded = time.perf_counter()
-        derive_state([event_from_bytes(row) for row in stored])
+        derive_state(event_from_bytes(row) for row in stored)
         folds.append(len(events) / (folded - begin))
         reads.append(len(events) / (time.perf_counter() - folded))
     note = f"median of 3 folds of {len(events):,} events of one session"

@@ -106,6 +106,8 @@ _UPDATE_OUTBOX = """UPDATE outbox SET key = ?, lane = ?, kind = ?, payload = ?, 
 _OUTBOX_ID = "SELECT id FROM outbox WHERE key = ?"
 _OUTBOX = """SELECT id, key, lane, kind, payload, session_id, state, rev, attempts, not_before, created_at,
  attempted_at, result, mac FROM outbox WHERE id = ?"""
+_OUTBOX_BY_KEY = """SELECT id, key, lane, kind, payload, session_id, state, rev, attempts, not_before, created_at,
+ attempted_at, result, mac FROM outbox WHERE key = ?"""
 _OUTBOX_PENDING = """SELECT id FROM outbox INDEXED BY outbox_pending
  WHERE state = 'pending' AND (not_before IS NULL OR not_before <= ?1)
  AND NOT EXISTS (SELECT 1 FROM outbox AS ahead INDEXED BY outbox_pending WHERE ahead.state = 'pending'
@@ -336,22 +338,20 @@ class RowTables:
     # -- outbox
 
     def _put_outbox(self, put: PutOutbox, now: str) -> None:
-        row = self._db.one(_OUTBOX_ID, (put.key,))
-        if row is None:
-            record = outbox_record(self._next(_NEXT_OUTBOX), put, now)
-            self._db.run(_INSERT_OUTBOX, sealed(self._sealer, record))
-        elif put.replace:
-            self._write_outbox(self._replaced(row[0], put, now))
-
-    def _replaced(self, row_id: int, put: PutOutbox, now: str) -> OutboxRecord:
         try:
-            record = self._get(OutboxRecord, _OUTBOX, row_id, "outbox row")
+            record = self._get(OutboxRecord, _OUTBOX_BY_KEY, put.key, "outbox row") if put.replace else None
         except Corrupt as error:
+            row = self._db.one(_OUTBOX_ID, (put.key,))
+            assert row is not None, "found by its key in this transaction"
             # Nothing of the old row can be believed, except that something may have been sent: so look first.
             _log.warning("%s It is replaced.", error)
-            return outbox_record(row_id, put, now)._replace(attempts=1)
-        assert record is not None, "found by its key in this transaction"
-        return replaced(record, put)
+            self._write_outbox(outbox_record(row[0], put, now)._replace(attempts=1))
+            return
+        if record is not None:
+            self._write_outbox(replaced(record, put))
+        elif put.replace or not self._db.one(_OUTBOX_ID, (put.key,)):
+            record = outbox_record(self._next(_NEXT_OUTBOX), put, now)
+            self._db.run(_INSERT_OUTBOX, sealed(self._sealer, record))
 
     def _write_outbox(self, record: OutboxRecord) -> None:
         record = sealed(self._sealer, record)
