@@ -44,6 +44,7 @@ SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadca
 
 _ENDED = ("complete", "failed", "aborted")
 _HELD = "held"
+_ONE_PERSON = re.compile(r"<@[UW][A-Z0-9]+(?:\|[^<>]*)?>", re.ASCII)
 _RESUME = re.compile(r"resume\b[\s:,]*(?P<text>.*)", re.DOTALL | re.IGNORECASE)
 _NAMING = re.compile(r"#(?P<name>[^\s:#]+)\s*:\s*(?P<text>.*)", re.DOTALL)
 _TS = re.compile(r"(\d{1,12})\.(\d{1,9})", re.ASCII)
@@ -293,11 +294,19 @@ def _not_for_us(message: Message, thread: Thread) -> Route | None:
         return Ignore("no reply in a thread")
     if not thread.sessions:
         return Ignore("no session in this thread")
-    if message.starts_with_mention_of_other:
+    if message.starts_with_mention_of_other and not _names_a_person(message, thread):
         return Chatter()
     if not message.text.strip() and not message.has_files:
         return Say(thread.sessions) if message.mentions_bot else Ignore("empty")
     return None
+
+
+def _names_a_person(message: Message, thread: Thread) -> bool:
+    """One mention and nothing else, where a person is asked for: that is no word to a colleague but the answer."""
+    if _ONE_PERSON.fullmatch(message.text.strip()) is None:
+        return False
+    forms = [(prompt.form or {}).get("fields") or [] for prompt in thread.prompts if prompt.open]
+    return any(len(fields) == 1 and fields[0].get("format") == "user" for fields in forms)
 
 
 def _control(message: Message, thread: Thread) -> Route | None:

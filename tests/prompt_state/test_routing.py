@@ -74,6 +74,7 @@ LATER = ask("p-later", number=3, message_ts="1009.000000")
 UNSHOWN = ask("p-unshown", number=4, status="requested", message_ts=None)
 GATE = approval(number=5)
 DONE = ask("p-done", number=6, status="answered")
+PERSON = ask("p-person", number=8, form={"fields": [{"name": "who", "type": "string", "format": "user"}]})
 CHOICE = ask("p-choice", accepts_text=False, options=STOP_GO)
 
 CASES = [
@@ -122,6 +123,18 @@ CASES = [
     Case("a thread of others", Thread(sessions=()), said("x"), Ignore("no session in this thread")),
     Case(
         "words to a colleague", thread(A), said("<@UBEN> ok?", starts_with_mention_of_other=True), Chatter()
+    ),
+    Case(
+        "a mention where a person is asked for",
+        thread(PERSON),
+        said("<@UBEN>", starts_with_mention_of_other=True),
+        Answer("p-person", "<@UBEN>"),
+    ),
+    Case(
+        "a mention where words are asked for",
+        thread(A),
+        said("<@UBEN>", starts_with_mention_of_other=True),
+        Chatter(),
     ),
     # -- control words
     Case("a control word", thread(A), said("status"), Control("status", ("session-1",))),
