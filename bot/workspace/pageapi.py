@@ -108,11 +108,12 @@ class PageApi:
         state = self.core.state
         self.core.state.open_im(user.id, self.core.clock())
         visible = [c for c in state.channels.values() if self._is_visible(user, c)]
+        offered = {"commands": state.commands, "shortcuts": state.shortcuts}
         return {
             "team": {"id": state.team_id, "name": state.team_name},
             "not_slack": NOT_SLACK,
             "me": user.id,
-            "bot": {"user_id": state.bot_user_id, "name": state.app_name, "commands": state.commands},
+            "bot": {"user_id": state.bot_user_id, "name": state.app_name, **offered},
             "users": [_person(u) for u in state.users.values()],
             "groups": [{"id": g.id, "handle": g.handle, "name": g.name} for g in state.groups.values()],
             "channels": [self._channel_shown(user, c) for c in visible],

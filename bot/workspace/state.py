@@ -15,6 +15,7 @@ from bot.workspace.errors import WorkspaceError
 Json = dict[str, Any]
 
 SCHEMA_VERSION = 1
+MESSAGE_SHORTCUT: Json = {"name": "Run a flow", "type": "message", "callback_id": "sayso:run"}
 COLORS = ("4a7c59", "8a5a9e", "b3623d", "2f6f9f", "a8485c", "6b7a2a", "3d7d80", "7d6148")
 
 
@@ -107,6 +108,8 @@ class State:
     bot_token: str = "xoxb-local-workspace"
     app_token: str = "xapp-1-local-workspace"
     commands: list[str] = field(default_factory=lambda: ["/sayso"])
+    shortcuts: list[Json] = field(default_factory=lambda: [dict(MESSAGE_SHORTCUT)])
+    """What the app offers on messages, as its manifest says: `name`, `type` and `callback_id`."""
     users: dict[str, User] = field(default_factory=dict)
     channels: dict[str, Channel] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from slack_bolt.async_app import AsyncApp
 
+from bot.manifest import SHORTCUT
 from bot.workspace import Workspace
 from tests.support.workspace import (
     Json,
@@ -73,7 +74,9 @@ async def test_state_has_all_that_the_page_needs(workspace: Workspace, ana: Page
     assert state["team"] == {"id": workspace.team_id, "name": "Local workspace"}
     assert "not Slack" in state["not_slack"]
     assert state["me"] == ANA
-    assert state["bot"] == {"user_id": workspace.bot_user_id, "name": "sayso", "commands": ["/sayso"]}
+    assert state["bot"]["user_id"] == workspace.bot_user_id
+    assert state["bot"]["commands"] == ["/sayso"]
+    assert [one["callback_id"] for one in state["bot"]["shortcuts"]] == [SHORTCUT]
     assert state["connected_sockets"] == 0
     people = {user["name"]: user for user in state["users"]}
     assert people["ana"]["initials"] == "AR"

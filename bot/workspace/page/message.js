@@ -74,7 +74,7 @@ function file(item) {
   const name = item.title || item.name || "file";
   const address = item.url_private_download || item.url_private || "";
   const local = address.startsWith("/") || address.startsWith(location.origin);
-  const image = local && /^image\/(png|jpeg|gif|webp)$/.test(item.mimetype ?? "") ? localImage(address, name) : null;
+  const image = local && /^image\/(png|jpeg|gif|webp)$/.test(item.mimetype ?? "") ? localImage(address, item.alt_txt || name) : null;
   const shown = [icon("file"), h("span", { class: "file-name" }, name), item.size ? h("span", { class: "file-size" }, sizeOf(item.size)) : null];
   const chip = local ? h("a", { class: "file", href: address, download: name, target: "_blank", rel: "noopener" }, shown) : h("span", { class: "file" }, shown);
   return image ? h("div", { class: "file-image" }, image, chip) : chip;

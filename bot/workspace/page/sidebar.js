@@ -53,11 +53,17 @@ export function actAsButton(people, onPick) {
   const node = h("button", { type: "button", class: "act-as", "aria-haspopup": "listbox", "aria-expanded": "false", dataset: { testid: "act-as" } });
   node.addEventListener("click", () => {
     const options = people.people().map((user) => ({
-      id: user.id, label: user.real_name || user.name, detail: user.title || `@${user.name}`, leading: avatar(user, 34), testid: `act-as-${user.name}`,
+      id: user.id, label: user.real_name || user.name, detail: aboutOf(user), leading: avatar(user, 34), testid: `act-as-${user.name}`,
     }));
     openMenu(node, { label: "Act as", title: "Act as", options, selected: [people.me()], align: "end", placeholder: "Find a person…", onPick: (option) => onPick(option.id) });
   });
   return node;
+}
+
+/** What a person is here; that somebody is a guest decides what they may do. */
+function aboutOf(user) {
+  const about = user.title || `@${user.name}`;
+  return user.is_restricted ? `${about} · guest` : about;
 }
 
 export function drawActAs(node, people) {
