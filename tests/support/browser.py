@@ -125,8 +125,9 @@ class Visit:
         """Write in a channel, and wait for the thread that follows; it opens where somebody answers."""
         await self.go_to(channel)
         await self.write(text, "composer")
-        await self.feed.get_by_test_id("open-thread").last.click()
-        await expect(self.thread).to_be_visible()
+        said = self.feed.get_by_test_id("message").filter(has_text=text).last
+        await said.get_by_test_id("open-thread").click()
+        await expect(self.thread).to_contain_text(text)
 
     async def write(self, text: str, composer: str = "thread-composer") -> None:
         """Write and send: with Enter on a desk, with the button on a phone."""
