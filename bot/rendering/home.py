@@ -17,6 +17,7 @@ MOST_WAITING, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 20, 15, 10, 40
 """A Home has a hundred blocks; what does not fit is counted."""
 
 _ICONS = {"running": "▶️", "paused": "🟡", "complete": "✅", "failed": "❌", "aborted": "🛑"}
+_STANDING = {"paused": "waiting"}
 _WORDS = {"complete": "completed", "failed": "failed", "aborted": "aborted"}
 _ASKED = {"approval": "Approval", "interrupted": "Please check", "failed": "A step failed", "input": "Input"}
 
@@ -103,7 +104,7 @@ def _run(entry: Run) -> Block:
     if state.ended:
         word = f"{_WORDS.get(state.status, state.status)} {date(state.updated_at)}"
     else:
-        word = f"{'paused by a person' if state.phase == 'held' else state.status}, since {date(state.created_at)}"
+        word = f"{'paused by a person' if state.phase == 'held' else _STANDING.get(state.status, state.status)}, since {date(state.created_at)}"
     open_prompts = len(state.open_prompts)
     waits = f" · {open_prompts} open question{'s' if open_prompts > 1 else ''}" if open_prompts else ""
     by = person(state.actor)
@@ -112,7 +113,7 @@ def _run(entry: Run) -> Block:
 
 def _linked(name: str, link: str | None) -> str:
     words = safe(one_line(name, 80))
-    return f"<{link}|*{words}*>" if link else f"*{words}*"
+    return f"*<{link}|{words}>*" if link else f"*{words}*"
 
 
 def _flows(flows: Mapping[str, Flow]) -> list[Block]:
