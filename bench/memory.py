@@ -25,9 +25,9 @@ from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
 from bot.workspace import Workspace
 from engine.codec import Json, encode
 from engine.commands import Shown
-from engine.engine import utc_now
 from engine.flow import Flow, load_flow
 from engine.nodes.port import NodeContext, Outcome
+from engine.stepping import utc_now
 from engine.storage.port import Store
 
 FEW = 10

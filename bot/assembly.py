@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bot.machine import THIS_MACHINE, Machine
 from bot.settings import Settings
-from engine.engine import Engine, Extension
+from engine.engine import Engine
 from engine.nodes.secrets import SecretSource
+from engine.stepping import Extension
 from engine.storage.port import Store
 from prompt_state.extension import projection
 from prompt_state.policy import Gate

@@ -51,10 +51,10 @@ from bot.ways_in import WaysIn
 from bot.words import quarantine_text
 from engine import clock
 from engine.dispatch import LocalDispatcher
-from engine.engine import DRAIN_SECONDS
 from engine.errors import SaysoError
 from engine.flow import Flow
 from engine.service import Service
+from engine.stepping import DRAIN_SECONDS
 from engine.storage.port import Head, InboxRow, Row, Store
 from prompt_state.policy import Gate
 

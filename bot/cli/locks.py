@@ -11,7 +11,7 @@ from bot.cli.output import Paint, clean, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from bot.rendering.locks import ordinal
 from engine.codec import Json
-from engine.engine import utc_now
+from engine.stepping import utc_now
 from engine.storage.port import DropLock, Head, LockRow, Store
 
 _ENDED = ("complete", "failed", "aborted")

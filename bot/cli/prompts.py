@@ -22,10 +22,11 @@ from bot.terminal import Follower, read_answer
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Edit, HandOver, Undo
-from engine.engine import Engine, random_text
+from engine.engine import Engine
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.forms.asking import asked_fields
 from engine.snapshot import load_state
+from engine.stepping import random_text
 from engine.storage.port import Head
 from prompt_state import store as prompt_store
 from prompt_state.model import PromptState

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from bot.terminal import terminal_label
 from engine.actors import Actor
 from engine.codec import Json, decode
-from engine.engine import utc_now
 from engine.errors import SaysoError
 from engine.requests import item
+from engine.stepping import utc_now
 from engine.storage.port import Head, InboxRow, Store
 
 REPLY_SECONDS = 15.0

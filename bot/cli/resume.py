@@ -17,10 +17,11 @@ from bot.terminal import Follower, open_prompts, read_answer
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Answer
-from engine.engine import Engine, random_text
+from engine.engine import Engine
 from engine.errors import SnapshotRefused
 from engine.snapshot import load_state, read_export
 from engine.state import State
+from engine.stepping import random_text
 from engine.storage.port import Head, Store
 
 GO_ON = "resume"

@@ -19,11 +19,11 @@ from bot.filling import field_lines, filling_of
 from bot.rendering.text import elapsed
 from engine import clock
 from engine import events as ev
-from engine.engine import utc_now
 from engine.events import Event
 from engine.forms import Field, is_numbered
 from engine.nodes.specs import node_types
 from engine.state import PromptRun, State
+from engine.stepping import utc_now
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.12

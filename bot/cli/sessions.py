@@ -18,7 +18,6 @@ from bot.cli.show import View, show_lines
 from bot.rendering.locks import Behind
 from bot.rendering.text import plain
 from engine.codec import Json, encode
-from engine.engine import utc_now
 from engine.errors import Corrupt, MalformedJournal, StorageError
 from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
@@ -27,6 +26,7 @@ from engine.inspection import inspection
 from engine.locks import standing
 from engine.nodes.digests import CodeDigests
 from engine.pinned import differing
+from engine.stepping import utc_now
 from engine.storage.port import Head, Store
 from engine.tree import tree
 from prompt_state import store as prompt_store

@@ -24,7 +24,6 @@ from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault
 from bot.tuning import SLACK_PACE, Tuning
 from engine import clock as moments
 from engine.codec import Json, encode
-from engine.engine import utc_now
 from engine.errors import (
     Corrupt,
     MalformedJournal,
@@ -37,6 +36,7 @@ from engine.errors import (
 from engine.flow import Flow
 from engine.nodes.port import Meter
 from engine.state import State
+from engine.stepping import utc_now
 from engine.storage.port import InboxItem, OutboxRow
 from engine.storage.writer import Writer
 

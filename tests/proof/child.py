@@ -26,12 +26,13 @@ import engine.service
 import engine.storage.connection
 from engine import requests
 from engine.codec import decode
-from engine.engine import Engine, utc_now
+from engine.engine import Engine
 from engine.errors import Refused, SaysoError, SessionError, StorageBroken, StorageError
 from engine.flow import load_flow_file
 from engine.nodes.port import runners
 from engine.service import Service
 from engine.state import State
+from engine.stepping import utc_now
 from engine.storage.port import InboxItem
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody

@@ -11,12 +11,12 @@ from typing import Any
 from bot.rendering import card
 from engine import clock
 from engine.codec import decode
-from engine.engine import utc_now
 from engine.errors import MalformedJournal
 from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.fold import derive_state
 from engine.state import State
+from engine.stepping import utc_now
 from engine.storage.sqlite import open_sqlite
 from tests.simulation.flows import NOBODY, SAMPLES, Answers
 from tests.simulation.life import KEY
