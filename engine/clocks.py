@@ -14,7 +14,7 @@ from engine import events as ev
 from engine.codec import Json
 from engine.commands import Gone, Reachable, Unreachable
 from engine.state import PromptRun, State, TimerRun
-from engine.turn import Turn
+from engine.turn import Turn, asked_in_order
 
 MOST_REPOSTS = 3
 """How often a question is shown again whose message somebody deleted."""
@@ -127,7 +127,7 @@ def _escalate(turn: Turn, prompt_id: str, step: int) -> None:
 
 def catch_up(turn: Turn) -> None:
     """The session goes on: steps that came due while it told nobody anything are taken now."""
-    for prompt_id in sorted(turn.state.open_prompts):
+    for prompt_id in asked_in_order(turn.state):
         prompt = turn.state.prompts[prompt_id]
         if prompt.deadline is None:
             continue

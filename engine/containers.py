@@ -31,7 +31,7 @@ from engine.state import (
     in_finally,
     scope_of,
 )
-from engine.turn import Turn, doomed, launched_below, open_prompt_at
+from engine.turn import Turn, asked_in_order, doomed, launched_below, open_prompt_at
 
 
 def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
@@ -248,7 +248,7 @@ def _list_of(node: Node, key: str | None) -> str:
 
 def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:
     """Nothing of it runs any more: withdraw its questions and let it fail, or what failed go on failing."""
-    for prompt_id in sorted(turn.state.open_prompts):
+    for prompt_id in asked_in_order(turn.state):
         prompt = turn.state.prompts[prompt_id]
         if prompt.path != path and below(path, prompt.path):
             reason = f"{container.node_id} failed"

@@ -61,7 +61,7 @@ from engine.state import (
     scope_of,
     visit_path,
 )
-from engine.turn import Turn, doomed, launched, open_prompt_at, undo_pending
+from engine.turn import Turn, asked_in_order, doomed, launched, open_prompt_at, undo_pending
 
 CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
@@ -278,7 +278,7 @@ def _say_outcome(turn: Turn, frame: Frame) -> None:
 
 
 def _withdraw_prompts(turn: Turn) -> None:
-    for prompt_id in sorted(turn.state.open_prompts):
+    for prompt_id in asked_in_order(turn.state):
         reason = f"the session is {turn.state.outcome}"
         prompt = turn.state.prompts[prompt_id]
         turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)

@@ -205,6 +205,13 @@ def undo_pending(state: State, path: str) -> bool:
     return prompt is not None and prompt.undo_until is not None
 
 
+def asked_in_order(state: State) -> list[str]:
+    """The ids of the open prompts in the order in which they were asked; ids are random."""
+    return sorted(
+        state.open_prompts, key=lambda prompt_id: int(state.prompts[prompt_id].spec.get("number") or 0)
+    )
+
+
 def open_prompt_at(state: State, path: str) -> PromptRun | None:
     """The open prompt of the node at this path."""
     for prompt_id in state.open_prompts:

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.support.bot import MovedClock, bot_here
-from tests.support.browser import SCREENS, Visit, running_browser, visiting
+from tests.support.browser import SCREENS, Visit, in_view, running_browser, visiting
 from tests.support.workspace import running_workspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
@@ -83,5 +83,5 @@ async def run_out(visit: Visit, clock: MovedClock) -> None:
     await visit.says("Nobody answered in time", "Nobody decided, so nothing was rolled back.")
     await expect(visit.button("Approve")).to_have_count(0)
     await visit.shot("over")
-    await visit.thread.get_by_test_id("message").nth(1).scroll_into_view_if_needed()
+    await in_view(visit.thread.get_by_test_id("message").nth(1))
     await visit.shot("card")

@@ -10,7 +10,7 @@ from playwright.async_api import expect
 
 from bot.workspace import Workspace
 from tests.support.bot import bot_here
-from tests.support.browser import SCREENS, Visit, running_browser, visiting
+from tests.support.browser import SCREENS, Visit, in_view, running_browser, visiting
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 
@@ -76,7 +76,7 @@ async def use_home(visit: Visit) -> None:
     await expect(visit.home).to_contain_text("Open the gate?")
     await expect(visit.home).to_contain_text("Looks into what somebody wrote")
     await visit.pressable(visit.home.get_by_role("button", name="Start").first)
-    await visit.home.get_by_text("Waiting for you").scroll_into_view_if_needed()
+    await in_view(visit.home.get_by_text("Waiting for you"))
     await visit.shot("home")
     await visit.home.get_by_role("link", name="gate").first.click()
     await visit.button("Approve").click()
@@ -130,12 +130,12 @@ async def test_a_form_with_every_kind_of_field(workspace: Workspace, tmp_path: P
         await fill_in(visit)
         await visit.submit()
         await expect(visit.field("parts").locator(".input-error")).to_contain_text("2")
-        await visit.field("parts").scroll_into_view_if_needed()
+        await in_view(visit.field("parts"))
         await visit.shot("too-few")
         await visit.field("parts").get_by_text("web", exact=True).click()
         await visit.submit()
         await visit.says("9 of api+web in 117 on 2026-11-24", "Answered by @Ana Ruiz")
-        await visit.thread.get_by_text("Answered by").scroll_into_view_if_needed()
+        await in_view(visit.thread.get_by_text("Answered by"))
         await visit.shot("answered")
 
 
@@ -154,7 +154,7 @@ async def fill_in(visit: Visit) -> None:
     await visit.pick("#releases")
     await visit.field("parts").get_by_text("api", exact=True).click()
     await visit.field("zone").locator(".pick").click()
-    await visit.menu.get_by_role("option", name="117", exact=True).scroll_into_view_if_needed()
+    await in_view(visit.menu.get_by_role("option", name="117", exact=True))
     await visit.shot("groups")
     await visit.menu.get_by_role("option", name="117", exact=True).click()
 
@@ -210,11 +210,11 @@ async def test_what_a_flow_says(workspace: Workspace, tmp_path: Path, screen: st
         await expect(thread.get_by_role("cell", name="<!channel>")).to_be_visible()
         await expect(thread.locator("pre")).to_contain_text("uptime --pretty")
         await expect(thread.get_by_role("img", name="Load over the last hour")).to_be_visible()
-        await thread.get_by_text("three tables").scroll_into_view_if_needed()
+        await in_view(thread.get_by_text("three tables"))
         await visit.shot("bar")
-        await thread.get_by_role("table").scroll_into_view_if_needed()
+        await in_view(thread.get_by_role("table"))
         await visit.shot("report")
-        await thread.get_by_role("img", name="Load over the last hour").scroll_into_view_if_needed()
+        await in_view(thread.get_by_role("img", name="Load over the last hour"))
         await visit.shot("files")
         go.touch()
         await visit.says("Completed in")

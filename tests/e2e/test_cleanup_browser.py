@@ -13,7 +13,7 @@ from playwright.async_api import Locator, Page, expect
 
 from bot.workspace import Suggestion, Workspace
 from tests.support.bot import ROOT, BotProcess
-from tests.support.browser import PHONE, WIDE, opened_page, running_browser
+from tests.support.browser import PHONE, WIDE, in_view, opened_page, running_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 
@@ -99,7 +99,7 @@ async def clean_up(visit: Visit) -> None:
     await expect(visit.button("Delete them")).to_have_count(0)
     await expect(visit.button("Cancel")).to_have_count(0)
     await visit.shot("report")
-    await thread.get_by_test_id("message").nth(1).scroll_into_view_if_needed()
+    await in_view(thread.get_by_test_id("message").nth(1))
     await visit.shot("card")
 
 

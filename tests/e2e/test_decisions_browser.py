@@ -11,7 +11,7 @@ from playwright.async_api import Locator, Page, expect
 
 from bot.workspace import Suggestion, Workspace
 from tests.support.bot import counted, running_bot
-from tests.support.browser import PHONE, opened_page, running_browser
+from tests.support.browser import PHONE, in_view, opened_page, running_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 
@@ -130,7 +130,7 @@ async def edit_and_decide(phone: Phone) -> None:
     """A vote, an edit that voids it, a rejection that is thought better of, two votes."""
     await phone.act_as("ben")
     await expect(phone.button("Approve")).to_be_visible()
-    await phone.button("Approve").scroll_into_view_if_needed()
+    await in_view(phone.button("Approve"))
     await phone.shot("approval")
     await phone.button("Approve").click()
     await expect(phone.thread).to_contain_text("1 of 2 approved: @Ben Okafor")
@@ -145,7 +145,7 @@ async def edit_and_decide(phone: Phone) -> None:
     await phone.submit()
     await expect(phone.thread).to_contain_text("eu → us")
     await expect(phone.thread).to_contain_text("0 of 2 approved")
-    await phone.button("Approve").scroll_into_view_if_needed()
+    await in_view(phone.button("Approve"))
     await phone.shot("difference")
 
     await phone.button("Reject…").click()
@@ -168,7 +168,7 @@ async def edit_and_decide(phone: Phone) -> None:
     await phone.button("Approve").click()
     await expect(phone.thread).to_contain_text("Traffic is in us now")
     await expect(phone.thread).to_contain_text("Approved by @Cleo")
-    await phone.thread.get_by_text("Percent of the traffic").first.scroll_into_view_if_needed()
+    await in_view(phone.thread.get_by_text("Percent of the traffic").first)
     await phone.shot("approved")
-    await phone.thread.get_by_test_id("message").nth(1).scroll_into_view_if_needed()
+    await in_view(phone.thread.get_by_test_id("message").nth(1))
     await phone.shot("card")

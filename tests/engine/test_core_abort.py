@@ -135,3 +135,18 @@ def test_a_failed_session_refuses_everything() -> None:
     case.refused(late, AlreadyAnswered)
     case.later(10**7).when(due).then()
     case.claimed().then()
+
+
+def test_questions_are_withdrawn_in_the_order_in_which_they_were_asked() -> None:
+    """Ids of questions are random, so what is said of several does not follow them."""
+    flow = """
+nodes:
+  - id: all
+    type: foreach
+    with: {items: [1, 2, 3, 4, 5, 6], concurrency: 6}
+    body: [{id: q, type: ask, with: {message: "{{ item }}?"}}]
+"""
+    case = given(flow).started()
+    case.when(Abort(ANA))
+    withdrawn = [event.path for event in case.last if event.type == "prompt:cancelled"]
+    assert withdrawn == [f"all[{index}]/q" for index in range(6)]

@@ -10,7 +10,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, FilePayload, Locator, Page, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    Error,
+    FilePayload,
+    FloatRect,
+    Locator,
+    Page,
+    async_playwright,
+    expect,
+)
 
 from bot.workspace import Workspace
 
@@ -171,13 +180,27 @@ class Visit:
 
     async def pressable(self, thing: Locator) -> None:
         """On a phone, a finger can hit it: it is tall enough and in view."""
-        await thing.scroll_into_view_if_needed()
-        box = await thing.bounding_box()
-        assert box is not None
+        box = await in_view(thing)
         if self.is_phone:
             assert box["height"] >= SMALLEST, f"{await thing.text_content()!r} is {box['height']} px tall"
             assert box["x"] >= 0, "it sticks out at the left"
             assert box["x"] + box["width"] <= PHONE["width"], "it sticks out at the right"
+
+
+async def in_view(thing: Locator) -> FloatRect:
+    """Scroll to it, and where it is then. What was drawn anew in between is looked for again: a thread may change at any
+    moment, and its locator finds the new one."""
+    for _ in range(20):
+        try:
+            await thing.scroll_into_view_if_needed()
+            box = await thing.bounding_box()
+        except Error as error:
+            if "not attached" not in str(error):
+                raise
+            continue
+        if box is not None:
+            return box
+    raise AssertionError(f"it is drawn anew all the time: {thing}")
 
 
 @asynccontextmanager
