@@ -283,9 +283,10 @@ class Conversation:
                 text = words.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
                 # How a question is answered helps everybody; what was wrong with one reply, its author.
                 key = f"hint:{prompt_ids[0]}" if once else None
+                outcome = "hinted" if once else "told"
                 if kind not in ("buttons", "files"):
-                    return await self._whisper(row, data, plain(text), "told", key=key)
-                return await self._tell(row, data, text, "told", key=key)
+                    return await self._whisper(row, data, plain(text), outcome, key=key)
+                return await self._tell(row, data, text, outcome, key=key)
             case _:
                 status = await self._standing.of(await self._heads(row.thread_key))
                 return await self._look(row, data, actor, status)
@@ -368,8 +369,10 @@ class Conversation:
         try:
             actor = await self._people.actor(data, entries=self._starter.entries(flow))
             refusal = await self._starter.refusal(data, actor, flow)
-        except LookupFailed as error:
+        except UnknownPerson as error:
             return await self._not_looked_up(row, data, error)
+        except LookupFailed as error:
+            return _held(row, error)
         if refusal is not None:
             if data.get("responseUrl"):
                 return await self._answer_slash(row, data, refusal.text)

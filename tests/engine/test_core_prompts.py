@@ -149,7 +149,7 @@ def test_a_second_answer_is_told_who_was_first_and_when() -> None:
     case.when(case.answer("eu"))
     text = case.refused(second, AlreadyAnswered)
     assert "ana" in text
-    assert case.now in text
+    assert "2026-11-21 09:00 UTC" in text
     assert "Europe" in text
 
 
