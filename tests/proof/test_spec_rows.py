@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from engine import clock
-from engine import engine as shell
+from engine import stepping as shell
 from engine.commands import Answer, Hold, Message, NodeDone, Resume, Shown
 from engine.errors import AlreadyAnswered, MalformedJournal, SessionQuarantined, SessionRunning
 from engine.events import Event, event_from_bytes
