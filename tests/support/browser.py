@@ -136,7 +136,7 @@ class Visit:
         await self.write(text, "composer")
         said = self.feed.get_by_test_id("message").filter(has_text=text).last
         await said.get_by_test_id("open-thread").click()
-        await expect(self.thread).to_contain_text(text)
+        await expect(self.thread).to_contain_text(text, timeout=15_000)
 
     async def write(self, text: str, composer: str = "thread-composer") -> None:
         """Write and send: with Enter on a desk, with the button on a phone."""
