@@ -9,6 +9,7 @@ of them by id, those of called flows too, so that nothing has to be searched for
 | `rollout` | the `body` of the node `rollout` |
 | `fan:left`, `pick:eu`, `pick:` | a branch, a case, the `default` of a `switch` |
 | `apply!` | the `on_failure` of the node `apply` |
+| `diagnose:turn`, `diagnose:tools` | the model calls of an agent (one node that stands for all), its tools |
 | `finally` | what runs at the end |
 | `@other/`, `@other/rollout` | the lists of the called flow `other`, under that prefix |
 
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from engine.agents.plans import AgentPlan
 from engine.codec import Json, canonical
 from engine.expressions import Compiled
 from engine.flow import graph
@@ -148,6 +150,8 @@ class Node:
     calls: str | None = None
     while_: Compiled | None = None
     until_: Compiled | None = None
+    agent: AgentPlan | None = None
+    """The tools of an agent, and what else its file says."""
 
     @property
     def spec(self) -> NodeSpec:
@@ -182,6 +186,7 @@ class Node:
             list_id=prefix + self.list_id,
             lists={key: prefix + list_id for key, list_id in self.lists.items()},
             on_failure=None if self.on_failure is None else prefix + self.on_failure,
+            agent=None if self.agent is None else self.agent.under(prefix),
         )
 
 
