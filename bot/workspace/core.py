@@ -101,6 +101,20 @@ class Core:
             self.event(channel, payloads.mention_event(channel, after))
         return after
 
+    def grow(self, channel: Channel, message: Json, changes: Json, reader: str = "") -> Json:
+        """Change a message that is streamed. Until it ends only its `reader` sees that (empty: everybody), and the
+        app hears nothing of it."""
+        after = {**message, **changes}
+        for key in [key for key, value in after.items() if value is None]:
+            del after[key]
+        self.state.replace_message(channel.id, after)
+        fields = {"message": self.shown(channel, after), "thread_ts": after.get("thread_ts")}
+        if reader:
+            self._push_to(self.state.users[reader], "message_changed", channel, **fields)
+        else:
+            self._push("message_changed", channel, **fields)
+        return after
+
     def delete(self, channel: Channel, message: Json) -> None:
         """Delete a message; a root with replies leaves a tombstone."""
         gone = self.state.remove_message(channel.id, message["ts"])

@@ -29,9 +29,12 @@ APP_TOKEN_SCOPES = ("connections:write",)
 REQUIRED: dict[str, str] = {
     "apps.connections.open": "connections:write",
     "bots.info": "users:read",
+    "chat.appendStream": "chat:write",
     "chat.delete": "chat:write",
     "chat.postEphemeral": "chat:write",
     "chat.postMessage": "chat:write",
+    "chat.startStream": "chat:write",
+    "chat.stopStream": "chat:write",
     "chat.update": "chat:write",
     "conversations.join": "channels:join",
     "conversations.open": "im:write",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bot.workspace.methods import chat, conversations, files, people, rest
+from bot.workspace.methods import chat, conversations, files, people, rest, streams
 from bot.workspace.methods.call import Call
 from bot.workspace.state import Json
 
@@ -16,10 +16,13 @@ METHODS: dict[str, Callable[[Call], Json]] = {
     "apps.connections.open": rest.connections_open,
     "auth.test": people.auth_test,
     "bots.info": people.bots_info,
+    "chat.appendStream": streams.append,
     "chat.delete": chat.delete,
     "chat.getPermalink": chat.get_permalink,
     "chat.postEphemeral": chat.post_ephemeral,
     "chat.postMessage": chat.post_message,
+    "chat.startStream": streams.start,
+    "chat.stopStream": streams.stop,
     "chat.update": chat.update,
     "conversations.history": conversations.history,
     "conversations.info": conversations.info,

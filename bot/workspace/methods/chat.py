@@ -6,6 +6,7 @@ from bot.workspace import blocks as block_kit
 from bot.workspace import elements
 from bot.workspace.errors import SlackError
 from bot.workspace.methods.call import Call
+from bot.workspace.methods.streams import is_streaming
 from bot.workspace.state import Channel, Json, wire
 
 
@@ -58,6 +59,8 @@ def update(call: Call) -> Json:
         raise SlackError("cant_update_message")
     if channel.is_archived:
         raise SlackError("is_archived")
+    if is_streaming(call, message):
+        raise SlackError("streaming_state_conflict")
     changes = _changes(call)
     after = call.core.edit(channel, message, changes)
     answer = {"channel": channel.id, "ts": message["ts"], "text": after["text"]}
