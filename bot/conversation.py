@@ -25,7 +25,6 @@ from bot.rendering.menus import menu_blocks
 from bot.rendering.messages import note
 from bot.rendering.starts import start_blocks
 from bot.rendering.text import escape, plain
-from bot.session_files import FileRefused
 from bot.standing import Standing
 from bot.start_line import BadLine, StartLine, parse
 from bot.starting import Starter
@@ -35,6 +34,7 @@ from engine.codec import Json, decode
 from engine.commands import Answer, Command, Undo
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SessionError
+from engine.nodes.folder import FileRefused
 from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong

@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.session_files import FileRefused, Inbox, SessionFiles
+from bot.session_files import Inbox, SessionFiles
 from bot.slack_api import AuthLost, Permanent, SlackFault, classify, plain_session
 from engine.codec import Json, clean_text
+from engine.nodes.folder import FileRefused, sniffed
 from prompt_state.model import PromptState
 
 FETCH_SECONDS = 120.0
@@ -26,15 +27,6 @@ _CHUNK = 64 * 1024
 _SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov|-files)?\.com")
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _NAME = 200
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-    (b"PK\x03\x04", "application/zip"),
-    (b"\x1f\x8b", "application/gzip"),
-)
 
 
 class NotNow(Exception):
@@ -134,21 +126,6 @@ class IncomingFiles:
         ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
         if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.netloc or "")):
             raise FileRefused(f"{_called(file)} does not lie in Slack itself. Please upload it here.")
-
-
-def sniffed(head: bytes) -> str:
-    """The type of a file by its first bytes; what its name says proves nothing."""
-    for magic, kind in _MAGIC:
-        if head.startswith(magic):
-            return kind
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "image/webp"
-    try:
-        # The last character may be cut in two.
-        text = head.decode("utf-8") if len(head) < 4 else head[: len(head) - 3].decode("utf-8", "strict")
-    except UnicodeDecodeError as error:
-        text = head.decode("utf-8", "ignore") if error.start >= len(head) - 6 else "\0"
-    return "application/octet-stream" if "\0" in text else "text/plain"
 
 
 def _own_name(ts: str, number: int, file: Mapping[str, Json]) -> str:

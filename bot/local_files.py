@@ -8,9 +8,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bot.session_files import FileRefused, Inbox, SessionFiles
+from bot.session_files import Inbox, SessionFiles
 from engine.codec import Json, clean_text
 from engine.errors import InvalidAnswer
+from engine.nodes.folder import FileRefused, sniffed
 
 _CHUNK = 256 * 1024
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
@@ -32,9 +33,6 @@ def keep(
 
 
 def _copied(inbox: Inbox, path: Path, largest: int) -> Json:
-    # It brings what fetches files from Slack with it, which takes a moment.
-    from bot.incoming_files import sniffed
-
     suffix = path.suffix.lower() if _SUFFIX.fullmatch(path.suffix) else ""
     name = f"local-{os.urandom(6).hex()}{suffix}"
     try:

@@ -23,7 +23,7 @@ from bot.local_files import keep, typed_paths
 from bot.queues import behind
 from bot.rendering.delivered import as_plain, given_files
 from bot.rendering.locks import lock_fact
-from bot.session_files import FileRefused, SessionFiles
+from bot.session_files import SessionFiles
 from engine import locks, requests
 from engine.actors import Actor
 from engine.codec import Json, decode
@@ -32,6 +32,7 @@ from engine.engine import Engine
 from engine.errors import InvalidAnswer, Owned, Refused
 from engine.events import Event
 from engine.forms import Field, match_option
+from engine.nodes.folder import FileRefused
 from engine.nodes.specs import node_types
 from engine.service import Service
 from engine.state import PromptRun, State

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine import clock, locks
 from engine.codec import encode
@@ -61,6 +61,9 @@ from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Pin,
 from engine.storage.writer import Writer
 from engine.turn import doomed, launched
 from engine.work import Job, Workplace, no_secrets
+
+if TYPE_CHECKING:
+    from engine.providers.turns import TurnEvent
 
 log = logging.getLogger("sayso.engine")
 
@@ -169,11 +172,13 @@ class Stepper:
         self._entropy = entropy
         self._policy = policy
         self._code = CodeDigests()
-        self._workplace = Workplace(runners, home, secret or no_secrets, self._metered)
+        self._workplace = Workplace(runners, home, secret or no_secrets, self._metered, self._streamed)
         self.meters: dict[str, dict[str, Meter]] = {}
         """How far running nodes say that they are, by session and path; nothing of it is stored."""
         self.on_meter: Callable[[str], None] = lambda session_id: None
         """Called with a session whose node said so."""
+        self.on_stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
+        """Told what a model says in a turn, by session and path, while it says it; nothing of it is stored."""
         self._extensions: list[Extension] = [timer_rows, lock_rows, deliveries, *extensions]
         self._label = label
         self._live: dict[str, Live] = {}
@@ -358,6 +363,13 @@ class Stepper:
         known.pop(path, None)
         if not known:
             self.meters.pop(session_id, None)
+
+    def _streamed(self, session_id: str, path: str, event: TurnEvent) -> None:
+        """A model says something. Whoever shows it must not disturb it."""
+        try:
+            self.on_stream(session_id, path, event)
+        except Exception:
+            log.exception("what %s of %s says could not be shown", path, session_id)
 
     def remembers(self, session_id: str) -> bool:
         """Whether this process works for a session, or did a moment ago: then its work is ours to do."""

@@ -7,12 +7,16 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.errors import SaysoError
 from engine.flow import Node
 from engine.nodes.port import Completed, Failed, Interrupted, Meter, NodeContext, Runner
 from engine.state import NodeRun
+
+if TYPE_CHECKING:
+    from engine.providers.turns import TurnEvent
 
 log = logging.getLogger("sayso.engine")
 
@@ -43,6 +47,8 @@ class Workplace:
     secret: Callable[[str], str]
     meter: Callable[[str, str, Meter | None], None] = lambda session_id, path, meter: None
     """Told how far a node of a session is; None when it has ended."""
+    stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
+    """Told what a model says in a turn of a session, while it says it."""
 
     async def perform(self, job: Job) -> Command:
         """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
@@ -73,7 +79,9 @@ class Workplace:
             timeout=job.node.timeout,
             saved=job.run.saved,
             aborted=job.stop,
+            flow_file=Path(job.file) if job.file else None,
             meter=lambda meter: self.meter(job.session_id, job.path, meter),
+            stream=lambda event: self.stream(job.session_id, job.path, event),
             progress=lambda line: log.debug("%s %s: %s", job.session_id, job.path, line),
         )
 

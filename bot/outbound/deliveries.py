@@ -19,11 +19,11 @@ from bot.outbound.posts import Poster, is_uncertain, result_of
 from bot.outbound.uploads import Upload, Uploads
 from bot.rendering.delivered import Delivered, Extra, delivered
 from bot.rendering.messages import message_blocks
-from bot.session_files import FileRefused
 from bot.slack_api import Permanent
 from engine import requests
 from engine.codec import Json, decode, encode
 from engine.evaluation import named_node
+from engine.nodes.folder import FileRefused
 from engine.state import State
 from engine.storage.port import InboxItem, OutboxRow
 from engine.storage.writer import Writer

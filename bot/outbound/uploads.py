@@ -17,10 +17,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.outbound.calls import Place
 from bot.outbound.pace import POST, Hold, Pace
 from bot.rendering.text import clip, shown
-from bot.session_files import FileRefused, SessionFiles
+from bot.session_files import SessionFiles
 from bot.slack_api import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
 from engine import clock
 from engine.codec import Json, encode
+from engine.nodes.folder import FileRefused
 from engine.storage.port import OutboxRow
 from engine.storage.writer import Writer
 

@@ -13,11 +13,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from engine.codec import Json, encode
 from engine.errors import NotJson
 from engine.nodes.entries import own_type
+
+if TYPE_CHECKING:
+    from engine.providers.turns import TurnEvent
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,10 @@ def no_meter(meter: Meter) -> None:
     """Where nobody looks."""
 
 
+def no_stream(event: TurnEvent) -> None:
+    """Where nobody watches."""
+
+
 @dataclass(frozen=True)
 class NodeContext:
     """The surroundings of one execution of one node.
@@ -99,6 +106,10 @@ class NodeContext:
     progress: Callable[[str], None]
     meter: Callable[[Meter], None] = no_meter
     """Shows how far the node is; nothing of it is recorded, and most calls are dropped."""
+    stream: Callable[[TurnEvent], None] = no_stream
+    """Shows what a model says while it says it; nothing of it is recorded."""
+    flow_file: Path | None = None
+    """The file of the flow that the node is in; None where it is known by its text only."""
     grace: float = 10
     saved: Json = None
 

@@ -1,0 +1,164 @@
+"""One call of a model, as the runner of the inner node type `turn`.
+
+It gets the whole turn as JSON (see `request_from`), asks the provider once, and reports how that ended as a value: what
+the model said, or why there is no answer and whether trying again can help. It decides nothing about what follows and
+keeps nothing, so that the next turn may run in another process.
+
+Nothing is redacted here: secrets are references in everything that is journaled, and what tools gave back was freed of
+them before it was journaled, so a conversation that is built from the journal has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from engine.agents.documents import names_files, with_files
+from engine.codec import Json, copy
+from engine.errors import NotJson, SaysoError
+from engine.nodes.folder import FileRefused
+from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.providers.abort import Abortable, Aborted
+from engine.providers.errors import BadResponse, ProviderError
+from engine.providers.messages import Message
+from engine.providers.port import Provider
+from engine.providers.turns import Finished, Tool, TurnRequest, TurnResult, Usage
+
+log = logging.getLogger("sayso.agent")
+
+McpTools: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[Tool]]]
+"""The tools of a server that are wanted, by the server's name and theirs, named as the model is to know them."""
+
+ProviderOf: TypeAlias = Callable[[NodeContext], Provider]
+"""Who answers the turn of this context. Raises `ProviderError` where nobody can."""
+
+
+class McpUnavailable(SaysoError):
+    """A server of tools did not say what its tools are."""
+
+    code = "mcp"
+
+
+async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
+    """Where no servers of tools are configured."""
+    raise McpUnavailable(f"no MCP server is configured here, so {server} cannot be asked for its tools")
+
+
+def request_from(config: Json) -> TurnRequest:
+    """The request that a turn's config describes, without the tools of MCP servers; files are still named only.
+
+    `{model, system, maxTokens, temperature, messages: [{role, content}], tools: [{name, description, input_schema}],
+    mcp: [{server, tools}]}`.
+    """
+    return TurnRequest(
+        model=config["model"],
+        messages=tuple(Message.from_json(message) for message in config["messages"]),
+        max_tokens=config["maxTokens"],
+        system=config.get("system") or "",
+        tools=tuple(
+            Tool(tool["name"], tool.get("description") or "", tool["input_schema"])
+            for tool in config.get("tools") or ()
+        ),
+        temperature=config.get("temperature"),
+    )
+
+
+@dataclass(frozen=True)
+class TurnRunner:
+    """Runs nodes of type `turn`; see `Runner`. The provider is chosen for each turn."""
+
+    provider: ProviderOf
+    mcp_tools: McpTools = no_mcp
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """The answer as `{content, stopReason, usage, model, interrupted, requestId}`, or why there is none; see
+        `failed`. A turn that was told to leave is complete, with what was said until then."""
+        limit = asyncio.timeout(ctx.timeout)
+        try:
+            async with limit:
+                return _completed(await self._result(config, ctx))
+        except ProviderError as error:
+            return failed(error)
+        except (McpUnavailable, FileRefused) as error:
+            return Failed(error.code, str(error), _details(retryable=error.code == McpUnavailable.code))
+        except Exception as error:
+            if limit.expired():
+                return Interrupted("timeout", f"the model had not answered after {ctx.timeout:g} s")
+            log.exception("%s %s: a turn raised", ctx.session_id, ctx.path)
+            return Failed("internal", f"{type(error).__name__}: {error}", _details())
+
+    async def _result(self, config: dict[str, Json], ctx: NodeContext) -> TurnResult:
+        abortable = Abortable(ctx.aborted)
+        try:
+            request = await abortable.run(self._request(config, ctx))
+        except Aborted:
+            return TurnResult((), None, Usage(), config["model"], interrupted=True)
+        finally:
+            abortable.close()
+        provider = self.provider(ctx)
+        async with aclosing(provider.stream(request, ctx.aborted)) as events:
+            async for event in events:
+                ctx.stream(event)
+                if isinstance(event, Finished):
+                    return event.result
+        raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished and without an error")
+
+    async def _request(self, config: dict[str, Json], ctx: NodeContext) -> TurnRequest:
+        request = request_from(config)
+        if any(names_files(message.content) for message in request.messages):
+            request = await asyncio.to_thread(_with_all_files, request, ctx)
+        tools = list(request.tools)
+        for server in config.get("mcp") or ():
+            tools += await self._tools_of(server["server"], server["tools"])
+        return replace(request, tools=tuple(tools))
+
+    async def _tools_of(self, server: str, names: Sequence[str]) -> Sequence[Tool]:
+        try:
+            return await self.mcp_tools(server, names)
+        except Exception as error:
+            raise McpUnavailable(
+                f"the MCP server {server} did not say what its tools are: {error}"
+            ) from error
+
+
+def _with_all_files(request: TurnRequest, ctx: NodeContext) -> TurnRequest:
+    folder = ctx.folder()
+    messages = tuple(replace(each, content=with_files(each.content, folder)) for each in request.messages)
+    return replace(request, messages=messages)
+
+
+def _completed(result: TurnResult) -> Outcome:
+    output = {
+        "content": list(result.content),
+        "stopReason": result.stop_reason,
+        "usage": result.usage.to_json(),
+        "model": result.model,
+        "interrupted": result.interrupted,
+        "requestId": result.request_id,
+    }
+    try:
+        return Completed(copy(output))
+    except NotJson as error:
+        return failed(BadResponse(f"the answer cannot be stored ({error})", usage=result.usage))
+
+
+def failed(error: ProviderError) -> Failed:
+    """An error as an outcome; its details are `{retryable, retryAfter, usage, requestId}`, `retryAfter` in seconds."""
+    return Failed(
+        error.code,
+        str(error),
+        {
+            "retryable": error.retryable,
+            "retryAfter": error.retry_after,
+            "usage": error.usage.to_json(),
+            "requestId": error.request_id,
+        },
+    )
+
+
+def _details(*, retryable: bool = False) -> Json:
+    return {"retryable": retryable, "retryAfter": None, "usage": Usage().to_json(), "requestId": None}

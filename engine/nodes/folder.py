@@ -1,0 +1,92 @@
+"""Reading in a session's own folder, and never outside of it.
+
+A path that somebody names is followed one part at a time, and no part may be a link: what lies in the folder may have
+been put there by a program that the flow ran on somebody else's data.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from engine.errors import SaysoError
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+)
+
+
+class FileRefused(SaysoError):
+    """A file cannot be used; says which and why."""
+
+    code = "file"
+
+
+def read_inside(folder: Path, path: str, most: int) -> bytes:
+    """The content of a file in this folder, of at most so many bytes. Raises `FileRefused`."""
+    with _opened(folder, path) as descriptor:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise FileRefused(f"{path} is no file")
+        if found.st_size > most:
+            raise FileRefused(f"{path} has {found.st_size:,} bytes and the most is {most:,}")
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            content = file.read(most + 1)
+    if len(content) > most:
+        raise FileRefused(f"{path} grew to more than {most:,} bytes while it was read")
+    return content
+
+
+def parts_inside(folder: Path, path: str) -> list[str]:
+    """The parts of a path below a folder. Raises `FileRefused` for one that leads elsewhere."""
+    given = PurePosixPath(path)
+    for base in (folder, folder.resolve()):
+        if given.is_absolute() and given.is_relative_to(base):
+            given = given.relative_to(base)
+    parts = [part for part in given.parts if part != "."]
+    if not parts or given.is_absolute() or ".." in parts or "\0" in path:
+        raise FileRefused(f"{path!r} is not in the session's own folder; write a path inside of it")
+    return parts
+
+
+@contextmanager
+def _opened(folder: Path, path: str) -> Iterator[int]:
+    parts = parts_inside(folder, path)
+    at = -1
+    try:
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        for index, part in enumerate(parts):
+            kind = os.O_DIRECTORY if index < len(parts) - 1 else os.O_NONBLOCK
+            inner = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | kind, dir_fd=at)
+            os.close(at)
+            at = inner
+        yield at
+    except OSError as error:
+        raise FileRefused(f"{path} cannot be read in the session's folder: {error.strerror}") from error
+    finally:
+        if at >= 0:
+            os.close(at)
+
+
+def sniffed(head: bytes) -> str:
+    """The type of a file by its first bytes; what its name says proves nothing."""
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    try:
+        # The last character may be cut in two.
+        text = head.decode("utf-8") if len(head) < 4 else head[: len(head) - 3].decode("utf-8", "strict")
+    except UnicodeDecodeError as error:
+        text = head.decode("utf-8", "ignore") if error.start >= len(head) - 6 else "\0"
+    return "application/octet-stream" if "\0" in text else "text/plain"

@@ -1,0 +1,439 @@
+"""The runner of turns: against the local Messages API with the real SDK, and with scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.agents.runner import TurnRunner
+from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.providers.claude import ClaudeProvider
+from engine.providers.port import Provider
+from engine.providers.scripted import ScriptedProvider, script_from
+from engine.providers.turns import BlockDone, Finished, TextDelta, Tool, ToolStarted, TurnEvent
+from tests.nodes.nodekit import Context
+from tests.support.claude_server import (
+    ClaudeServer,
+    Failure,
+    Raw,
+    Reply,
+    call,
+    claude_server,
+    events,
+    sse,
+    text,
+)
+
+SCHEMA = {"type": "object", "properties": {"host": {"type": "string"}}}
+LOGS = {"name": "logs", "description": "Reads logs.", "input_schema": SCHEMA}
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    """A turn as the core asks for it."""
+    asked: dict[str, Any] = {
+        "purpose": "answer",
+        "model": "claude-sonnet-5-5",
+        "system": "Be short.",
+        "maxTokens": 500,
+        "temperature": None,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Why is db-1 slow?"}]}],
+        "tools": [LOGS],
+        "mcp": [],
+    }
+    return {**asked, **changes}
+
+
+class Rig:
+    """A runner, the context of a node, and what was streamed."""
+
+    def __init__(self, provider: Provider, folder: Path) -> None:
+        self.node = Context(folder)
+        self.told: list[TurnEvent] = []
+        self.provider = provider
+        self.seen = asyncio.Event()
+
+    def _hear(self, event: TurnEvent) -> None:
+        self.told.append(event)
+        self.seen.set()
+
+    def ctx(self, **changes: Any) -> NodeContext:
+        return self.node.build(**{"path": "diagnose/turn[1]", "stream": self._hear, **changes})
+
+    async def run(self, asked: dict[str, Any] | None = None, **changes: Any) -> Outcome:
+        return await TurnRunner(lambda ctx: self.provider)(asked or config(), self.ctx(**changes))
+
+    def write(self, name: str, data: bytes) -> str:
+        """A file in the session's folder; its path there."""
+        path = self.node.workdir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return name
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ClaudeServer]:
+    async with claude_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def rig(server: ClaudeServer, tmp_path: Path) -> AsyncIterator[Rig]:
+    provider = ClaudeProvider(server.environ())
+    yield Rig(provider, tmp_path)
+    await provider.close()
+
+
+def scripted(tmp_path: Path, *turns: dict[str, Any]) -> Rig:
+    """A rig whose provider says what these turns say."""
+    return Rig(ScriptedProvider(script_from(list(turns))), tmp_path)
+
+
+def output(outcome: Outcome) -> Any:
+    """What a turn that is complete gave."""
+    assert isinstance(outcome, Completed), outcome
+    return outcome.output
+
+
+def details(outcome: Outcome) -> Any:
+    """What a failure says beside its words."""
+    assert isinstance(outcome, Failed), outcome
+    return outcome.details
+
+
+# --- answers -------------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_is_told_whole_with_what_it_used(rig: Rig, server: ClaudeServer) -> None:
+    """A turn's outcome has the blocks, why it stopped, the tokens, the model and the request's id."""
+    server.queue(text("The disk is full."))
+    told = output(await rig.run())
+    assert told["content"] == [{"type": "text", "text": "The disk is full."}]
+    assert (told["stopReason"], told["interrupted"], told["requestId"]) == ("end_turn", False, "req_1")
+    assert (told["usage"]["input_tokens"], told["usage"]["output_tokens"]) == (100, 20)
+    assert server.requests[0].body["model"] == told["model"] == "claude-sonnet-5-5"
+    assert server.refused == []
+
+
+async def test_parallel_tools_come_back_in_their_order(rig: Rig, server: ClaudeServer) -> None:
+    """Two tool calls in one answer are two blocks with their own ids and inputs, and are streamed as they begin."""
+    calls = [call("logs", {"host": "db-1"}, "toolu_1"), call("logs", {"host": "db-2"}, "toolu_2")]
+    server.queue(Reply([{"type": "text", "text": "Both."}, *calls], stop_reason="tool_use"))
+    told = output(await rig.run())
+    assert told["content"][1:] == calls
+    assert told["stopReason"] == "tool_use"
+    assert [event.id for event in rig.told if isinstance(event, ToolStarted)] == ["toolu_1", "toolu_2"]
+
+
+async def test_a_conversation_with_results_is_sent_as_it_stands(rig: Rig, server: ClaudeServer) -> None:
+    """Earlier messages, with a tool call and its result, go out unchanged and legal."""
+    messages = [
+        *config()["messages"],
+        {"role": "assistant", "content": [call("logs", {"host": "db-1"}, "toolu_1")]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "disk full"}],
+        },
+    ]
+    server.queue(text("It is full."))
+    output(await rig.run(config(messages=messages)))
+    sent = server.requests[0].body["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert sent[2]["content"][0]["content"] == "disk full"
+    assert server.refused == []
+
+
+async def test_everything_that_is_said_is_streamed(rig: Rig, server: ClaudeServer) -> None:
+    """Pieces of text, each whole block and the end are told while the turn runs, in this order."""
+    server.queue(text("The disk is full."))
+    output(await rig.run())
+    assert "".join(event.text for event in rig.told if isinstance(event, TextDelta)) == "The disk is full."
+    assert isinstance(rig.told[-2], BlockDone)
+    assert isinstance(rig.told[-1], Finished)
+
+
+async def test_tools_of_servers_are_offered_beside_the_others(rig: Rig, server: ClaudeServer) -> None:
+    """The schemas of wanted MCP tools are asked of their server and sent with the agent's own tools."""
+    asked: list[tuple[str, list[str]]] = []
+
+    async def mcp(name: str, names: Sequence[str]) -> list[Tool]:
+        asked.append((name, list(names)))
+        return [Tool(f"{name}__{each}", "Reads.", SCHEMA) for each in names]
+
+    server.queue(text("Well."))
+    wanted = config(mcp=[{"server": "grafana", "tools": ["query", "alerts"]}])
+    output(await TurnRunner(lambda ctx: rig.provider, mcp)(wanted, rig.ctx()))
+    names = [tool["name"] for tool in server.requests[0].body["tools"]]
+    assert names == ["logs", "grafana__query", "grafana__alerts"]
+    assert asked == [("grafana", ["query", "alerts"])]
+
+
+async def test_a_server_of_tools_that_is_away_fails_the_turn_for_now(tmp_path: Path) -> None:
+    """When a server does not say what its tools are, nothing is asked of the model, and trying again can help."""
+    rig = scripted(tmp_path, {"text": "Hello."})
+
+    async def away(name: str, names: Sequence[str]) -> list[Tool]:
+        raise ConnectionError("nobody listens")
+
+    wanted = config(mcp=[{"server": "grafana", "tools": ["query"]}])
+    outcome = await TurnRunner(lambda ctx: rig.provider, away)(wanted, rig.ctx())
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "mcp"
+    assert "grafana" in outcome.message
+    assert details(outcome)["retryable"] is True
+    assert rig.told == []
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_that_is_cut_is_a_failure_that_can_be_tried_again(
+    rig: Rig, server: ClaudeServer
+) -> None:
+    """An answer without its end fails the turn, with the tokens that were counted until then."""
+    server.queue(text("The disk is full.", cut_after="text_delta"))
+    outcome = await rig.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "stream_cut"
+    assert details(outcome)["retryable"] is True
+    assert details(outcome)["usage"]["input_tokens"] == 100
+    assert details(outcome)["requestId"] == "req_1"
+
+
+async def test_a_rate_limit_says_how_long_to_wait(rig: Rig, server: ClaudeServer) -> None:
+    """429 is a failure that can be tried again after what the API says."""
+    server.queue(Failure(429, "rate_limit_error", "slow down", {"retry-after": "7"}))
+    outcome = await rig.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "rate_limited"
+    assert (details(outcome)["retryable"], details(outcome)["retryAfter"]) == (True, 7)
+
+
+async def test_an_overload_can_be_tried_again(rig: Rig, server: ClaudeServer) -> None:
+    """529 is a failure that can be tried again, and one request was made, not several."""
+    server.queue(Failure(529, "overloaded_error"))
+    outcome = await rig.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "overloaded"
+    assert details(outcome)["retryable"] is True
+    assert len(server.requests) == 1
+
+
+async def test_what_is_no_event_stream_can_be_tried_again(rig: Rig, server: ClaudeServer) -> None:
+    """An answer that is not what the protocol allows is a failure and never a short answer."""
+    server.queue(Raw(b"event: message_start\ndata: {not json\n\n"))
+    outcome = await rig.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "bad_response"
+    assert details(outcome)["retryable"] is True
+
+
+async def test_text_that_cannot_be_stored_is_a_failure(rig: Rig, server: ClaudeServer) -> None:
+    """Half a character in an answer is the provider's mistake: the journal could not hold it."""
+    whole = [data for _, data in events(text("ab@cd"), "claude-sonnet-5-5")]
+    server.queue(Raw(b"".join(sse(data) for data in whole).replace(b"@", rb"\ud800")))
+    outcome = await rig.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "bad_response"
+    assert details(outcome)["retryable"] is True
+
+
+async def test_without_a_key_the_failure_names_the_variable(tmp_path: Path) -> None:
+    """A missing key is a failure that no retry helps, and says which variable to set."""
+    outcome = await Rig(ClaudeProvider({}), tmp_path).run()
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "access_denied"
+    assert "ANTHROPIC_API_KEY" in outcome.message
+    assert details(outcome)["retryable"] is False
+
+
+async def test_an_illegal_conversation_is_refused_before_it_is_sent(rig: Rig, server: ClaudeServer) -> None:
+    """A tool call without its result never reaches the API."""
+    messages = [
+        *config()["messages"],
+        {"role": "assistant", "content": [call("logs", {}, "toolu_1")]},
+        {"role": "user", "content": [{"type": "text", "text": "Go on."}]},
+    ]
+    outcome = await rig.run(config(messages=messages))
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "request_invalid"
+    assert "toolu_1" in outcome.message
+    assert server.requests == []
+
+
+async def test_a_provider_with_a_mistake_in_it_fails_the_turn_only(tmp_path: Path) -> None:
+    """Whatever a provider raises becomes a failure: the runner itself never raises."""
+
+    def broken(ctx: NodeContext) -> Provider:
+        raise KeyError("model")
+
+    outcome = await TurnRunner(broken)(config(), scripted(tmp_path).ctx())
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "internal"
+    assert details(outcome)["retryable"] is False
+
+
+# --- leaving ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_that_is_too_slow_is_interrupted(rig: Rig, server: ClaudeServer) -> None:
+    """A turn that has not ended after its timeout is an interruption, and the connection is closed."""
+    reply = text("Slowly.", hold_after="text_delta")
+    server.queue(reply)
+    outcome = await rig.run(timeout=0.3)
+    assert isinstance(outcome, Interrupted)
+    assert outcome.reason == "timeout"
+    await asyncio.wait_for(reply.gone.wait(), 10)
+
+
+async def test_stop_keeps_the_text_so_far_within_a_second(rig: Rig, server: ClaudeServer) -> None:
+    """A turn that is told to leave completes with what was said, marked as interrupted, in less than a second."""
+    server.queue(text("The disk is full of old logs.", hold_after="text_delta"))
+    running = asyncio.ensure_future(rig.run())
+    while not any(isinstance(event, TextDelta) for event in rig.told):
+        rig.seen.clear()
+        await asyncio.wait_for(rig.seen.wait(), 20)
+    began = time.monotonic()
+    rig.node.aborted.set()
+    told = output(await running)
+    assert time.monotonic() - began < 1
+    assert told["interrupted"] is True
+    assert told["stopReason"] is None
+    said = told["content"][0]["text"]
+    assert said
+    assert "The disk is full of old logs.".startswith(said)
+
+
+async def test_stop_before_the_request_asks_nothing(rig: Rig, server: ClaudeServer) -> None:
+    """A turn that is told to leave before it begins is complete, interrupted and empty, and nothing was sent."""
+    rig.node.aborted.set()
+    told = output(await rig.run())
+    assert (told["content"], told["interrupted"]) == ([], True)
+    assert server.requests == []
+
+
+async def test_stop_while_tools_are_asked_for_does_not_wait(tmp_path: Path) -> None:
+    """A server of tools that does not answer keeps nobody from leaving."""
+    rig, asked = scripted(tmp_path, {"text": "Hello."}), asyncio.Event()
+
+    async def silent(name: str, names: Sequence[str]) -> list[Tool]:
+        asked.set()
+        await asyncio.Event().wait()
+        return []
+
+    wanted = config(mcp=[{"server": "grafana", "tools": ["query"]}])
+    running = asyncio.ensure_future(TurnRunner(lambda ctx: rig.provider, silent)(wanted, rig.ctx()))
+    await asked.wait()
+    rig.node.aborted.set()
+    assert output(await asyncio.wait_for(running, 5))["interrupted"] is True
+
+
+async def test_a_cancelled_turn_hangs_up(rig: Rig, server: ClaudeServer) -> None:
+    """Cancelling the runner closes the connection, and the cancellation is passed on."""
+    reply = text("Slowly.", hold_after="text_delta")
+    server.queue(reply)
+    running = asyncio.ensure_future(rig.run())
+    await asyncio.wait_for(reply.reached.wait(), 20)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await asyncio.wait_for(reply.gone.wait(), 10)
+
+
+# --- files -----------------------------------------------------------------------------------------------------
+
+
+def asking(*blocks: dict[str, Any]) -> dict[str, Any]:
+    """A turn whose message has these blocks too."""
+    return config(
+        messages=[{"role": "user", "content": [{"type": "text", "text": "What is this?"}, *blocks]}]
+    )
+
+
+def file(path: str, **changes: Any) -> dict[str, Any]:
+    """A block that names a file."""
+    return {"type": "sayso_file", "path": path, "name": Path(path).name, "mediaType": None, **changes}
+
+
+async def test_files_become_what_they_are(rig: Rig, server: ClaudeServer) -> None:
+    """A picture, a PDF and a text of the session's folder are sent as such, whatever their names say."""
+    shown = rig.write("files/p1/graph.txt", PNG)
+    report = rig.write("report.pdf", b"%PDF-1.7 pages")
+    notes = rig.write("notes.md", "Füll".encode())
+    server.queue(text("A graph."))
+    output(await rig.run(asking(file(shown), file(report), file(str(rig.node.workdir / notes), name="n.md"))))
+    _, picture, pdf, plain = server.requests[0].body["messages"][0]["content"]
+    assert picture["type"] == "image"
+    assert picture["source"]["media_type"] == "image/png"
+    assert pdf["source"]["media_type"] == "application/pdf"
+    assert pdf["title"] == "report.pdf"
+    assert plain["source"]["data"] == "Füll"
+    assert plain["title"] == "n.md"
+    assert server.refused == []
+
+
+async def test_files_in_a_tools_result_are_read_too(rig: Rig, server: ClaudeServer) -> None:
+    """A tool's result that names a picture gives the model the picture."""
+    shown = rig.write("graph.png", PNG)
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [file(shown)]}
+    messages = [
+        *config()["messages"],
+        {"role": "assistant", "content": [call("logs", {}, "toolu_1")]},
+        {"role": "user", "content": [result]},
+    ]
+    server.queue(text("A graph."))
+    output(await rig.run(config(messages=messages)))
+    assert server.requests[0].body["messages"][2]["content"][0]["content"][0]["type"] == "image"
+    assert server.refused == []
+
+
+async def test_an_empty_file_is_said_to_be_empty(rig: Rig, server: ClaudeServer) -> None:
+    """A file without content is told in words: an empty document would be refused."""
+    server.queue(text("Nothing."))
+    output(await rig.run(asking(file(rig.write("empty.txt", b" \n")))))
+    assert "empty.txt is empty" in json.dumps(server.requests[0].body["messages"])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("tool.zip", b"PK\x03\x04rest", "application/zip"),
+        ("blob", b"\x00\x01\x02", "application/octet-stream"),
+        ("half.txt", b"a" * 5000 + b"\xff\xfe", "half.txt"),
+        ("big.txt", b"a" * (10 * 2**20 + 1), "10,485,761 bytes"),
+        ("../other/secret.txt", b"", "not in the session's own folder"),
+        ("gone.txt", None, "gone.txt cannot be read"),
+    ],
+)
+async def test_a_file_that_claude_cannot_read_is_refused(
+    rig: Rig, server: ClaudeServer, name: str, data: bytes | None, told: str
+) -> None:
+    """What is no text, picture or PDF, is too large, is missing or lies elsewhere fails the turn with a sentence."""
+    if data:
+        rig.write(name, data)
+    outcome = await rig.run(asking(file(name)))
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "file"
+    assert told in outcome.message
+    assert details(outcome)["retryable"] is False
+    assert server.requests == []
+
+
+async def test_a_link_out_of_the_folder_is_not_followed(rig: Rig, tmp_path: Path) -> None:
+    """A link in the session's folder leads nowhere, also as a part of a path."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "key.txt").write_text("secret")
+    rig.write("here.txt", b"here")
+    os.symlink(tmp_path / "private" / "key.txt", rig.node.workdir / "key.txt")
+    os.symlink(tmp_path / "private", rig.node.workdir / "folder")
+    for path in ("key.txt", "folder/key.txt"):
+        outcome = await rig.run(asking(file(path)))
+        assert isinstance(outcome, Failed)
+        assert outcome.type == "file"
