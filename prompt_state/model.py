@@ -18,9 +18,9 @@ from pydantic.alias_generators import to_camel
 from engine.actors import requester_of
 from engine.codec import Json, decode, encode
 from engine.errors import NotJson, SchemaTooNew
+from engine.markup import shown
 from engine.storage.port import PutPrompt
 from prompt_state.errors import MalformedPrompt
-from prompt_state.text import visible
 
 VERSION = 1
 """Version of the stored form; older ones are upcast when read, newer ones refused."""
@@ -281,7 +281,7 @@ def summary(kind: str, answer: Mapping[str, Json] | None) -> str | None:
         return None
     if kind == "approval":
         return "approved" if answer.get("value") == "approve" else "rejected"
-    words = visible(" ".join(str(answer.get("label") or answer.get("text") or "").split()))
+    words = shown(" ".join(str(answer.get("label") or answer.get("text") or "").split()))
     return words if len(words) <= _SUMMARY else words[: _SUMMARY - 1] + "…"
 
 

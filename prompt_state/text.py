@@ -1,4 +1,4 @@
-"""Slack's text as the person meant it, and text as it can be shown without deceiving anybody.
+"""Slack's text as the person meant it.
 
 Slack escapes `& < >` and wraps links, addresses, people and channels in angle brackets. Both are undone in one
 pass, so what was escaped once is unescaped once: a person who types `&lt;` gets `&lt;`.
@@ -18,7 +18,6 @@ _ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">"}
 _ENTITY = re.compile("&(?:amp|lt|gt);")
 _MARKUP = re.compile("<([^<>]*)>|&(?:amp|lt|gt);")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def text_in(raw: str) -> str:
@@ -34,11 +33,6 @@ def text_in(raw: str) -> str:
             "Nothing of it was used: please send a shorter one."
         )
     return cleaned
-
-
-def visible(text: str) -> str:
-    """Text for display: what would reorder or hide other text (bidi and control characters) is spelled out."""
-    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def unescape(text: str) -> str:

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from engine.codec import Json, clean_text
-from prompt_state.text import visible
+from engine.codec import Json
+from engine.markup import shown
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 
@@ -32,7 +32,7 @@ class Paint:
 
 def clean(text: str) -> str:
     """Anybody's text as a terminal may show it; lines stay lines."""
-    return visible(clean_text(text)[0].replace("\r\n", "\n"))
+    return shown(text)
 
 
 def one_line(text: str, most: int = 80) -> str:

@@ -27,6 +27,7 @@ from bot.rendering.blocks import (
 from bot.rendering.tables import aligned, csv_of, rows_of, table_block
 from bot.rendering.text import clip, cut, plain, safe, shown, weight
 from engine.codec import Json, encode
+from engine.markup import open_code
 
 MARKDOWN_MOST = 11_800
 """Characters of a markdown block; Slack takes 12,000 in all."""
@@ -145,13 +146,14 @@ def _cut_markdown(text: str, most: int) -> str:
     kept = clip(text, most).removesuffix("…")
     line, word = kept.rfind("\n"), kept.rfind(" ")
     kept = kept[:line] if line > most // 2 else kept[:word] if word > most // 2 else kept
-    if kept.count("```") % 2:
-        return f"{kept}\n```\n…"
-    after = kept[kept.rfind("```") + 3 if "```" in kept else 0 :]
-    if after.rsplit("\n", 1)[-1].count("`") % 2:
-        # Half of a piece of code would show what the whole of it keeps from being a link.
-        kept = kept[: kept.rfind("`")]
-    return f"{kept}\n…"
+    opened = open_code(kept)
+    if opened is None:
+        return f"{kept}\n…"
+    begins, marks = opened
+    if "\n" in kept[begins:] and marks.startswith("```"):
+        return f"{kept}\n{marks}\n…"
+    # Half of a piece of code would show what the whole of it keeps from being a link.
+    return f"{kept[:begins]}\n…"
 
 
 def _fields(fields: Json, making: _Making) -> list[Block]:

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 
 from engine import clock
 from engine.actors import requester_of
-from engine.codec import Json, clean_text
-from prompt_state.text import unescape, visible
+from engine.codec import Json
+from engine.markup import escape_markup
+from engine.markup import shown as shown
+from prompt_state.text import unescape
 
 _TOKEN = re.compile(r"<[^<>\n]{1,500}>|&(?:amp|lt|gt);|```|.", re.DOTALL)
 _FENCE = "```"
@@ -24,18 +26,11 @@ _SLACK_GROUP = re.compile(r"S[A-Z0-9]{2,}")
 _ADDRESS = re.compile(r"(?<![\w.+@<:|-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _WHOM_MOST = 5
 
+escape = escape_markup
+"""`& < >` as Slack wants them in mrkdwn, so that nothing in the text becomes a link or a mention."""
+
 
 # --- what people and programs wrote ------------------------------------------------------------------------
-
-
-def escape(text: str) -> str:
-    """`& < >` as Slack wants them in mrkdwn, so that nothing in the text becomes a link or a mention."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def shown(text: str) -> str:
-    """Text as it can be shown: no lone surrogates, and what would hide or reorder other text spelled out."""
-    return visible(clean_text(text)[0].replace("\r\n", "\n"))
 
 
 def safe(text: str) -> str:

@@ -7,9 +7,10 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from engine.expressions import compile_value
-from engine.markup import harmless
+from engine.markup import harmless, shown
 
 HOSTILE = (
     "<!channel>",
@@ -41,13 +42,45 @@ HOSTILE = (
     " ",
     "# ",
     "> ",
+    "- ",
+    "    ",
     "|",
+    "\n|-|-|\n",
+    "\n```\n",
+    "\x1f",
+    "\x85",
+    "\r",
+    "\u202e",
+    "\u1fef",  # becomes a backtick when it is composed
+    "&#58\u037e",  # its end becomes a semicolon
     "plain words",
 )
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=4), max_size=8).map("".join)
+TEMPLATES = (
+    "{{ inputs.x }}\nafter",
+    "Before {{ inputs.x }} after",
+    "- {{ inputs.x }}\n- after",
+    "> {{ inputs.x }}\n\nafter",
+    "1. `a`{{ inputs.x }}{{ inputs.x }}after",
+    "| a | b |\n|---|---|\n| {{ inputs.x }} | after |",
+    "~~~\n{{ inputs.x }}\n~~~\nafter",
+)
 _TAG = re.compile(r"<[@#!?/A-Za-z]")
-_SPANS = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _LEADS = re.compile(r"://|www\.|@\w|\w@|\]\(|\]:|evil\.example|&#")
+READER = MarkdownIt("commonmark").enable("table")
+_PLAIN = {"text", "code_inline", "softbreak", "hardbreak", "em", "strong"}
+
+
+def read(markdown: str) -> str:
+    """The words of a markdown text that are not code, as a reader of Markdown sees them: it has no link or picture."""
+    words = []
+    for token in READER.parse(markdown):
+        assert token.type != "html_block"
+        for inner in token.children or ():
+            assert inner.type.removesuffix("_open").removesuffix("_close") in _PLAIN, inner
+            words.append(inner.content if inner.type == "text" else "\n")
+        words.append("\n")
+    return "".join(words)
 
 
 def told(template: str, value: str) -> str:
@@ -58,12 +91,41 @@ def told(template: str, value: str) -> str:
 
 
 @settings(max_examples=600, deadline=None)
-@given(TEXTS)
-def test_a_value_in_markdown_calls_nobody_and_leads_nowhere(value: str) -> None:
-    """Outside of code there is no mention, link, picture or address left, and inside of it no mention."""
-    text = told("Before {{ inputs.x }} after", value)
+@given(TEXTS, st.sampled_from(TEMPLATES))
+def test_a_value_in_markdown_calls_nobody_and_leads_nowhere(value: str, template: str) -> None:
+    """Outside of code there is no mention, link, picture or address left, and inside of it no mention; the author's
+    own words are still seen."""
+    text = told(template, value)
     assert not _TAG.search(text)
-    assert not _LEADS.search(_SPANS.sub("", text))
+    assert not _LEADS.search(read(text))
+    assert any("after" in token.content for token in READER.parse(text))
+    assert shown(text) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "made"),
+    [
+        ("\x1f@x", "`\\u001f@x`"),
+        ("\x1f@", "`\\u001f@`"),
+        ("http:\x1f//10.0.0.1", "`http:\\u001f//10.0.0.1`"),
+        ("\x1fwww.x", "`\\u001fwww.x`"),
+        ("evil\u202e.example", "`evil\\u202e.example`"),
+        ("&#58\u037e", "& #58;"),
+        ("\u1fefhttps://10.0.0.1", "`'https://10.0.0.1`"),
+    ],
+)
+def test_a_value_is_judged_as_it_will_be_shown(value: str, made: str) -> None:
+    """Spelling a character out, or composing it, later brings nothing back that leads somewhere."""
+    assert harmless(value) == made
+    assert shown(made) == made
+
+
+def test_what_would_deceive_is_spelled_out() -> None:
+    """Characters that reorder or hide text are shown by their code; line ends, tabs and letters stay."""
+    assert shown("pay \u202etxt.exe") == "pay \\u202etxt.exe"
+    assert shown("\u2066a\u2069") == "\\u2066a\\u2069"
+    assert shown("\x1b[2Jgone\x07") == "\\u001b[2Jgone\\u0007"
+    assert shown("one\r\n\ttwo ü 漢 😀 مرحبا") == "one\n\ttwo ü 漢 😀 مرحبا"
 
 
 @settings(max_examples=300, deadline=None)
@@ -87,6 +149,12 @@ def test_a_value_in_mrkdwn_has_no_markup_of_slack(value: str) -> None:
     assert ">" not in made[0]["value"]
 
 
+def test_a_value_stays_in_its_cell() -> None:
+    """In a table of the author's a value adds no cell and no row, and hides none that follows."""
+    text = told("| a | b |\n|---|---|\n| {{ inputs.x }} | no |", "one | yes |\n| two")
+    assert text.splitlines()[2:] == [r"| one \| yes \| \| two | no |"]
+
+
 def test_what_the_author_writes_stays() -> None:
     """Links and mentions of the flow itself are markup."""
     text = told("[docs](https://docs.example.com) <@U012ABCDEF> {{ inputs.x }}", "**bold**\n\n- one")
@@ -101,9 +169,15 @@ def test_what_the_author_writes_stays() -> None:
         ("run `ls -l`", "run `ls -l`"),
         ("```sh\ncurl https://x.example\n```", "```sh\ncurl https://x.example\n```"),
         ("a < b and a<b", "a < b and a< b"),
+        ("`x | y`", "`x | y`"),
+        ("| a |\n|---|\n| `x | https://e.example` |", "| a |\n|---|\n| `x \\| https://e.example` |"),
+        ("`a````\nhttps://e.example\n```", "`a`\n```\nhttps://e.example\n```"),
+        ("- ```\nhttps://e.example\n```", "-\n```\nhttps://e.example\n```"),
+        ("~~~\n~~gone~~", "~~\n~~gone~~"),
         ("v1.2.3 is out", "v1.2.3 is out"),
     ],
 )
 def test_the_form_of_a_value_stays(value: str, shown: str) -> None:
-    """Headings, tables and code of a value are shown as such; addresses stand as code."""
+    """Headings, tables and code of a value are shown as such, and begin and end where every reader of Markdown sees
+    them begin and end; addresses stand as code."""
     assert harmless(value) == shown
