@@ -3,8 +3,8 @@
 The clocks of a question start when people can see it, and each is a durable timer with a time of its own. However
 late a timer is noticed, it counts once: of many reminders that came due while nobody looked one is given, steps of an
 escalation are taken each once and in their order, and where the deadline has passed too, only that counts.
-While a session is held, or cannot reach anybody, its clocks are recorded and say nothing: steps that came due are
-taken when it goes on.
+While a session is being paused or held, or cannot reach anybody, its clocks are recorded and say nothing: steps that
+came due are taken when it goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_REPOSTS = 3
 PURPOSES = ("deadline", "remind", "escalate")
 """The timers of an open question."""
 
-_QUIET = ("held", "unreachable")
+_QUIET = ("pausing", "held", "unreachable")
 """Phases in which a clock tells nobody anything."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Answer, Due, Gone, Hold, Reachable, Resume, Shown, Unreachable
+from engine.commands import Answer, Due, Gone, Hold, NodeDone, Reachable, Resume, Shown, Unreachable
 from engine.errors import FlowError, PromptClosed
 from engine.flow import load_flow
 from engine.forks import fork
@@ -136,6 +136,24 @@ def test_without_may_answer_others_are_only_told() -> None:
     case.when(timer(case, "escalate0"))
     assert case.prompt.spec["approvers"] == ["channel"]
     assert case.prompt.escalated == (0,)
+
+
+def test_while_a_node_is_let_finish_for_a_pause_nobody_is_told() -> None:
+    """A pause that waits for what runs is as quiet as the pause itself; the step is taken when the session goes on."""
+    clocks = "remind_every: 10m, escalate: [{after: 15m, to: U0BEN}]"
+    ask = f"[{{id: q, type: ask, with: {{message: Go?, {clocks}}}}}]"
+    run = "[{id: a, type: shell, with: {run: [sleep]}}]"
+    case = given(f"nodes: [{{id: p, type: parallel, branches: {{l: {run}, r: {ask}}}}}]").started()
+    case.when(case.shown(), Hold(ANA, "lunch", waits=True)).later(20 * MINUTE)
+    assert case.state.phase == "pausing"
+    case.when(*(Due(timer_id) for timer_id in case.state.timers))
+    case.then("timer:fired", "timer:fired", "timer:set")
+    (shell,) = (path for path, node in case.state.nodes.items() if node.type == "shell")
+    case.when(NodeDone(shell, 1, {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0}))
+    assert case.state.phase == "held"
+    case.when(Resume("on", ANA, "key-r"))
+    assert case.event("prompt:escalated").step == 0
+    assert case.prompt.reminders == 0
 
 
 def test_while_held_nobody_is_told_and_the_steps_come_afterwards() -> None:
