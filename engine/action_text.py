@@ -82,6 +82,23 @@ def _python(kind: str, config: Mapping[str, Json]) -> Iterator[str]:
     yield "what the function does with that: uninspectable"
 
 
+def _read_file(kind: str, config: Mapping[str, Json]) -> Iterator[str]:
+    yield f"read file {quoted(config['path'])}"
+    yield from _others(kind, config, ("path",))
+
+
+def _write_file(kind: str, config: Mapping[str, Json]) -> Iterator[str]:
+    yield f"write file {quoted(config['path'])}"
+    yield from _block("content", config["content"])
+
+
+def _mcp(kind: str, config: Mapping[str, Json]) -> Iterator[str]:
+    yield f"{quoted(config['tool'])} of the MCP server {quoted(config['server'])}"
+    for name, value in (config.get("arguments") or {}).items():
+        yield f"{quoted(name)}: {_json(value)}"
+    yield "what the server does with that: uninspectable"
+
+
 def _own(kind: str, config: Mapping[str, Json]) -> Iterator[str]:
     yield kind
     spec = node_types().get(kind)
@@ -96,6 +113,9 @@ _KINDS: Mapping[str, Callable[[str, Mapping[str, Json]], Iterator[str]]] = {
     "http": _http,
     "message": _message,
     "python": _python,
+    "read_file": _read_file,
+    "write_file": _write_file,
+    "mcp": _mcp,
 }
 
 

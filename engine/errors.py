@@ -115,6 +115,15 @@ class MalformedJournal(SaysoError):
     code = "journal_malformed"
 
 
+# --- agents --------------------------------------------------------------------------------------------
+
+
+class ToolRefused(SaysoError):
+    """A tool call of a model cannot be made. The text is written for the model: what is wrong and what is allowed."""
+
+    code = "tool_refused"
+
+
 # --- refusals: a person's answer that changes nothing ---------------------------------------------------
 
 

@@ -221,8 +221,8 @@ class ShellConfig(Config):
         None,
         description="Where to run; a relative path begins at the folder of the flow file. Left out: the session's own folder.",
     )
-    ok_codes: Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1)] = Field(
-        [0], description="Exit codes that are no failure."
+    ok_codes: Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1)] | Literal["any"] = (
+        Field([0], description="Exit codes that are no failure; `any`: however it ends by itself.")
     )
     max_output: Size = Field(
         256 * 1024,
@@ -288,8 +288,12 @@ class HttpConfig(Config):
     )
     body: str | None = Field(None, description="The body as text. Either this or `json`.")
     json_: Json = Field(None, alias="json", description="The body as JSON.")
-    ok_status: Annotated[list[Annotated[int, Field(ge=100, le=599)]], Field(min_length=1)] | None = Field(
-        None, description="Statuses that are no failure. Left out: everything below 400."
+    ok_status: (
+        Annotated[list[Annotated[int, Field(ge=100, le=599)]], Field(min_length=1)] | Literal["any"] | None
+    ) = Field(
+        None,
+        description="Statuses that are no failure. Left out: everything below 400. A redirect that is no failure is not "
+        "followed; `any`: every status.",
     )
     max_body: Size = Field(
         256 * 1024, description="How much of the answer is read; a longer one fails the node."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from multidict import CIMultiDict
@@ -35,7 +35,7 @@ class Request:
     url: URL
     headers: CIMultiDict[str]
     body: bytes | None
-    ok_status: frozenset[int] | None
+    ok_status: Container[int] | None
     max_body: int
     allow_hosts: tuple[str, ...]
 
@@ -73,10 +73,14 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
         url=_bare(url),
         headers=headers,
         body=body,
-        ok_status=None if ok_status is None else frozenset(ok_status),
+        ok_status=None if ok_status is None else _statuses(ok_status),
         max_body=_limit(config.get("max_body")),
         allow_hosts=tuple(config.get("allow_hosts") or ()),
     )
+
+
+def _statuses(given: Json) -> Container[int]:
+    return range(1000) if given == "any" else frozenset(given)
 
 
 def redirected(request: Request, status: int, location: str) -> Request:

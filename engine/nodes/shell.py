@@ -67,7 +67,11 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 
 
 def _outcome(
-    command: Command, ended: Ended, texts: tuple[Capture, Capture], ok_codes: list[int], ctx: NodeContext
+    command: Command,
+    ended: Ended,
+    texts: tuple[Capture, Capture],
+    ok_codes: list[int] | None,
+    ctx: NodeContext,
 ) -> Outcome:
     output: dict[str, Json] = {
         "stdout": texts[0].text(),
@@ -80,7 +84,7 @@ def _outcome(
         return Interrupted("timeout", f"{name} was stopped after {ctx.timeout:g} s", output)
     if ended.reason == "cut":
         return Interrupted("cut", f"{name} was stopped because the session is leaving", output)
-    if ended.exit_code in ok_codes:
+    if ok_codes is None or ended.exit_code in ok_codes:
         return Completed(output)
     last = next((line.strip() for line in reversed(output["stderr"].splitlines()) if line.strip()), "")
     return Failed(
@@ -235,8 +239,11 @@ def _not_started(command: Command, error: OSError | ValueError) -> Failed:
     return Failed(type_, f"{command.executable} could not be started: {text}")
 
 
-def _ok_codes(config: dict[str, Json]) -> list[int]:
+def _ok_codes(config: dict[str, Json]) -> list[int] | None:
+    """None: any."""
     codes = config.get("ok_codes")
+    if codes == "any":
+        return None
     return [0] if codes is None else list(codes)
 
 
