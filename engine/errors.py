@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 
 class SaysoError(Exception):
@@ -182,6 +183,19 @@ class LockHeld(StorageError):
     """Another session is ahead in the queue for that lock; nothing of the commit was stored."""
 
     code = "lock_held"
+
+
+class DayBudgetSpent(StorageError):
+    """Starting that model call could pass the cap of its day; nothing of the commit was stored. `left` is what may
+    still be spent on that day, in dollars."""
+
+    code = "day_budget"
+
+    def __init__(self, day: str, left: Decimal, wanted: Decimal) -> None:
+        self.left = left
+        super().__init__(
+            f"${left:f} are left of what model calls may cost on {day} (UTC), and this one may cost ${wanted:f}."
+        )
 
 
 class Owned(StorageError):

@@ -27,6 +27,7 @@ from engine.storage.port import (
     OutboxRow,
     PromptRow,
     Row,
+    SpendRow,
     TimerRow,
 )
 from engine.storage.records import SessionRecord
@@ -262,6 +263,20 @@ class MemoryStore:
         self._usable()
         with self.tables.read():
             return self._rows.grants(limit)
+
+    # -- spending
+
+    def spent(self, day: str) -> int:
+        """See `Store.spent`."""
+        self._usable()
+        with self.tables.read():
+            return self._rows.spent(day)
+
+    def spend(self, since: str) -> list[SpendRow]:
+        """See `Store.spend`."""
+        self._usable()
+        with self.tables.read():
+            return self._rows.spend(since)
 
     # -- outbox, marks
 

@@ -20,8 +20,11 @@ from engine.storage.port import (
     PutLock,
     PutOutbox,
     PutPrompt,
+    PutSpend,
     PutTimer,
     Row,
+    SettleSpend,
+    SpendRow,
     TakeLock,
     TimerRow,
 )
@@ -42,6 +45,8 @@ from engine.storage.records import (
     received,
     replaced,
     sealed,
+    settled,
+    spend_record,
     taken,
     timer_record,
 )
@@ -84,6 +89,10 @@ class MemoryRows:
                 place = self._place(row.name, row.session_id)
                 if place is not None:
                     tables.drop(tables.locks, place.n)
+            case PutSpend():
+                self._put_spend(row)
+            case SettleSpend():
+                self._settle_spend(row)
 
     # -- locks
 
@@ -122,6 +131,31 @@ class MemoryRows:
             firsts.setdefault(record.name, record)
         waiting = [record for record in firsts.values() if record.taken_at is None]
         return [record.session_id for record in waiting[:limit] if genuine(self._sealer, record)]
+
+    # -- spending
+
+    def _put_spend(self, put: PutSpend) -> None:
+        tables, key = self._tables, (put.session_id, put.path, put.attempt)
+        if key not in tables.spend:
+            n = tables.next_id("spend")
+            record = spend_record(n, put, self.spent(put.day))
+            tables.put(tables.spend, key, sealed(self._sealer, record))
+            tables.put(tables.last_ids, "spend", n)
+
+    def _settle_spend(self, settle: SettleSpend) -> None:
+        key = (settle.session_id, settle.path, settle.attempt)
+        record = self._tables.spend.get(key)
+        if record is not None and genuine(self._sealer, record):
+            self._tables.put(self._tables.spend, key, sealed(self._sealer, settled(record, settle)))
+
+    def spent(self, day: str) -> int:
+        """What `Store.spent` says."""
+        return sum(record.row().amount for record in self._tables.spend.values() if record.day == day)
+
+    def spend(self, since: str) -> list[SpendRow]:
+        """What `Store.spend` says."""
+        records = sorted(record for record in self._tables.spend.values() if record.day >= since)
+        return [record.row() for record in records if genuine(self._sealer, record)]
 
     # -- inbox
 
@@ -173,7 +207,7 @@ class MemoryRows:
             self._tables.put(self._tables.inbox, record.id, after)
 
     def reap(self, ended_before: str, inbox_before: str) -> None:
-        """Delete consumed inbox rows, and outbox rows without a session, that are old enough."""
+        """Delete consumed inbox rows, outbox rows without a session, and what was spent, that are old enough."""
         tables = self._tables
         threads = {record.thread_key for record in tables.sessions.values()}
         for row in list(tables.inbox.values()):
@@ -185,6 +219,9 @@ class MemoryRows:
             if row.outcome is not None and row.received_at < inbox_before and not kept:
                 tables.drop(tables.inbox, row.id)
                 tables.drop(tables.inbox_ids, row.key)
+        for key, call in list(tables.spend.items()):
+            if call.day < ended_before[:10]:
+                tables.drop(tables.spend, key)
         for intent in list(tables.outbox.values()):
             old = intent.state != "pending" and intent.created_at < ended_before
             if old and intent.session_id is None:

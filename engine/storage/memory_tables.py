@@ -21,6 +21,7 @@ from engine.storage.records import (
     QuarantineRecord,
     SessionRecord,
     SnapshotRecord,
+    SpendRecord,
     TimerRecord,
 )
 
@@ -45,6 +46,7 @@ class Tables:
         self.outbox: dict[int, OutboxRecord] = {}
         self.outbox_ids: dict[str, int] = {}
         self.locks: dict[int, LockRecord] = {}
+        self.spend: dict[tuple[str, str, int], SpendRecord] = {}
         self.marks: dict[str, MarkRecord] = {}
         self.last_ids: dict[str, int] = {}
         self.living: set[str] = set()

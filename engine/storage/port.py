@@ -123,7 +123,42 @@ class DropLock:
     session_id: str
 
 
-Row: TypeAlias = PutPrompt | PutTimer | DropTimer | PutOutbox | PutLock | TakeLock | DropLock
+NANO = 1_000_000_000
+"""Costs are stored as whole billionths of a dollar."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutSpend:
+    """Sets aside what a model call can cost at most (`amount`, billionths of a dollar) on a day (`2026-11-22`, UTC).
+
+    When all that counts on that day would come to more than `cap`, it is refused (`DayBudgetSpent`), and nothing of what
+    belongs to it is stored. A second one for the same attempt of the same call is a no-op.
+    """
+
+    session_id: str
+    path: str
+    attempt: int
+    flow_name: str
+    day: str
+    amount: int
+    cap: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettleSpend:
+    """What the call came to, in place of what was set aside for it; where that is not `sure`, whichever is more.
+    No error when nothing was set aside."""
+
+    session_id: str
+    path: str
+    attempt: int
+    amount: int
+    sure: bool = True
+
+
+Row: TypeAlias = (
+    PutPrompt | PutTimer | DropTimer | PutOutbox | PutLock | TakeLock | DropLock | PutSpend | SettleSpend
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +266,23 @@ class LockRow(NamedTuple):
     taken_at: str | None
     verified: bool = True
     """Whether the row is as it was written. One that is not keeps its place: nobody gets a lock by damaging a row."""
+
+
+class SpendRow(NamedTuple):
+    """A model call, in billionths of a dollar. `cost` is None where nobody knows it: then what was set aside counts."""
+
+    session_id: str
+    path: str
+    attempt: int
+    flow_name: str
+    day: str
+    reserved: int
+    cost: int | None
+
+    @property
+    def amount(self) -> int:
+        """What counts."""
+        return self.reserved if self.cost is None else self.cost
 
 
 class OutboxRow(NamedTuple):
@@ -362,6 +414,13 @@ class Store(Protocol):
     def grants(self, limit: int = 100) -> list[str]:
         """Sessions that are first in their queue and have not taken the lock yet, longest waiting first."""
 
+    # -- spending
+    def spent(self, day: str) -> int:
+        """What counts on that day, in billionths of a dollar."""
+
+    def spend(self, since: str) -> list[SpendRow]:
+        """The model calls of that day and of all later ones, oldest first. Rows that do not verify are left out."""
+
     # -- outbox, marks
     def outbox(self, *, now: str, limit: int = 100) -> list[OutboxRow]:
         """Pending rows whose `not_before` has come, oldest first. A row that was attempted and has to wait holds
@@ -405,5 +464,5 @@ class Store(Protocol):
         """Whether another connection or process has committed since the last call."""
 
     def reap(self, *, ended_before: str, inbox_before: str) -> int:
-        """Delete sessions (with all their rows) that ended before one time, and consumed inbox rows older than the
-        other whose session, if any, is gone; how many sessions went."""
+        """Delete sessions (with all their rows) that ended before one time, what was spent on days before that one, and
+        consumed inbox rows older than the other time whose session, if any, is gone; how many sessions went."""

@@ -7,12 +7,14 @@ becomes, seals that, and writes it; so the backends cannot drift apart in meanin
 from __future__ import annotations
 
 import hashlib
+from decimal import Decimal
 from typing import Literal, NamedTuple, TypeVar
 
-from engine.errors import Corrupt, LockHeld, StorageError
+from engine.errors import Corrupt, DayBudgetSpent, LockHeld, StorageError
 from engine.events import SCHEMA_VERSION
 from engine.storage.macs import Sealer
 from engine.storage.port import (
+    NANO,
     Commit,
     Consumed,
     Head,
@@ -25,7 +27,10 @@ from engine.storage.port import (
     PutLock,
     PutOutbox,
     PutPrompt,
+    PutSpend,
     PutTimer,
+    SettleSpend,
+    SpendRow,
     TimerRow,
 )
 
@@ -172,6 +177,23 @@ class LockRecord(NamedTuple):
         return LockRow(*self[1:-1], verified)
 
 
+class SpendRecord(NamedTuple):
+    """`SpendRow` with its number and its MAC."""
+
+    n: int
+    session_id: str
+    path: str
+    attempt: int
+    flow_name: str
+    day: str
+    reserved: int
+    cost: int | None
+    mac: bytes = b""
+
+    def row(self) -> SpendRow:
+        return SpendRow(*self[1:-1])
+
+
 class MarkRecord(NamedTuple):
     """How far a catch-up read has come."""
 
@@ -190,6 +212,7 @@ Sealed = TypeVar(
     TimerRecord,
     OutboxRecord,
     LockRecord,
+    SpendRecord,
     MarkRecord,
 )
 _DOMAINS: dict[type, bytes] = {
@@ -201,6 +224,7 @@ _DOMAINS: dict[type, bytes] = {
     TimerRecord: b"timer",
     OutboxRecord: b"outbox",
     LockRecord: b"lock",
+    SpendRecord: b"spend",
     MarkRecord: b"mark",
 }
 
@@ -358,6 +382,20 @@ def taken(record: LockRecord, *, first: bool, ahead: str, now: str) -> LockRecor
     if not first:
         raise LockHeld(f"Lock {record.name} is held by session {ahead}; {record.session_id} cannot take it.")
     return record._replace(taken_at=record.taken_at or now)
+
+
+def spend_record(n: int, put: PutSpend, spent: int) -> SpendRecord:
+    """A model call that begins on a day on which so much was spent. Raises `DayBudgetSpent`."""
+    if put.cap is not None and spent + put.amount > put.cap:
+        left = max(0, put.cap - spent)
+        raise DayBudgetSpent(put.day, Decimal(left) / NANO, Decimal(put.amount) / NANO)
+    return SpendRecord(n, put.session_id, put.path, put.attempt, put.flow_name, put.day, put.amount, None)
+
+
+def settled(record: SpendRecord, settle: SettleSpend) -> SpendRecord:
+    """A model call of which it is known what it came to, or at least came to."""
+    cost = settle.amount if settle.sure else max(settle.amount, record.reserved)
+    return record._replace(cost=cost)
 
 
 def outbox_record(row_id: int, put: PutOutbox, now: str) -> OutboxRecord:

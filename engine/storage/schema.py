@@ -158,7 +158,25 @@ CREATE INDEX locks_waiting ON locks (n) WHERE taken_at IS NULL;
 """
 """Queues for locks: a row is a place, the first of a name has the lock. The database itself refuses a second taker."""
 
-STEPS: tuple[str, ...] = (V1, V2)
+V3 = """
+CREATE TABLE spend (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    flow_name TEXT NOT NULL,
+    day TEXT NOT NULL,
+    reserved INTEGER NOT NULL CHECK (reserved >= 0),
+    cost INTEGER CHECK (cost >= 0),
+    mac BLOB NOT NULL,
+    UNIQUE (session_id, path, attempt)
+) STRICT;
+CREATE INDEX spend_day ON spend (day, cost, reserved);
+"""
+"""What model calls cost, in billionths of a dollar: what was set aside for each, and what it came to once that is known.
+The rows outlive their sessions, so that deleting one makes no room in a day's budget."""
+
+STEPS: tuple[str, ...] = (V1, V2, V3)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
 
 

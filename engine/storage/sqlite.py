@@ -39,6 +39,7 @@ from engine.storage.port import (
     OutboxRow,
     PromptRow,
     Row,
+    SpendRow,
     TimerRow,
 )
 from engine.storage.records import SessionRecord
@@ -362,6 +363,18 @@ class SqliteStore:
         """See `Store.grants`."""
         with self._db.read():
             return self._rows.grants(limit)
+
+    # -- spending
+
+    def spent(self, day: str) -> int:
+        """See `Store.spent`."""
+        with self._db.read():
+            return self._rows.spent(day)
+
+    def spend(self, since: str) -> list[SpendRow]:
+        """See `Store.spend`."""
+        with self._db.read():
+            return self._rows.spend(since)
 
     # -- outbox, marks
 

@@ -28,8 +28,11 @@ from engine.storage.port import (
     PutLock,
     PutOutbox,
     PutPrompt,
+    PutSpend,
     PutTimer,
     Row,
+    SettleSpend,
+    SpendRow,
     TakeLock,
     TimerRow,
 )
@@ -41,6 +44,7 @@ from engine.storage.records import (
     OutboxState,
     PromptRecord,
     Sealed,
+    SpendRecord,
     TimerRecord,
     consumed_row,
     finished,
@@ -52,6 +56,8 @@ from engine.storage.records import (
     received,
     replaced,
     sealed,
+    settled,
+    spend_record,
     taken,
     timer_record,
 )
@@ -130,6 +136,17 @@ _LOCK_GRANTS = """SELECT n FROM locks INDEXED BY locks_waiting WHERE taken_at IS
 _TAKE_LOCK = "UPDATE locks SET taken_at = ?, mac = ? WHERE n = ?"
 _DROP_LOCK = "DELETE FROM locks WHERE session_id = ? AND name = ?"
 
+_NEXT_SPEND = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'spend'), 0),
+ coalesce((SELECT max(n) FROM spend), 0)) + 1"""
+_PUT_SPEND = """INSERT INTO spend (n, session_id, path, attempt, flow_name, day, reserved, cost, mac)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_SPEND = "SELECT n, session_id, path, attempt, flow_name, day, reserved, cost, mac FROM spend WHERE n = ?"
+_SPEND_OF = "SELECT n FROM spend WHERE session_id = ? AND path = ? AND attempt = ?"
+_SPENT = "SELECT coalesce(sum(coalesce(cost, reserved)), 0) FROM spend INDEXED BY spend_day WHERE day = ?"
+_SPEND_SINCE = "SELECT n FROM spend WHERE day >= ? ORDER BY n"
+_SETTLE_SPEND = "UPDATE spend SET cost = ?, mac = ? WHERE n = ?"
+_REAP_SPEND = "DELETE FROM spend WHERE day < ?"
+
 _MARK = "SELECT scope, ts, mac FROM marks WHERE scope = ?"
 _MARKS = "SELECT scope, ts, mac FROM marks WHERE substr(scope, 1, ?) = ? ORDER BY scope"
 _PUT_MARK = """INSERT INTO marks (scope, ts, mac) VALUES (?, ?, ?)
@@ -190,6 +207,10 @@ class RowTables:
                 self._take_lock(row, now)
             case DropLock():
                 self._db.run(_DROP_LOCK, (row.session_id, row.name))
+            case PutSpend():
+                self._put_spend(row)
+            case SettleSpend():
+                self._settle_spend(row)
 
     # -- inbox
 
@@ -258,9 +279,10 @@ class RowTables:
             self._db.run(_CONSUME, (after.outcome, after.result, after.mac, after.id))
 
     def reap(self, ended_before: str, inbox_before: str) -> None:
-        """Delete consumed inbox rows, and outbox rows without a session, that are old enough."""
+        """Delete consumed inbox rows, outbox rows without a session, and what was spent, that are old enough."""
         self._db.run(_REAP_INBOX, (inbox_before,))
         self._db.run(_REAP_OUTBOX, (ended_before,))
+        self._db.run(_REAP_SPEND, (ended_before[:10],))
 
     # -- prompts, timers
 
@@ -334,6 +356,31 @@ class RowTables:
         """What `Store.grants` says. A row that does not verify gets nothing."""
         records = self._verified(LockRecord, _LOCK, "lock in row", self._db.all(_LOCK_GRANTS, (limit,)))
         return [record.session_id for record in records]
+
+    # -- spending
+
+    def _put_spend(self, put: PutSpend) -> None:
+        if not self._db.one(_SPEND_OF, (put.session_id, put.path, put.attempt)):
+            record = spend_record(self._next(_NEXT_SPEND), put, self.spent(put.day))
+            self._db.run(_PUT_SPEND, sealed(self._sealer, record))
+
+    def _settle_spend(self, settle: SettleSpend) -> None:
+        """A row that does not verify is left as it is: then what was set aside counts."""
+        found = self._db.all(_SPEND_OF, (settle.session_id, settle.path, settle.attempt))
+        for record in self._verified(SpendRecord, _SPEND, "spending in row", found):
+            after = sealed(self._sealer, settled(record, settle))
+            self._db.run(_SETTLE_SPEND, (after.cost, after.mac, after.n))
+
+    def spent(self, day: str) -> int:
+        """What `Store.spent` says."""
+        row = self._db.one(_SPENT, (day,))
+        assert row is not None, "an aggregate without GROUP BY always gives a row"
+        return int(row[0])
+
+    def spend(self, since: str) -> list[SpendRow]:
+        """What `Store.spend` says."""
+        records = self._verified(SpendRecord, _SPEND, "spending in row", self._db.all(_SPEND_SINCE, (since,)))
+        return [record.row() for record in records]
 
     # -- outbox
 

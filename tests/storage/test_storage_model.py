@@ -13,7 +13,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engine.errors import SaysoError
 from engine.storage.memory import MemoryStore
-from engine.storage.port import Consumed, DropTimer, InboxItem, PutOutbox, PutPrompt, PutTimer, Row, Store
+from engine.storage.port import (
+    Consumed,
+    DropTimer,
+    InboxItem,
+    PutOutbox,
+    PutPrompt,
+    PutSpend,
+    PutTimer,
+    Row,
+    SettleSpend,
+    Store,
+)
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import KEY, at, new_session, step
 
@@ -53,6 +64,24 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         BODIES,
         st.none() | SESSIONS,
         st.none() | TIMES,
+        st.booleans(),
+    ),
+    st.builds(
+        PutSpend,
+        SESSIONS,
+        st.sampled_from(["a/turn[1]", "a/turn[2]"]),
+        st.integers(1, 2),
+        st.just("deploy"),
+        st.sampled_from(["2026-11-20", "2026-11-21"]),
+        SMALL,
+        st.none() | st.integers(0, 12),
+    ),
+    st.builds(
+        SettleSpend,
+        SESSIONS,
+        st.sampled_from(["a/turn[1]", "a/turn[2]"]),
+        st.integers(1, 2),
+        SMALL,
         st.booleans(),
     ),
 )
@@ -244,6 +273,7 @@ def everything(store: Store, _side: int) -> object:
         [(store.head(session_id), store.prompts(session_id=session_id)) for session_id in sessions],
         [(store.outbox(now=time), store.timers(due=time)) for time in (at(0), at(10), at(20))],
         (store.heads(), store.inbox(), store.prompts(), store.orphans()),
+        (store.spend("2026-11-20"), store.spend("2026-11-21"), store.spent("2026-11-21")),
         [store.inbox_row(key) for key in ("m1", "m2", "m3", "m4")],
         [store.outbox_row(key) for key in ("k1", "k2", "k3", "k4")],
     )

@@ -1,0 +1,71 @@
+"""What model calls cost, as rows beside a step's events: set aside when a call begins, settled when it has ended. Pure.
+
+A call that failed, was cut or was lost in a crash keeps what was set aside for it: it may have been paid for, and the
+day's cap must hold. What is settled counts on the day on which its call began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+
+from engine.codec import Json
+from engine.events import ChildStarted, Event
+from engine.state import State
+from engine.storage.port import NANO, PutSpend, Row, SettleSpend
+
+TURN = "turn"
+"""The type of the nodes that are model calls."""
+
+
+def nanos(dollars: Json) -> int:
+    """Dollars as billionths, never less than they are."""
+    return int((Decimal(str(dollars)) * NANO).to_integral_value(ROUND_CEILING))
+
+
+@dataclass(frozen=True)
+class SpendRows:
+    """The extension that writes them, with the cap of a day in dollars (UTC days); None is without one."""
+
+    cap: Decimal | None = None
+
+    def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+        """What a step sets aside and settles. A journal that comes from elsewhere as a whole (a fork, an imported
+        session) has calls that ended: they were paid for where they were made."""
+        rows: list[Row] = []
+        for event in events:
+            if isinstance(event, ChildStarted):
+                rows += self._begun(after, event)
+            elif event.type in ("agent:message", "agent:compacted"):
+                rows += _ended(before, after, event)
+        return rows
+
+    def _begun(self, after: State, event: ChildStarted) -> list[Row]:
+        run = after.nodes.get(event.path or "")
+        reserved = (event.input or {}).get("reserved") if event.node_type == TURN else None
+        if reserved is None or run is None or (run.status, run.attempt) != ("started", event.attempt):
+            return []
+        cap = None if self.cap is None or event.input.get("exempt") else nanos(self.cap)
+        return [
+            PutSpend(
+                session_id=after.session_id,
+                path=event.path or "",
+                attempt=event.attempt,
+                flow_name=after.flow_name,
+                day=event.timestamp[:10],
+                amount=nanos(reserved),
+                cap=cap,
+            )
+        ]
+
+
+def _ended(before: State, after: State, event: Event) -> list[Row]:
+    turn, cost = getattr(event, "turn", None), getattr(event, "cost", None)
+    if turn is None or cost is None:
+        return []
+    run = before.nodes.get(turn) or after.nodes.get(turn)
+    if run is None:
+        return []
+    sure = not getattr(event, "interrupted", None)
+    return [SettleSpend(after.session_id, turn, run.attempt, nanos(cost), sure)]
