@@ -28,6 +28,7 @@ from engine.expressions import Markup
 from engine.faults import Fault, faults_of, field_names, kind_of
 from engine.forms import settle_form
 from engine.nodes import entries
+from engine.nodes.agent_config import AgentConfig, McpConfig, ReadFileConfig, TurnConfig, WriteFileConfig
 from engine.nodes.configs import (
     Config,
     FailConfig,
@@ -112,6 +113,8 @@ class NodeSpec:
     parts: Mapping[str, str] = field(default_factory=dict)
     """What a container has beside `with`, of `PARTS`, with a sentence each."""
     required_parts: tuple[str, ...] = ()
+    internal: bool = False
+    """Whether it stands in no flow file."""
 
     @property
     def doc(self) -> str:
@@ -195,6 +198,7 @@ def _spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
 
 
 _AT = "When, in UTC."
+AGENT_STATIC = frozenset({"tools", "approvals", "output", "context"})
 _BODY_EDGES = "The edges between these nodes, when they are a graph; see [Graphs](#graphs)."
 
 _SPECS = (
@@ -343,9 +347,31 @@ _SPECS = (
         verbatim_fields=frozenset({"flow"}),
         static_fields=frozenset({"flow"}),
     ),
+    NodeSpec(
+        "agent",
+        AgentConfig,
+        {
+            "text": "What it said last.",
+            "data": "The answer as JSON that fits `output`; null where there is no `output`.",
+            "turns": "How many model calls there were.",
+            "usage": "The tokens of all its calls, by kind.",
+            "cost": "What they cost in dollars, as text.",
+        },
+        mode="container",
+        verbatim_fields=AGENT_STATIC,
+        static_fields=AGENT_STATIC,
+    ),
     NodeSpec("fail", FailConfig, {}, mode="pure"),
     NodeSpec("noop", NoopConfig, {}, mode="pure"),
 )
+
+_INTERNAL = (
+    NodeSpec("turn", TurnConfig, {}, mode="run", timeout=900.0, any_output=True, internal=True),
+    NodeSpec("mcp", McpConfig, {}, mode="run", on_crash=_ask, timeout=300.0, any_output=True, internal=True),
+    NodeSpec("read_file", ReadFileConfig, {}, mode="run", timeout=60.0, any_output=True, internal=True),
+    NodeSpec("write_file", WriteFileConfig, {}, mode="run", timeout=60.0, any_output=True, internal=True),
+)
+"""What conversations are made of. The registry knows them by name and lists them nowhere."""
 
 
 class OwnSpec(NodeSpec):
@@ -383,11 +409,12 @@ def _own_spec(name: str) -> NodeSpec:
 class _Registry(Mapping[str, NodeSpec]):
     """sayso's own types, and those of installed packages, which are looked for only when they are needed."""
 
-    def __init__(self, specs: Mapping[str, NodeSpec]) -> None:
+    def __init__(self, specs: Mapping[str, NodeSpec], internal: Mapping[str, NodeSpec]) -> None:
         self._specs = specs
+        self._internal = internal
 
     def __getitem__(self, name: str) -> NodeSpec:
-        spec = self._specs.get(name)
+        spec = self._specs.get(name) or self._internal.get(name)
         if spec is not None:
             return spec
         try:
@@ -398,18 +425,23 @@ class _Registry(Mapping[str, NodeSpec]):
     def __iter__(self) -> Iterator[str]:
         yield from self._specs
         for name in entries.names():
-            if name not in self._specs and unusable_type(name) is None:
+            if name not in self._specs and name not in self._internal and unusable_type(name) is None:
                 yield name
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-_REGISTRY: Mapping[str, NodeSpec] = _Registry({spec.name: spec for spec in _SPECS})
+_REGISTRY: Mapping[str, NodeSpec] = _Registry(
+    {spec.name: spec for spec in _SPECS}, {spec.name: spec for spec in _INTERNAL}
+)
 
 
 def node_types() -> Mapping[str, NodeSpec]:
-    """All node types by name, in the order of the flow reference, then those of installed packages."""
+    """All node types by name, in the order of the flow reference, then those of installed packages.
+
+    Internal types are found by name, and are not listed.
+    """
     return _REGISTRY
 
 
