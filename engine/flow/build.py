@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from engine.codec import Json
 from engine.expressions import Compiled, compile_condition, compile_config, compile_value
 from engine.faults import Path
-from engine.flow.document import EdgeDoc, FlowDoc, InputDoc, LimitsDoc, NodeDoc, RetryDoc
-from engine.flow.model import FINALLY, ROOT, Edge, Flow, Gate, Input, Limits, Node, NodeList, Retry
+from engine.flow.agent_tools import agents
+from engine.flow.build_agents import Around, inputs_of, with_agent
+from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
+from engine.flow.model import FINALLY, ROOT, Edge, Flow, Gate, Limits, Node, NodeList, Retry
 from engine.flow.triggers import trigger_of
 from engine.flow.yaml import Located
 from engine.nodes.specs import OnCrash, node_types
@@ -17,7 +19,7 @@ from engine.nodes.specs import OnCrash, node_types
 
 def build(document: FlowDoc, located: Located) -> Flow:
     """The flow of a document that has passed every check."""
-    builder = _Builder(document.flow, located)
+    builder = _Builder(Around(document.tools, _kept(located.data), document.flow, located))
     builder.add(ROOT, document.nodes, ("nodes",), document.edges)
     if document.finally_ is not None:
         builder.add(FINALLY, document.finally_, ("finally",), None)
@@ -27,7 +29,7 @@ def build(document: FlowDoc, located: Located) -> Flow:
         text=located.text,
         lists=builder.lists,
         description=document.description,
-        inputs={name: _input(name, entry) for name, entry in document.inputs.items()},
+        inputs=inputs_of(document.inputs),
         triggers=tuple(trigger_of(entry) for entry in document.triggers),
         allowed_to_start=None if document.allowed_to_start is None else tuple(document.allowed_to_start),
         channels=None if document.channels is None else tuple(document.channels),
@@ -39,21 +41,6 @@ def build(document: FlowDoc, located: Located) -> Flow:
 
 def _limits(document: LimitsDoc) -> Limits:
     return Limits(**document.model_dump())
-
-
-def _input(name: str, document: InputDoc) -> Input:
-    required = (
-        document.required if document.required is not None else "default" not in document.model_fields_set
-    )
-    return Input(
-        name=name,
-        type=document.type,
-        description=document.description,
-        default=document.default,
-        required=required,
-        choices=None if document.choices is None else tuple(document.choices),
-        items=None if document.items is None else document.items.type,
-    )
 
 
 class _Held(NamedTuple):
@@ -81,17 +68,19 @@ def _held(document: NodeDoc) -> Iterator[_Held]:
 class _Builder:
     """Builds lists of nodes, each before those inside it, so that the flow's own list stands first."""
 
-    def __init__(self, flow: str, located: Located) -> None:
-        self.flow = flow
-        self.located = located
+    def __init__(self, around: Around) -> None:
+        self.around = around
         self.lists: dict[str, NodeList] = {}
+        self._held: list[NodeList] = []
 
     def add(
         self, list_id: str, documents: Sequence[NodeDoc], path: Path, edges: Sequence[EdgeDoc] | None
     ) -> None:
         """Builds a list and what is inside it."""
         nodes = (self._node(list_id, document, n, (*path, n)) for n, document in enumerate(documents))
-        self.lists[list_id] = NodeList(list_id, tuple(nodes), _edges(edges or ()), self.flow)
+        self.lists[list_id] = NodeList(list_id, tuple(nodes), _edges(edges or ()), self.around.flow)
+        self.lists |= {held.id: held for held in self._held}
+        self._held.clear()
         for index, document in enumerate(documents):
             here = (*path, index)
             for held in _held(document):
@@ -103,7 +92,7 @@ class _Builder:
         spec = node_types()[document.type]
         config = document.with_ or {}
         compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
-        return Node(
+        node = Node(
             id=document.id,
             type=document.type,
             name=document.name or document.id,
@@ -116,7 +105,7 @@ class _Builder:
             on_error=document.on_error,
             pin=document.pin,
             secrets=compiled.secrets,
-            line=self.located.spans[path][0].line,
+            line=self.around.located.spans[path][0].line,
             list_id=list_id,
             lists={held.key: held.list_id for held in _held(document)},
             retry=_retry(document.retry),
@@ -126,6 +115,16 @@ class _Builder:
             while_=_condition(config.get("while")) if document.type == "loop" else None,
             until_=_condition(config.get("until")) if document.type == "loop" else None,
         )
+        if document.type != "agent":
+            return node
+        agent, lists = with_agent(node, node.retry, path, self.around)
+        self._held += lists
+        return agent
+
+
+def _kept(data: Mapping[str, Any]) -> frozenset[str]:
+    """The agents whose conversations later ones are given."""
+    return frozenset(name for node in agents(data) for name in node["with"].get("context") or ())
 
 
 def _condition(written: Json) -> Compiled | None:

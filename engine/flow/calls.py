@@ -14,6 +14,7 @@ from engine.codec import Json
 from engine.errors import FlowError, InvalidInputs, Problem
 from engine.expression_text import has_expression
 from engine.faults import MAX_FAULTS, Fault, Path, suggest
+from engine.flow.build_agents import with_flow_tools
 from engine.flow.inputs import parse_input
 from engine.flow.model import Flow
 from engine.flow.outline import as_mapping, walk
@@ -34,7 +35,8 @@ def link(flow: Flow, located: Located, find: FindFlow | None, known: Iterable[st
     problems = _problems(located, linker.faults(located))
     if problems:
         raise FlowError(problems)
-    return flow.with_flows({name: linker.found[name] for name in sorted(linker.found)})
+    called = {name: with_flow_tools(linker.found[name], linker.found) for name in sorted(linker.found)}
+    return with_flow_tools(flow, linker.found).with_flows(called)
 
 
 class _Linker:

@@ -14,7 +14,7 @@ from engine.expression_text import has_expression
 from engine.faults import Fault, Path
 from engine.flow.check_nodes import check_nodes
 from engine.flow.check_text import check_text, name_hint
-from engine.flow.document import InputDoc
+from engine.flow.input_document import InputDoc
 from engine.flow.inputs import check_value
 from engine.flow.model import Input
 from engine.flow.names import Scope

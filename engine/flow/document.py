@@ -13,35 +13,11 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.codec import Json
 from engine.faults import Fault, kind_of
-from engine.flow.model import DEFAULT_DEADLINE, InputType
+from engine.flow.agent_document import ToolDoc
+from engine.flow.input_document import InputDoc
+from engine.flow.model import DEFAULT_DEADLINE
 from engine.nodes.clock_configs import GOTO
 from engine.nodes.configs import Config, Duration, Person, Span, Text
-
-
-class ItemsDoc(Config):
-    """What the items of an array are."""
-
-    type: InputType = Field("string", description="The type of every item.")
-
-
-class InputDoc(Config):
-    """One input."""
-
-    type: InputType = Field(
-        "string", description="`string`, `number`, `integer`, `boolean`, `array` or `object`."
-    )
-    description: str | None = Field(None, description="What it is, for the people who are asked for it.")
-    default: Json = Field(None, description="The value when none is given. It is not evaluated.")
-    required: bool | None = Field(
-        None,
-        description="Whether a run cannot start without it. Left out: required when there is no `default`. "
-        "An input that is not required and has no default is null.",
-    )
-    choices: Annotated[list[Any], Field(min_length=1)] | None = Field(
-        None, description="The only values allowed; for an array, the only items."
-    )
-    items: ItemsDoc | None = Field(None, description="For an array: `{type: ...}` of its items.")
-
 
 _CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,}|#[^\s#@<>]{1,80}")
 _BOT_ID = re.compile(r"[AB][A-Z0-9]{2,}")
@@ -315,6 +291,10 @@ class FlowDoc(Config):
     on_conflict: Literal["queue", "refuse"] = Field(
         "queue",
         description="What a start does while another session holds the lock: wait for its turn, or fail and say who has it.",
+    )
+    tools: dict[str, ToolDoc] = Field(
+        default_factory=dict,
+        description="Tools for agents, by name; see [Tools of your own](#tools-of-your-own).",
     )
     nodes: Nodes = Field(description="The steps, in order.")
     edges: list[EdgeDoc] | None = Field(

@@ -19,13 +19,12 @@ from engine.filters import FILTERS, MAX_RANGE, TESTS
 from engine.flow.document import (
     EdgeDoc,
     FlowDoc,
-    InputDoc,
-    ItemsDoc,
     LimitsDoc,
     NodeDoc,
     RetryDoc,
     TriggerDoc,
 )
+from engine.flow.input_document import InputDoc, ItemsDoc
 from engine.flow.names import ROOTS, VARIABLES
 from engine.flow.yaml import MAX_BYTES, MAX_DEPTH
 from engine.nodes.message_config import MESSAGE_PARTS

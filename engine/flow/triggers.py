@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 from engine.codec import Json
 from engine.expression_text import has_expression
 from engine.faults import Fault, suggest
-from engine.flow.document import InputDoc, TriggerDoc
+from engine.flow.document import TriggerDoc
+from engine.flow.input_document import InputDoc
 from engine.flow.inputs import check_value
 from engine.flow.model import Input, Trigger, TriggerKind
 

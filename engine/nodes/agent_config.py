@@ -74,7 +74,9 @@ class AgentConfig(Config):
         description="A JSON Schema that the answer must fit; it is `data` of the output. What does not fit is asked for "
         "once more.",
     )
-    tools: list[Any] = Field(default_factory=list, description="What it can use; see [Tools](#tools-of-an-agent).")
+    tools: list[Any] = Field(
+        default_factory=list, description="What it can use; see [Tools](#tools-of-an-agent)."
+    )
     approvals: dict[str, Any] = Field(
         default_factory=dict,
         description="By name of a tool which of its calls people decide first; see "
@@ -92,7 +94,9 @@ class TurnConfig(Config):
     temperature: float | None = Field(None, description="How much answers vary.")
     messages: list[Any] = Field(description="The conversation: `{role, content}` each.")
     tools: list[Any] = Field(default_factory=list, description="The tools: name, description, schema.")
-    mcp: list[Any] = Field(default_factory=list, description="Servers whose tools there are: `{server, tools}`.")
+    mcp: list[Any] = Field(
+        default_factory=list, description="Servers whose tools there are: `{server, tools}`."
+    )
 
 
 class McpConfig(Config):

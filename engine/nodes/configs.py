@@ -251,12 +251,24 @@ class ShellConfig(Config):
                 offset=script.index("{{"),
                 snippet="{{",
             )
-        env = raw.get("env")
-        if isinstance(env, dict):
-            yield from _name_conflicts("env", env, _ENV_NAME, "an environment variable")
-            for name in _RESERVED_ENV:
-                if name in env:
-                    yield Fault(("env", name), f"`{name}` is set by the engine", on_key=True)
+        yield from check_env(raw)
+
+
+def check_env(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """What is wrong with the names of environment variables under `env`."""
+    env = raw.get("env")
+    if isinstance(env, dict):
+        yield from _name_conflicts("env", env, _ENV_NAME, "an environment variable")
+        for name in _RESERVED_ENV:
+            if name in env:
+                yield Fault(("env", name), f"`{name}` is set by the engine", on_key=True)
+
+
+def check_headers(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """What is wrong with the names of headers under `headers`."""
+    headers = raw.get("headers")
+    if isinstance(headers, dict):
+        yield from _name_conflicts("headers", headers, _HEADER_NAME, "a header")
 
 
 def _name_conflicts(
@@ -317,9 +329,7 @@ class HttpConfig(Config):
             yield Fault(
                 ("url",), f"expected an address that begins with http:// or https://, not {url[:60]!r}"
             )
-        headers = raw.get("headers")
-        if isinstance(headers, dict):
-            yield from _name_conflicts("headers", headers, _HEADER_NAME, "a header")
+        yield from check_headers(raw)
 
 
 # --- the engine's own ------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ class ApprovalConfig(Config):
         yield from clock_conflicts(raw)
         if raw.get("exclude_requester") is True and raw.get("approvers") == ["requester"]:
             yield Fault(("approvers",), "with `exclude_requester` nobody is left who may decide")
-        yield from _too_few(raw)
+        yield from too_few(raw)
         yield from _form_faults(raw)
         yield from _editable(raw)
         if "valid_for" in raw and raw.get("covers") is None:
@@ -266,7 +266,7 @@ class ApprovalConfig(Config):
             yield Fault((field,), "both buttons say the same")
 
 
-def _too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:
+def too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:
     """More people have to approve than are listed, as far as people are listed one by one."""
     required, approvers = raw.get("required"), raw.get("approvers")
     if isinstance(required, bool) or not isinstance(required, int) or not isinstance(approvers, list):

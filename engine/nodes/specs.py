@@ -139,7 +139,7 @@ class NodeSpec:
             if has_expression(with_[name]):
                 faults.append(Fault((name,), f"`{name}` is not evaluated", "write it out"))
         for name in self.secret_fields & with_.keys():
-            faults += _spelled_out((name,), with_[name])
+            faults += spelled_out((name,), with_[name])
         return faults
 
     def validate(self, evaluated: Mapping[str, Json]) -> BaseModel:
@@ -182,7 +182,7 @@ def sentence(fault: Fault) -> str:
     return f"{text} ({fault.hint})" if fault.hint else text
 
 
-def _spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
+def spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
     """References to secrets that a file spells out in place of an expression."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -191,10 +191,10 @@ def _spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
                     (*path, key), f"`{key}` is not written by hand", "write {{ secrets.NAME }}", on_key=True
                 )
             else:
-                yield from _spelled_out((*path, key), item)
+                yield from spelled_out((*path, key), item)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _spelled_out((*path, index), item)
+            yield from spelled_out((*path, index), item)
 
 
 _AT = "When, in UTC."

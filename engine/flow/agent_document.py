@@ -1,0 +1,254 @@
+"""The shape of what a flow file says of the tools of agents, and of who approves their calls.
+
+An agent lists its tools: names, or a mapping of one name with settings. `TOOLS` has the models of the settings of the
+built-in ones; `ToolDoc` is a tool that the file makes of a node or of another flow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from engine.agents.plans import ToolKind, Verdict
+from engine.codec import Json
+from engine.faults import Fault, kind_of
+from engine.flow.input_document import InputDoc
+from engine.nodes.clock_configs import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts
+from engine.nodes.configs import Config, Duration, Person, Scalar, Size, Text, check_env, check_headers
+from engine.nodes.container_configs import Callable_
+from engine.nodes.prompt_configs import too_few
+
+TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+"""What a tool may be called, with at most `MAX_NAME` characters."""
+_HOST = re.compile(
+    r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", re.ASCII
+)
+_SERVER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+
+
+def _host(value: Any) -> str:
+    if not isinstance(value, str) or not _HOST.fullmatch(value):
+        raise ValueError(
+            f"{kind_of(value)} names no host: write it without https:// and without a path, such as grafana.internal"
+        )
+    return value
+
+
+def _server(value: Any) -> str:
+    if not isinstance(value, str) or not _SERVER.fullmatch(value) or "__" in value:
+        raise ValueError(f"expected the name of an MCP server such as `grafana`, not {kind_of(value)}")
+    return value
+
+
+Host: TypeAlias = Annotated[str, BeforeValidator(_host), WithJsonSchema({"type": "string", "title": "host"})]
+Server: TypeAlias = Annotated[
+    str, BeforeValidator(_server), WithJsonSchema({"type": "string", "pattern": f"^{_SERVER.pattern}$"})
+]
+Crash: TypeAlias = Literal["again", "ask"]
+Method: TypeAlias = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+
+_NAME = "What the model calls it, where the agent has several of the kind. Left out: `{0}`."
+_DESCRIPTION = "What the model is told about it beside what it is told anyway."
+_ON_CRASH = "What to do when the bot died while it ran, as `on_crash` of a node."
+_TIMEOUT = "How long a call may take."
+
+
+class AskHumanTool(Config):
+    """The model asks people: in free text, with choices, or with a form. The answer, and who gave it, is the result."""
+
+    who: Annotated[list[Person], Field(min_length=1)] | None = Field(
+        None,
+        description="Who may answer. Left out: the requester, or anyone in the channel where there is none.",
+    )
+    timeout: Timeout = None
+    remind_every: RemindEvery = None
+    escalate: Escalate = None
+    hours: WorkingHours = None
+    undo: Duration | None = Field(None, description="How long the answer can be taken back.")
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Its clocks go together."""
+        yield from clock_conflicts(raw)
+
+
+class ShellTool(Config):
+    """The model runs programs in the session's folder: those that `commands` allows, and no shell."""
+
+    commands: Annotated[list[Text], Field(min_length=1)] = Field(
+        description='What may be run: `"kubectl get *"` is that program with these arguments and any behind them, `tail` '
+        'the program alone, `["*"]` anything.'
+    )
+    name: Text | None = Field(None, description=_NAME.format("shell"))
+    description: Text | None = Field(None, description=_DESCRIPTION)
+    env: dict[str, Scalar] = Field(
+        default_factory=dict,
+        description="Environment variables, as `env` of `shell`; secrets may stand in them.",
+    )
+    timeout: Duration = Field(600.0, description=_TIMEOUT)
+    max_output: Size | None = Field(
+        None, description="How much of what a program writes is kept, as in `shell`."
+    )
+    on_crash: Crash = Field("ask", description=_ON_CRASH)
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Environment variables have sound names."""
+        yield from check_env(raw)
+
+
+class HttpTool(Config):
+    """The model sends HTTP requests to the hosts that are named. It never sees the headers that `headers` adds."""
+
+    hosts: Annotated[list[Host], Field(min_length=1)] = Field(
+        description="The hosts it may reach: `grafana.internal`, `*.example.com`, with a port where it is not the usual one."
+    )
+    methods: Annotated[list[Method], Field(min_length=1)] = Field(
+        ["GET"], description="The methods it may use."
+    )
+    name: Text | None = Field(None, description=_NAME.format("http"))
+    description: Text | None = Field(None, description=_DESCRIPTION)
+    headers: dict[str, Scalar] = Field(
+        default_factory=dict,
+        description="Headers that every request gets, as `headers` of `http`; secrets may stand in them.",
+    )
+    timeout: Duration = Field(30.0, description=_TIMEOUT)
+    max_body: Size | None = Field(None, description="How much of an answer is read, as in `http`.")
+    on_crash: Crash | None = Field(
+        None, description=_ON_CRASH + " Left out: `again` for `GET`, `HEAD` and `OPTIONS`, else `ask`."
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Headers have sound names."""
+        yield from check_headers(raw)
+
+
+class ReadFileTool(Config):
+    """The model reads text files in the session's folder."""
+
+
+class WriteFileTool(Config):
+    """The model writes text files in the session's folder."""
+
+
+class PythonTool(Config):
+    """The model calls a Python function of yours."""
+
+    call: Callable_ = Field(description="`module:function`, as `call` of `python`.")
+    name: Text | None = Field(None, description="What the model calls it. Left out: the function's name.")
+    description: Text | None = Field(
+        None, description="What it is for. Left out: what the function says of itself."
+    )
+    input: dict[str, InputDoc] | None = Field(
+        None,
+        description="What it takes, by name, in the form of a flow's `inputs`. Left out: what its type hints say.",
+    )
+    timeout: Duration = Field(600.0, description=_TIMEOUT)
+    on_crash: Crash = Field("ask", description=_ON_CRASH)
+
+
+class McpTool(Config):
+    """The model uses tools of an MCP server, as `<server>__<tool>`."""
+
+    server: Server = Field(description="The server, by the name that it is configured under.")
+    tools: Annotated[list[Text], Field(min_length=1)] = Field(
+        description="Those of its tools that may be used."
+    )
+    timeout: Duration = Field(300.0, description=_TIMEOUT)
+    on_crash: Crash = Field("ask", description=_ON_CRASH)
+
+
+TOOLS: Mapping[ToolKind, type[Config]] = {
+    "ask_human": AskHumanTool,
+    "shell": ShellTool,
+    "http": HttpTool,
+    "read_file": ReadFileTool,
+    "write_file": WriteFileTool,
+    "python": PythonTool,
+    "mcp": McpTool,
+}
+"""The settings of the built-in tools, by the name that stands in a file."""
+
+EVALUATED: Mapping[ToolKind, frozenset[str]] = {
+    "ask_human": frozenset(AskHumanTool.model_fields),
+    "shell": frozenset({"env"}),
+    "http": frozenset({"headers"}),
+}
+"""The settings in which expressions may stand."""
+
+SECRET: Mapping[ToolKind, frozenset[str]] = {"shell": frozenset({"env"}), "http": frozenset({"headers"})}
+"""Those of them in which secrets may stand."""
+
+
+class ToolDoc(Config):
+    """A tool made of a node or of another flow."""
+
+    description: Text | None = Field(
+        None,
+        description="What it is for: all that the model knows of it. Left out for a flow: its `description`.",
+    )
+    input: dict[str, InputDoc] | None = Field(
+        None,
+        description="What it takes, by name, in the form of the flow's `inputs`; `{{ input.<name> }}` under `with`. Not for "
+        "a flow, which takes its inputs.",
+    )
+    type: Text = Field(description="The type of the node: one that does something, `set`, or `flow`.")
+    with_: dict[str, Any] | None = Field(None, alias="with", description="The configuration, by type.")
+    timeout: Duration | None = Field(None, description=_TIMEOUT)
+    on_crash: Crash | None = Field(None, description=_ON_CRASH)
+
+
+def _verdicts(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        for item in value:
+            if value.count(item) > 1:
+                raise ValueError(f"`{item}` stands here twice")
+        for needed in ("approve", "reject"):
+            if needed not in value:
+                raise ValueError(f"`{needed}` is missing: whoever decides says yes or no")
+    return value
+
+
+class RuleDoc(Config):
+    """Which calls of a tool people decide first, and who."""
+
+    when: Any = Field(
+        None,
+        description="A condition in `{{ }}` with `input`, what the model gives the tool, and `tool`, its name. Left out: every "
+        "call.",
+    )
+    verdicts: Annotated[list[Verdict], BeforeValidator(_verdicts)] = Field(
+        ["approve", "reject"],
+        description="What may be decided: `approve`, `reject`, and `edit` to change what the tool is given.",
+    )
+    approvers: Annotated[list[Person], Field(min_length=1)] | None = Field(
+        None,
+        description="Who may decide, as `approvers` of `approval`. Left out: the requester, or anyone in the channel where "
+        "there is none.",
+    )
+    required: Annotated[int, Field(ge=1, le=50)] = Field(
+        1, description="How many different people have to approve."
+    )
+    exclude_requester: bool = Field(False, description="Whoever asked for the run may not decide.")
+    timeout: Duration | None = Field(
+        None,
+        description="A call that nobody decided in this time is rejected. Left out: the flow's `limits.deadline`.",
+    )
+    message: Text | None = Field(None, description="What stands above the call that is shown.")
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Somebody must be left who may decide."""
+        alone = raw.get("approvers") in (None, ["requester"])
+        if alone and raw.get("exclude_requester") is True:
+            hint = "name others under `approvers`"
+            yield Fault(("exclude_requester",), "nobody is left who may decide", hint, on_key=True)
+        if raw.get("approvers") is None and isinstance(raw.get("required"), int) and raw["required"] > 1:
+            yield Fault(
+                ("required",), "several people have to approve, and nobody is named", "write `approvers`"
+            )
+        yield from too_few(raw)

@@ -1,0 +1,296 @@
+"""From the sound text of an agent to its plan and its lists: one node for all its model calls, one for each tool.
+
+Both lists stand in `Flow.lists` like any other, so that the nodes are found where those of a body would be. Their ids
+have a dot, which no id of a file has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.agents.builtin import BUILTIN, described
+from engine.agents.plans import AgentPlan, Rule, ToolKind, ToolPlan
+from engine.codec import Json
+from engine.expressions import compile_condition, compile_config
+from engine.faults import Path
+from engine.flow.agent_document import EVALUATED, TOOLS, AskHumanTool, RuleDoc, ToolDoc
+from engine.flow.agent_tools import ASKS_PEOPLE, Entry, entry_of, named_rules, tool_names
+from engine.flow.input_document import InputDoc
+from engine.flow.model import Flow, Input, Node, NodeList, Retry
+from engine.flow.yaml import Located
+from engine.nodes.specs import OnCrash, node_types
+
+TURN_RETRY = Retry(attempts=5, backoff="exponential", delay=2.0, max_delay=60.0, jitter=0.2)
+"""How often a model call is made again, where the flow does not say."""
+
+_PLAIN = ("name", "description", "input", "timeout", "on_crash")
+"""Settings that every tool may have; they are no settings of its plan."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What the agents of a file have around them: its own tools, those whose conversation a later one gets, its places."""
+
+    tools: Mapping[str, ToolDoc]
+    kept: frozenset[str]
+    flow: str
+    located: Located
+
+
+def with_agent(node: Node, retry: Retry | None, path: Path, around: Around) -> tuple[Node, list[NodeList]]:
+    """The node of an agent with its plan, and its two lists; `path` is where it stands, `retry` that of its calls."""
+    builder = _Tools(node, path, around)
+    for index, item in enumerate(node.config.get("tools") or []):
+        builder.add(entry_of(item), (*path, "with", "tools", index))
+    plan = AgentPlan(
+        tools=tuple(builder.plans),
+        rules=tuple(_rules(node.config.get("approvals") or {}, builder.plans)),
+        output=node.config.get("output"),
+        context=tuple(node.config.get("context") or ()),
+        keeps=node.id in around.kept,
+    )
+    turn_list, tools_list = f"{node.id}:turn", f"{node.id}:tools"
+    turn = replace(
+        _node(f"{node.id}.turn", "turn", {}, node.line),
+        name=node.name,
+        list_id=turn_list,
+        retry=retry or TURN_RETRY,
+        on_crash=node.on_crash,
+    )
+    nodes = tuple(tool.node for tool in builder.plans)
+    lists = [NodeList(turn_list, (turn,), (), around.flow), NodeList(tools_list, nodes, (), around.flow)]
+    return replace(node, agent=plan, retry=None, lists={"turn": turn_list, "tools": tools_list}), lists
+
+
+def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int) -> Node:
+    spec = node_types()[kind]
+    compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
+    return Node(
+        id=node_id,
+        type=kind,
+        name=node_id,
+        index=0,
+        config=config,
+        compiled=compiled,
+        timeout=spec.timeout,
+        secrets=compiled.secrets,
+        line=line,
+    )
+
+
+class _Tools:
+    """Collects the tools of one agent, each in its place."""
+
+    def __init__(self, agent: Node, path: Path, around: Around) -> None:
+        self.agent = agent
+        self.around = around
+        self.plans: list[ToolPlan] = []
+
+    def add(self, entry: Entry, path: Path) -> None:
+        """The tools that an entry of the list gives: one, or as many as it names of an MCP server."""
+        if entry.name in self.around.tools and entry.settings is None:
+            self._add_own(entry.name, self.around.tools[entry.name])
+        else:
+            self._add_builtin(entry, self.around.located.spans[path][0].line)
+
+    def _add_own(self, name: str, document: ToolDoc) -> None:
+        line = self.around.located.spans[("tools", name)][0].line
+        config = document.with_ or {}
+        node = self._placed(name, document.type, config, line, document.timeout, document.on_crash)
+        is_flow = document.type == "flow"
+        node = replace(node, calls=config["flow"] if is_flow else None)
+        schema = None if is_flow else schema_of(inputs_of(document.input or {}))
+        self.plans.append(
+            ToolPlan(name, "flow" if is_flow else "node", document.description or "", schema, node)
+        )
+
+    def _add_builtin(self, entry: Entry, line: int) -> None:
+        kind: Any = entry.name
+        given = entry.settings or {}
+        evaluated = EVALUATED.get(kind, frozenset())
+        model = TOOLS[kind].model_validate(
+            {key: value for key, value in given.items() if key not in evaluated}
+        )
+        settled = model.model_dump(exclude_none=True)
+        settings = {key: value for key, value in settled.items() if key not in (*_PLAIN, *evaluated)}
+        for name in tool_names(entry):
+            config = _config(kind, name, given, settings)
+            node = self._placed(
+                name,
+                _NODE_TYPES[kind],
+                config,
+                line,
+                getattr(model, "timeout", None) if kind != "ask_human" else None,
+                getattr(model, "on_crash", None),
+            )
+            self.plans.append(
+                ToolPlan(
+                    name, kind, _description(kind, given, settings), _schema(kind, model), node, settings
+                )
+            )
+
+    def _placed(
+        self,
+        name: str,
+        kind: str,
+        config: Mapping[str, Json],
+        line: int,
+        timeout: float | None,
+        on_crash: OnCrash | None,
+    ) -> Node:
+        made = _node(f"{self.agent.id}.{name}", kind, config, line)
+        return replace(
+            made,
+            name=name,
+            index=len(self.plans),
+            list_id=f"{self.agent.id}:tools",
+            timeout=made.timeout if timeout is None else timeout,
+            on_crash=on_crash,
+        )
+
+
+_NODE_TYPES: Mapping[ToolKind, str] = {
+    **{kind: tool.node_type for kind, tool in BUILTIN.items()},
+    "python": "python",
+    "mcp": "mcp",
+}
+
+
+def _config(
+    kind: ToolKind, name: str, given: Mapping[str, Json], settings: Mapping[str, Json]
+) -> dict[str, Json]:
+    """The configuration that all calls of a tool share."""
+    match kind:
+        case "ask_human":
+            return {key: value for key, value in given.items() if key in AskHumanTool.model_fields}
+        case "shell":
+            return {key: given[key] for key in ("env", "max_output") if key in given}
+        case "http":
+            return {key: given[key] for key in ("headers", "max_body") if key in given}
+        case "python":
+            return {"call": settings["call"]}
+        case "mcp":
+            return {"server": settings["server"], "tool": name.removeprefix(f"{settings['server']}__")}
+    return {}
+
+
+def _description(kind: ToolKind, given: Mapping[str, Json], settings: Mapping[str, Json]) -> str:
+    parts = [described(kind, settings)] if kind in BUILTIN else []
+    own = given.get("description")
+    return " ".join([*parts, own] if isinstance(own, str) else parts)
+
+
+def _schema(kind: ToolKind, model: Any) -> Json:
+    if kind in BUILTIN:
+        return BUILTIN[kind].input_schema
+    if kind == "python" and model.input is not None:
+        return schema_of(inputs_of(model.input))
+    return None
+
+
+# --- what a tool takes -------------------------------------------------------------------------------------
+
+
+def input_of(name: str, document: InputDoc) -> Input:
+    """An input as it stands in a file."""
+    required = (
+        document.required if document.required is not None else "default" not in document.model_fields_set
+    )
+    return Input(
+        name=name,
+        type=document.type,
+        description=document.description,
+        default=document.default,
+        required=required,
+        choices=None if document.choices is None else tuple(document.choices),
+        items=None if document.items is None else document.items.type,
+    )
+
+
+def inputs_of(documents: Mapping[str, InputDoc]) -> dict[str, Input]:
+    """Inputs by name."""
+    return {name: input_of(name, document) for name, document in documents.items()}
+
+
+def schema_of(inputs: Mapping[str, Input]) -> dict[str, Json]:
+    """The JSON Schema of what a tool with these inputs takes."""
+    return {
+        "type": "object",
+        "properties": {name: _property(entry) for name, entry in inputs.items()},
+        "required": [name for name, entry in inputs.items() if entry.required],
+        "additionalProperties": False,
+    }
+
+
+def _property(entry: Input) -> dict[str, Json]:
+    schema: dict[str, Json] = {"type": entry.type}
+    if entry.description is not None:
+        schema["description"] = entry.description
+    choices = None if entry.choices is None else list(entry.choices)
+    if entry.type == "array":
+        items: dict[str, Json] = {} if entry.items is None else {"type": entry.items}
+        schema["items"] = items if choices is None else {**items, "enum": choices}
+    elif choices is not None:
+        schema["enum"] = choices
+    if entry.default is not None:
+        schema["default"] = entry.default
+    return schema
+
+
+def with_flow_tools(flow: Flow, called: Mapping[str, Flow]) -> Flow:
+    """The flow whose agents know what the flows take that they call as tools."""
+    lists = {list_id: _described_list(nodes, called) for list_id, nodes in flow.lists.items()}
+    return replace(flow, lists=lists) if lists != flow.lists else flow
+
+
+def _described_list(nodes: NodeList, called: Mapping[str, Flow]) -> NodeList:
+    if not any(node.agent for node in nodes.nodes):
+        return nodes
+    return replace(nodes, nodes=tuple(_described_node(node, called) for node in nodes.nodes))
+
+
+def _described_node(node: Node, called: Mapping[str, Flow]) -> Node:
+    if node.agent is None:
+        return node
+    tools = tuple(_described_tool(tool, called) for tool in node.agent.tools)
+    return replace(node, agent=replace(node.agent, tools=tools))
+
+
+def _described_tool(tool: ToolPlan, called: Mapping[str, Flow]) -> ToolPlan:
+    if tool.node.calls is None:
+        return tool
+    flow = called[tool.node.calls]
+    told = tool.description or flow.description or f"Runs the flow {flow.name}."
+    return replace(tool, description=told, input_schema=schema_of(flow.inputs))
+
+
+# --- who approves ------------------------------------------------------------------------------------------
+
+
+def _rules(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> Iterator[Rule]:
+    for name, written in approvals.items():
+        documents = [RuleDoc.model_validate(rule) for rule in named_rules(written)]
+        taken = [name] if name != "*" else _others(approvals, tools)
+        for tool in taken:
+            for document in documents:
+                yield _rule(tool, document)
+
+
+def _others(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> list[str]:
+    """The tools that have no approvals of their own. Asking people is never approved by people."""
+    return [tool.name for tool in tools if tool.name not in approvals and tool.kind not in ASKS_PEOPLE]
+
+
+def _rule(tool: str, document: RuleDoc) -> Rule:
+    return Rule(
+        tool=tool,
+        verdicts=tuple(document.verdicts),
+        when=None if document.when is None else compile_condition(document.when),
+        approvers=None if document.approvers is None else tuple(document.approvers),
+        required=document.required,
+        exclude_requester=document.exclude_requester,
+        timeout=document.timeout,
+        message=document.message,
+    )

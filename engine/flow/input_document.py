@@ -1,0 +1,36 @@
+"""The shape of an input: of a flow, and of a tool that a flow gives to agents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from engine.codec import Json
+from engine.flow.model import InputType
+from engine.nodes.configs import Config
+
+
+class ItemsDoc(Config):
+    """What the items of an array are."""
+
+    type: InputType = Field("string", description="The type of every item.")
+
+
+class InputDoc(Config):
+    """One input."""
+
+    type: InputType = Field(
+        "string", description="`string`, `number`, `integer`, `boolean`, `array` or `object`."
+    )
+    description: str | None = Field(None, description="What it is, for the people who are asked for it.")
+    default: Json = Field(None, description="The value when none is given. It is not evaluated.")
+    required: bool | None = Field(
+        None,
+        description="Whether a run cannot start without it. Left out: required when there is no `default`. "
+        "An input that is not required and has no default is null.",
+    )
+    choices: Annotated[list[Any], Field(min_length=1)] | None = Field(
+        None, description="The only values allowed; for an array, the only items."
+    )
+    items: ItemsDoc | None = Field(None, description="For an array: `{type: ...}` of its items.")
