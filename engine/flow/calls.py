@@ -14,6 +14,7 @@ from engine.codec import Json
 from engine.errors import FlowError, InvalidInputs, Problem
 from engine.expression_text import has_expression
 from engine.faults import MAX_FAULTS, Fault, Path, suggest
+from engine.flow.agent_tools import agents, entries
 from engine.flow.build_agents import with_flow_tools
 from engine.flow.inputs import parse_input
 from engine.flow.model import Flow
@@ -66,10 +67,24 @@ class _Linker:
                 # A lock that is read and not held would be worse than none.
                 message = f"the flow `{name}` has a `lock`, which is not taken where it is called"
                 yield Fault(where, message, "a session has one lock: that of the flow it was started with")
-            for fault in check_call(inputs, target):
+            # The inputs of a tool are the model's to give.
+            for fault in check_call(inputs, target) if inputs is not None else ():
                 yield fault.under((*path, "with"))
             if path[0] == "finally" and _asks(target, self.found):
                 yield Fault(where, f"`finally` asks nobody, and the flow `{name}` does")
+        yield from self._asking_tools(located.data)
+
+    def _asking_tools(self, data: Mapping[str, Any]) -> Iterator[Fault]:
+        """The tools of agents in `finally` that are flows which ask people."""
+        tools = as_mapping(data.get("tools"))
+        for place, node in walk(data):
+            if place.path[0] != "finally" or node.get("type") != "agent":
+                continue
+            for index, entry in enumerate(entries(node)):
+                target = self.found.get(_called_by(tools.get(entry.name)) or "")
+                if target is not None and _asks(target, self.found):
+                    message = f"`finally` asks nobody, and the flow `{target.name}` does"
+                    yield Fault((*place.path, "with", "tools", index), message)
 
     def _hint(self, name: str) -> str | None:
         if self.find is None:
@@ -102,12 +117,24 @@ def _first(error: FlowError) -> str:
     return str(error.problems[0]).split("\n")[0]
 
 
-def _calls(data: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Json]]]:
-    """Every call in a sound flow: the path of its node, the name of the flow, the inputs as written."""
+def _calls(data: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Json] | None]]:
+    """Every call in a sound flow: the path of its node, the name of the flow, the inputs as written; of a flow that
+    agents have as a tool the path of the tool, and None."""
     for place, node in walk(data):
         if node.get("type") == "flow":
             with_ = as_mapping(node.get("with"))
             yield place.path, with_["flow"], as_mapping(with_.get("inputs"))
+    used = {entry.name for node in agents(data) for entry in entries(node)}
+    for tool, written in as_mapping(data.get("tools")).items():
+        name = _called_by(written)
+        if name is not None and tool in used:
+            yield ("tools", tool), name, None
+
+
+def _called_by(tool: Any) -> str | None:
+    """The flow that a tool of the file runs."""
+    written = as_mapping(tool)
+    return as_mapping(written.get("with")).get("flow") if written.get("type") == "flow" else None
 
 
 def check_call(inputs: Mapping[str, Json], target: Flow) -> Iterator[Fault]:

@@ -6,7 +6,7 @@ Works on the raw data, as `engine.flow.check` does; the lists that a node holds 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from engine.codec import Json
 from engine.expression_text import has_expression
 from engine.faults import Fault, Path, faults_of, kind_of, suggest
 from engine.flow import graph
+from engine.flow.check_agents import Around, check_agent, check_unused_tools, check_used_tools
 from engine.flow.check_covers import check_covers
 from engine.flow.check_edges import check_edges, sound_pairs
 from engine.flow.check_text import check_condition, check_values, name_hint
@@ -34,6 +35,8 @@ class Site:
     path: Path
     scope: Scope
     line_of: Callable[[Path], int]
+    tools: Mapping[str, Any] = field(default_factory=dict)
+    """The tools that the file makes for agents."""
     asks: bool = True
 
     def inside(self, path: Path, scope: Scope) -> Site:
@@ -47,9 +50,11 @@ def check_nodes(
     """All that is wrong with the nodes of a flow, and with its edges."""
     scope = Scope(inputs, places(data), items=items(data))
     nodes, last = as_list(data.get("nodes")), as_list(data.get("finally"))
-    yield from _list(nodes, as_list(data.get("edges")), Site(("nodes",), scope, line_of), ("edges",))
-    everything = Level(shapes(nodes), ids(nodes), (1 << len(nodes)) - 1)
-    yield from _list(last, [], Site(("finally",), scope.at(None, everything), line_of, asks=False), ())
+    site = Site(("nodes",), scope, line_of, as_mapping(data.get("tools")))
+    yield from _list(nodes, as_list(data.get("edges")), site, ("edges",))
+    everything = scope.at(None, Level(shapes(nodes), ids(nodes), (1 << len(nodes)) - 1))
+    yield from _list(last, [], replace(site, path=("finally",), scope=everything, asks=False), ())
+    yield from check_unused_tools(data, everything)
 
 
 def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> Iterator[Fault]:
@@ -88,6 +93,9 @@ def _node(node: Mapping[str, Any], site: Site, level: Level) -> Iterator[Fault]:
     scope = site.scope.at(name if isinstance(name, str) else None, level)
     for fault in _fields(node, site, scope, level.positions):
         yield fault.under(site.path)
+    if node.get("type") == "agent":
+        for fault in check_used_tools(node, site.tools, scope):
+            yield fault.under(("tools",))
     for part in parts(node):
         inner = replace(scope, variables={**scope.variables, **_variables(node, part)})
         path, edges = (*site.path, *part.path), as_list(node.get("edges")) if part.key == "body" else []
@@ -118,17 +126,17 @@ def _fields(
     yield from _retry(node)
     yield from _pin(node)
     yield from _on_error(node.get("on_error", "fail"), site, siblings)
-    for field in ("name", "timeout"):
-        if has_expression(node.get(field)):
+    for name in ("name", "timeout"):
+        if has_expression(node.get(name)):
             hint = "expressions stand under `with` and in `if`"
-            yield Fault((field,), f"`{field}` of a node is not evaluated", hint)
+            yield Fault((name,), f"`{name}` of a node is not evaluated", hint)
     if node.get("if") is not None:
         yield from check_condition(node["if"], ("if",), scope)
     kind = node.get("type")
     if not isinstance(kind, str) or not kind:
         return
     spec = node_types().get(kind)
-    if spec is None:
+    if spec is None or spec.internal:
         broken = unusable_type(kind)
         advice = suggest(kind, node_types()) if broken is None else "repair or reinstall that package"
         yield Fault(("type",), broken or f"unknown node type `{kind[:80]}`", advice)
@@ -137,6 +145,8 @@ def _fields(
     if spec.mode == "prompt":
         yield from _on_timeout(node, site, siblings)
     yield from _with(node, spec, scope)
+    if kind == "agent":
+        yield from check_agent(node, Around(scope, site.tools, site.asks))
 
 
 def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fault]:
@@ -260,14 +270,14 @@ def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fau
             if raw is not None
             else replace(fault, message=f"{fault.message} under `with`")
         )
-    for field, kind in spec.node_fields.items():
-        yield from _named(with_.get(field), ("with", field), kind, scope)
-    for field, value in with_.items():
-        path: Path = ("with", field)
-        if field in spec.condition_fields and value is not None:
+    for name, kind in spec.node_fields.items():
+        yield from _named(with_.get(name), ("with", name), kind, scope)
+    for name, value in with_.items():
+        path: Path = ("with", name)
+        if name in spec.condition_fields and value is not None:
             yield from check_condition(value, path, _round_scope(node, scope))
-        elif field not in spec.verbatim_fields:
-            yield from check_values(value, path, scope, secrets=field in spec.secret_fields)
+        elif name not in spec.verbatim_fields:
+            yield from check_values(value, path, scope, secrets=name in spec.secret_fields)
 
 
 def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:

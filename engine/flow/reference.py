@@ -16,6 +16,7 @@ from engine.durations import DURATION_UNITS, format_duration, format_size
 from engine.expression_jinja import MAX_DEPTH as MAX_EXPRESSION_DEPTH
 from engine.expression_jinja import MAX_SOURCE
 from engine.filters import FILTERS, MAX_RANGE, TESTS
+from engine.flow.agent_reference import agents_markdown
 from engine.flow.document import (
     EdgeDoc,
     FlowDoc,
@@ -113,6 +114,7 @@ def flow_reference_markdown() -> str:
     """The whole reference as Markdown, ending with a newline."""
     parts = [_head(), _file_format(), _flow_fields(), _node_fields(), *map(_node_type, node_types().values())]
     parts += [
+        agents_markdown(_table),
         _graphs(),
         _failures(),
         _retries(),

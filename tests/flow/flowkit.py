@@ -73,6 +73,82 @@ nodes:
   - {id: stop, type: fail, if: "{{ nodes.keep.total > 3 }}", with: {message: "{{ nodes.keep.name }} is too much"}}
 """
 
+AGENTS = """\
+flow: agents
+description: Find out what is wrong, ask, and put it right
+inputs:
+  service: {type: string, description: Which service}
+tools:
+  logs:
+    description: Last lines of a service's log
+    input:
+      service: {type: string, description: Which service}
+      lines: {type: integer, default: 100}
+      level: {type: string, required: false, choices: [info, error]}
+      marks: {type: array, items: {type: string}, default: []}
+    type: shell
+    with: {run: [./logs.sh, "{{ input.service }}", "{{ input.lines }}", "{{ nodes.first.x }}"], env: {A: "{{ secrets.LOGS }}"}}
+    timeout: 30s
+    on_crash: again
+  again: {type: flow, with: {flow: agents}}
+  never: {description: Nobody uses it, type: set, with: {x: "{{ nodes.fix.text }}"}}
+nodes:
+  - {id: first, type: set, with: {x: 1}}
+  - {id: files, type: ask, with: {message: Show us, accept: files}}
+  - id: triage
+    type: agent
+    name: First look
+    with: {prompt: "What is {{ inputs.service }}?"}
+  - id: fix
+    type: agent
+    timeout: 2h
+    retry: {attempts: 2, delay: 1s}
+    with:
+      prompt: "Why is {{ inputs.service }} failing? {{ nodes.triage.text }}"
+      system: Be brief.
+      model: "{{ inputs.service }}"
+      max_tokens: 4096
+      temperature: 0.5
+      max_turns: 30
+      max_cost: 2.50
+      max_tokens_total: 200000
+      context: [triage]
+      files: "{{ nodes.files.files }}"
+      output:
+        type: object
+        properties: {cause: {type: string}, sure: {type: boolean}, parts: {type: array, items: {$ref: "#/$defs/part"}}}
+        required: [cause]
+        additionalProperties: false
+        $defs: {part: {type: [string, "null"], maxLength: 20}}
+      tools:
+        - ask_human: {who: [requester, "{{ nodes.files.by.id }}"], timeout: 1h, remind_every: 10m}
+        - shell: {commands: ["kubectl get *", tail], timeout: 60s, env: {TOKEN: "Bearer {{ secrets.TOKEN }}"}}
+        - shell: {name: anything, description: For the rest., commands: ["*"], max_output: 8KiB, on_crash: again}
+        - http: {hosts: [grafana.internal, "*.example.com:8080"], methods: [GET, POST], headers: {A: "{{ secrets.KEY }}"}}
+        - read_file
+        - write_file: {}
+        - python: {call: "checks.disk:free", description: How much is free, input: {where: {}}}
+        - python: {call: "checks.disk:used", name: lookup}
+        - mcp: {server: grafana, tools: [query, list_alerts]}
+        - logs
+        - again
+      approvals:
+        shell: [approve, edit, reject]
+        http:
+          when: "{{ input.method != 'GET' and inputs.service == 'db' }}"
+          verdicts: [reject, approve]
+          approvers: ["@sre"]
+          required: 2
+          exclude_requester: true
+          timeout: 30m
+          message: It changes something.
+        logs: [{when: "{{ input.lines > 1000 }}"}, {when: "{{ input.service == tool }}", verdicts: [approve, reject, edit]}]
+        "*": [approve, reject]
+  - {id: say, type: message, with: {text: "{{ nodes.fix.text }} {{ nodes.fix.data.cause }} {{ nodes.triage.cost }}"}}
+finally:
+  - {id: sum_up, type: agent, with: {prompt: "Sum up: {{ nodes.fix.text }}", context: [fix], tools: [read_file]}}
+"""
+
 NESTED = """\
 flow: nested
 inputs:
@@ -168,6 +244,7 @@ SOUND = {
     "rollback": ROLLBACK,
     "every-type": EVERY_TYPE,
     "nested": NESTED,
+    "agents": AGENTS,
     "graph": GRAPH,
     "one": ONE_NODE,
 }

@@ -18,6 +18,7 @@ from engine.flow import flow_from_body, load_flow, load_flow_file, load_flows
 from engine.flow.yaml import load_located
 from engine.nodes.specs import node_types
 from tests.flow.flowkit import (
+    AGENTS,
     EVERY_TYPE,
     GRAPH,
     NESTED,
@@ -62,8 +63,9 @@ def test_every_node_type_loads() -> None:
     """A flow with all node types, and an expression in every kind of field, is sound."""
     flow = load_flow(EVERY_TYPE, "every.yml")
     nested = load_flow(NESTED, "nested.yml")
-    used = {node.type for each in (flow, nested) for node in each.by_id.values()}
-    assert used == set(node_types())
+    talking = load_flow(AGENTS, "agents.yml")
+    used = {node.type for each in (flow, nested, talking) for node in each.by_id.values()}
+    assert used == {*node_types(), "turn", "mcp", "read_file", "write_file"}
     assert flow.deadline == 30 * 86400
     assert flow.inputs["seconds"].required is False
     assert flow.by_id["read"].timeout == 30

@@ -22,8 +22,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _KNOWN = {
     "$schema", "$defs", "$ref", "title", "description", "default", "type", "properties", "required", "additionalProperties",
-    "propertyNames", "items", "minItems", "maxItems", "minLength", "minProperties", "maxLength", "minimum", "maximum", "pattern", "enum",
-    "const", "anyOf", "allOf", "if", "then",
+    "propertyNames", "items", "minItems", "maxItems", "minLength", "minProperties", "maxLength", "minimum", "maximum", "exclusiveMinimum", "pattern",
+    "enum", "const", "anyOf", "allOf", "if", "then",
 }  # fmt: skip
 
 
@@ -63,6 +63,8 @@ def _text(value: Json, schema: Json) -> bool:
 def _number(value: Json, schema: Json) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return True
+    if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
+        return False
     return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
 
 
@@ -105,7 +107,7 @@ def test_a_sound_flow_fits_the_schema(name: str) -> None:
 
 BAD = Path(__file__).parent / "bad"
 BY_SHAPE = [
-    "02-no-name-no-nodes", "03-unknown-top-field", "04-flow-name", "15-node-type", "16-later-type", "17-node-id",
+    "02-no-name-no-nodes", "03-unknown-top-field", "04-flow-name", "15-node-type", "16-no-such-type", "17-node-id",
     "19-field-beside-with", "20-unknown-with-field", "21-run-as-text", "33-condition-without-braces", "35-duration",
     "36-approvers", "37-choices", "39-inputs", "41-crash-policies", "43-http", "49-no-nodes", "50-node-is-text",
     "60-container-without-body", "61-body-on-a-shell", "62-default-beside-with", "63-mistakes-inside-a-body",

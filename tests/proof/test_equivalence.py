@@ -27,10 +27,10 @@ MOST_PAIRS = 120
 
 
 def test_the_flows_of_the_proof_cover_every_type() -> None:
-    """At least thirty flows, and every node type in one of them."""
+    """At least thirty flows, and every node type in one of them, but agents, whose conversations are proved apart."""
     flows = [flow(name) for name in FLOWS]
     assert len(flows) >= 30
-    assert types_in(flows) == set(node_types())
+    assert types_in(flows) == set(node_types()) - {"agent"}
 
 
 async def plain(each: Flow, home: Path) -> Run:

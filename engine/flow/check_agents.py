@@ -1,0 +1,322 @@
+"""What is wrong with agents: their tools, who approves their calls, what they answer with, whose conversations they get.
+
+Works on the raw data, as `engine.flow.check_nodes` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from engine.agents.builtin import BUILTIN
+from engine.agents.plans import ToolKind
+from engine.codec import Json
+from engine.expression_text import has_expression
+from engine.faults import Fault, Path, faults_of, kind_of, suggest
+from engine.flow.agent_document import EVALUATED, SECRET, TOOL_NAME, TOOLS, RuleDoc
+from engine.flow.agent_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of, named_rules, tool_names
+from engine.flow.check_inputs import check_input
+from engine.flow.check_schema import schema_faults
+from engine.flow.check_text import check_condition, check_values, name_hint
+from engine.flow.names import Scope, Shape
+from engine.flow.outline import as_list, as_mapping
+from engine.nodes.configs import MAX_NAME, NAME, Config
+from engine.nodes.specs import NodeSpec, node_types, spelled_out, unusable_type
+
+ANY = "*"
+"""In `approvals`: every tool that has no entry of its own."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What an agent has around it: what its expressions may name, the tools of the file, whether people may be asked."""
+
+    scope: Scope
+    tools: Mapping[str, Any]
+    asks: bool
+
+
+def check_agent(node: Mapping[str, Any], around: Around) -> Iterator[Fault]:
+    """All that is wrong with an agent beyond the shape of its `with`. Paths begin at the node."""
+    with_ = as_mapping(node.get("with"))
+    for fault in _agent(with_, around):
+        yield fault.under(("with",))
+
+
+def _agent(with_: Mapping[str, Any], around: Around) -> Iterator[Fault]:
+    known: dict[str, Entry] = {}
+    for index, item in enumerate(as_list(with_.get("tools"))):
+        for fault in _entry(item, around, known):
+            yield fault.under(("tools", index))
+    for name, written in as_mapping(with_.get("approvals")).items():
+        for fault in _approvals(name, written, known, around):
+            yield fault.under(("approvals",))
+    if isinstance(with_.get("output"), dict):
+        for fault in schema_faults(with_["output"]):
+            yield fault.under(("output",))
+    for index, name in enumerate(as_list(with_.get("context"))):
+        if isinstance(name, str):
+            yield from _context(name, ("context", index), around.scope)
+    if with_.get("approvals") and not around.asks:
+        yield Fault(("approvals",), "`finally` asks nobody", "leave out the tools that need it", on_key=True)
+
+
+def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
+    """An earlier agent whose conversation is to be known."""
+    if not NAME.fullmatch(name):
+        return
+    if not scope.find(name)[0]:
+        known = [each for each in scope.visible() if scope.places[each].type == "agent"]
+        hint = suggest(name, known, None if known else "no agent comes before this one")
+        yield Fault(path, f"no agent `{name[:80]}` comes before this one", hint)
+    elif scope.places[name].type != "agent":
+        yield Fault(path, f"`{name}` is no agent", "only agents have conversations")
+
+
+# --- the tools of an agent -------------------------------------------------------------------------------
+
+
+def _entry(item: Any, around: Around, known: dict[str, Entry]) -> Iterator[Fault]:
+    """One entry of `tools`; `known` collects the tools by the names that the model has for them."""
+    entry = entry_of(item)
+    if not entry.name:
+        message = (
+            f"expected the name of a tool, or a mapping of one name with its settings, not {kind_of(item)}"
+        )
+        hint = "each tool is an entry of its own" if isinstance(item, dict) else None
+        yield Fault((), message, hint)
+        return
+    if entry.name in around.tools:
+        if entry.settings is not None:
+            message = f"the settings of `{entry.name}` stand in the flow's `tools`"
+            yield Fault((entry.name,), message, f"write - {entry.name}", on_key=True)
+    elif entry.name not in TOOLS:
+        hint = suggest(entry.name, [*TOOLS, *around.tools])
+        where: Path = () if entry.settings is None else (entry.name,)
+        yield Fault(where, f"unknown tool `{entry.name[:80]}`", hint, on_key=bool(where))
+        return
+    else:
+        yield from _builtin(entry, around)
+    yield from _names(entry, known)
+
+
+def _builtin(entry: Entry, around: Around) -> Iterator[Fault]:
+    kind = cast(ToolKind, entry.name)
+    model = TOOLS[kind]
+    if kind in ASKS_PEOPLE and not around.asks:
+        yield Fault((), "`finally` asks nobody, and this tool does", "leave it out")
+    if entry.settings is None:
+        for name, needed in model.model_fields.items():
+            if needed.is_required():
+                yield Fault((), f"`{kind}` needs `{name}`", _EXAMPLES[kind])
+        return
+    for fault in _settings(kind, model, entry.settings, around.scope):
+        yield fault.under((kind,))
+
+
+_EXAMPLES: Mapping[str, str] = {
+    "shell": 'write shell: {commands: ["kubectl get *"]}, or ["*"] for anything',
+    "http": "write http: {hosts: [grafana.internal]}",
+    "python": 'write python: {call: "package.module:function"}',
+    "mcp": "write mcp: {server: grafana, tools: [query]}",
+}
+
+
+def _settings(kind: ToolKind, model: type[Config], raw: Mapping[str, Json], scope: Scope) -> Iterator[Fault]:
+    """What is wrong with the settings of a tool; what an expression will decide is left open."""
+    evaluated = EVALUATED.get(kind, frozenset())
+    for fault, given in _shape(model, raw):
+        if not (has_expression(given) and fault.path and fault.path[0] in evaluated):
+            yield fault
+    yield from model.conflicts(raw)
+    for name, value in raw.items():
+        if name in evaluated:
+            secrets = name in SECRET.get(kind, frozenset())
+            if secrets:
+                yield from spelled_out((name,), value)
+            yield from check_values(value, (name,), scope, secrets=secrets)
+        elif name == "input":
+            for key, entry in as_mapping(value).items():
+                for fault in check_input(key, entry):
+                    yield fault.under(("input",))
+        elif _has_any(value):
+            yield Fault((name,), f"`{name}` is not evaluated", "write it out")
+
+
+def _shape(model: type[BaseModel], raw: Any) -> list[tuple[Fault, Any]]:
+    try:
+        model.model_validate(raw)
+    except ValidationError as error:
+        return faults_of(error, model)
+    return []
+
+
+def _has_any(value: Json) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_any, value.values()))
+    return any(map(_has_any, value)) if isinstance(value, list) else has_expression(value)
+
+
+def _names(entry: Entry, known: dict[str, Entry]) -> Iterator[Fault]:
+    """Names that the model cannot use, or would have for two tools."""
+    settings = entry.settings or {}
+    where: Path = () if entry.settings is None else (entry.name,)
+    for name in tool_names(entry):
+        path = (*where, "name") if isinstance(settings.get("name"), str) else where
+        if has_expression(name):
+            continue
+        if not TOOL_NAME.fullmatch(name):
+            yield Fault(path, f"{name[:80]!r} is no name for a tool", "use letters, digits, _ and -")
+        elif len(name) > MAX_NAME:
+            yield Fault(path, f"`{name[:80]}` is longer than {MAX_NAME} characters", "give it a shorter name")
+        elif name in known:
+            can = "name" in TOOLS[cast(ToolKind, entry.name)].model_fields if entry.name in TOOLS else False
+            hint = "give this one another `name`" if can else "leave it out here"
+            yield Fault(path, f"the agent has a tool `{name}` already", hint)
+        known.setdefault(name, entry)
+
+
+# --- approvals ---------------------------------------------------------------------------------------------
+
+
+def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Around) -> Iterator[Fault]:
+    """One entry of `approvals`. Paths begin at its name."""
+    if name != ANY and name not in known:
+        yield Fault((name,), f"the agent has no tool `{name[:80]}`", _no_tool(name, known), on_key=True)
+    if not isinstance(written, list | dict):
+        message = f"expected a list of verdicts, or a mapping with `when`, `verdicts` and so on, not {kind_of(written)}"
+        yield Fault((name,), message, "write [approve, reject]")
+        return
+    rules = named_rules(written)
+    for index, rule in enumerate(rules):
+        path: Path = (name, index) if isinstance(written, list) and rule is written[index] else (name,)
+        for fault, _ in _shape(RuleDoc, rule):
+            # A list of verdicts stands where the rule would.
+            short = path == (name,) and isinstance(written, list)
+            yield (Fault((name, *fault.path[1:]), fault.message, fault.hint) if short else fault.under(path))
+        if isinstance(rule, dict):
+            yield from _rule(rule, path, known.get(name), around)
+
+
+def _no_tool(name: str, known: Iterable[str]) -> str | None:
+    names = list(known)
+    return suggest(name, names, None if names else "it has no tools")
+
+
+def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: Around) -> Iterator[Fault]:
+    for fault in RuleDoc.conflicts(rule):
+        yield fault.under(path)
+    if rule.get("when") is not None:
+        variables: dict[str, Shape] = {"tool": None, "input": _input_shape(entry, around.tools)}
+        yield from check_condition(rule["when"], (*path, "when"), around.scope.knowing(variables))
+    for name, value in rule.items():
+        if name != "when" and _has_any(value):
+            yield Fault((*path, name), f"`{name}` is not evaluated", "write it out")
+
+
+def _input_shape(entry: Entry | None, tools: Mapping[str, Any]) -> Shape:
+    """The fields of what a tool takes; None where nobody knows them before it runs."""
+    if entry is None:
+        return None
+    if entry.name in tools:
+        tool = as_mapping(tools[entry.name])
+        return None if tool.get("type") == "flow" else dict.fromkeys(as_mapping(tool.get("input")))
+    if entry.name in BUILTIN:
+        schema: Any = BUILTIN[cast(ToolKind, entry.name)].input_schema
+        return dict.fromkeys(schema["properties"])
+    given = (entry.settings or {}).get("input")
+    return dict.fromkeys(given) if isinstance(given, dict) else None
+
+
+# --- the tools of a file -----------------------------------------------------------------------------------
+
+
+def check_tools(tools: Mapping[str, Any]) -> Iterator[Fault]:
+    """What is wrong with the tools of a file, wherever they are used. Paths begin at their names."""
+    for name, tool in tools.items():
+        if name in TOOLS:
+            message = f"`{name}` is a tool that every agent can have"
+            yield Fault((name,), message, "give this one another name", on_key=True)
+        elif not NAME.fullmatch(name) or len(name) > MAX_NAME:
+            yield Fault((name,), f"{name[:80]!r} is no name for a tool", name_hint(name, "_"), on_key=True)
+        for fault in _tool(as_mapping(tool)):
+            yield fault.under((name,))
+
+
+def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
+    for key, entry in as_mapping(tool.get("input")).items():
+        for fault in check_input(key, entry):
+            yield fault.under(("input",))
+    kind = tool.get("type")
+    if not isinstance(kind, str) or not kind:
+        return
+    spec = node_types().get(kind)
+    if spec is None or not _usable(spec):
+        yield _no_tool_type(kind, spec)
+        return
+    if tool.get("description") is None and kind != "flow":
+        yield Fault((), "`description` is missing", "it is all that the model knows of the tool")
+    if tool.get("timeout") is not None and spec.mode == "pure":
+        yield Fault(("timeout",), f"a node of type `{kind}` takes no `timeout`", on_key=True)
+    if kind == "flow":
+        yield from _flow_tool(tool)
+    with_ = tool.get("with")
+    if with_ is None or isinstance(with_, dict):
+        for fault in spec.check(with_ or {}):
+            yield fault.under(("with",)) if with_ is not None else Fault((), f"{fault.message} under `with`")
+
+
+def _usable(spec: NodeSpec) -> bool:
+    """Whether calls of an agent can be nodes of this type."""
+    return spec.name == "flow" or (spec.mode in ("run", "pure") and not spec.internal)
+
+
+def _no_tool_type(kind: str, spec: NodeSpec | None) -> Fault:
+    usable = [name for name, each in node_types().items() if _usable(each)]
+    if spec is None or spec.internal:
+        broken = unusable_type(kind)
+        hint = suggest(kind, usable) if broken is None else "repair or reinstall that package"
+        return Fault(("type",), broken or f"unknown node type `{kind[:80]}`", hint)
+    hint = f"a tool is one of {', '.join(usable)}"
+    if spec.mode == "prompt":
+        hint = "`ask_human` asks people, and `approvals` of an agent say who approves its calls"
+    return Fault(("type",), f"a node of type `{kind}` is no tool", hint)
+
+
+def _flow_tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
+    if tool.get("input") is not None:
+        yield Fault(("input",), "a flow takes its inputs", "leave it out", on_key=True)
+    if as_mapping(tool.get("with")).get("inputs") is not None:
+        hint = "leave it out; the flow's `inputs` say what there is"
+        yield Fault(("with", "inputs"), "the model gives the inputs of a flow", hint, on_key=True)
+
+
+def check_used_tools(node: Mapping[str, Any], tools: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
+    """What the tools of the file name that is not known where this agent uses them. Paths begin at their names."""
+    for entry in entries(node):
+        if entry.name in tools:
+            yield from _expressions(entry.name, as_mapping(tools[entry.name]), scope)
+
+
+def check_unused_tools(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
+    """The same for those that no agent uses: all nodes of the flow count as known."""
+    used = {entry.name for node in agents(data) for entry in entries(node)}
+    for name, tool in as_mapping(data.get("tools")).items():
+        if name not in used:
+            for fault in _expressions(name, as_mapping(tool), scope):
+                yield fault.under(("tools",))
+
+
+def _expressions(name: str, tool: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
+    kind = tool.get("type")
+    spec = node_types().get(kind) if isinstance(kind, str) else None
+    if spec is None or not _usable(spec):
+        return
+    inside = scope.knowing({"input": dict.fromkeys(as_mapping(tool.get("input")))})
+    for field, value in as_mapping(tool.get("with")).items():
+        if field not in spec.verbatim_fields:
+            secrets = field in spec.secret_fields
+            yield from check_values(value, (name, "with", field), inside, secrets=secrets)
