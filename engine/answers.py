@@ -236,7 +236,7 @@ def output(prompt: PromptRun) -> dict[str, Json]:
     if prompt.kind == "approval":
         return {
             "decision": answer["value"],
-            "by": [_named(actor) for actor in _deciders(prompt)],
+            "by": [_named(actor) for actor in deciders(prompt)],
             "reason": answer.get("reason"),
             "values": answer.get("values") or {},
             "at": prompt.at,
@@ -252,7 +252,7 @@ def output(prompt: PromptRun) -> dict[str, Json]:
     }
 
 
-def _deciders(prompt: PromptRun) -> list[dict[str, Json]]:
+def deciders(prompt: PromptRun) -> list[dict[str, Json]]:
     """Everybody on the side that won."""
     answer = prompt.answer or {}
     votes = answer.get("votes") or []
@@ -285,7 +285,7 @@ DECIDED = {"approve": "approved", "reject": "rejected"}
 
 def already(prompt: PromptRun) -> str:
     """Who answered, when and what: for the one who came too late."""
-    names = [str(actor.get("name") or actor.get("id")) for actor in _deciders(prompt)]
+    names = [str(actor.get("name") or actor.get("id")) for actor in deciders(prompt)]
     who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     reason = (prompt.answer or {}).get("reason")
     why = f" ({reason})" if reason else ""

@@ -13,8 +13,9 @@ from engine import clock, hours
 from engine import events as ev
 from engine.codec import Json
 from engine.commands import Gone, Reachable, Unreachable
+from engine.queries import asked_in_order
 from engine.state import PromptRun, State, TimerRun
-from engine.turn import Turn, asked_in_order
+from engine.turn import Turn
 
 MOST_REPOSTS = 3
 """How often a question is shown again whose message somebody deleted."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from engine.actors import Actor
+from engine.agents.facts import AgentFacts
 from engine.codec import Json
 from engine.state import State
 
@@ -61,6 +62,9 @@ class Facts:
     policy: Policy
     code: Mapping[str, str] = field(default_factory=dict)
     """Digests of the code that the flow runs beside itself; see `engine.pinned`."""
+    agents: AgentFacts = field(default_factory=AgentFacts)
+    pausing: bool = False
+    """A person pauses the session: what runs was told to leave for that, and not because the process ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ from urllib.parse import quote
 
 from engine import answers, clock, graphs
 from engine import events as ev
+from engine.agents import talk, tooling
 from engine.codec import Json, copy
 from engine.errors import ExpressionError, InvalidInputs
 from engine.evaluation import context
 from engine.expressions import evaluate_condition
 from engine.flow import Node, coerce_inputs
 from engine.folds.containers import timeout_id
+from engine.queries import asked_in_order, doomed, launched_below, open_prompt_at
 from engine.state import (
     COLLECT,
     FINALLY,
@@ -31,7 +33,7 @@ from engine.state import (
     in_finally,
     scope_of,
 )
-from engine.turn import Turn, asked_in_order, doomed, launched_below, open_prompt_at
+from engine.turn import Turn
 
 
 def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
@@ -46,7 +48,10 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
     except InvalidInputs as error:
         turn.fail(path, {"type": error.code, "message": f"node {node.id}: {error}"})
         return
-    turn.emit(ev.ContainerStarted, path=path, node_id=node.id, kind=node.type, **frozen)
+    node_id = turn.state.nodes[path].node_id
+    turn.emit(ev.ContainerStarted, path=path, node_id=node_id, kind=node.type, **frozen)
+    if node.type == "agent":
+        talk.open_conversation(turn, path, node, config)
     if node.timeout is not None:
         due_at = clock.after(turn.facts.now, node.timeout)
         timer_id = timeout_id(turn.state, path)
@@ -92,6 +97,7 @@ _FREEZE: dict[str, Callable[[Turn, Node, dict[str, Json]], dict[str, Json]]] = {
     "parallel": _freeze_parallel,
     "switch": _freeze_switch,
     "flow": _freeze_flow,
+    "agent": talk.frozen,
 }
 
 
@@ -134,6 +140,8 @@ def _end_pass(turn: Turn, scope: str) -> None:
     if scope in (ROOT, FINALLY) or frame is None or frame.owner is None:
         return
     container = turn.state.containers[frame.owner]
+    if container.agent is not None:
+        return
     # A pass that failed ends early only where its container goes on without it.
     if container.error is not None or not is_over(turn, frame):
         return
@@ -160,6 +168,11 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
         if not container.running:
             turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
+    if container.agent is not None:
+        tooling.settle_containers(turn, path)
+        if talk.ended(turn, path):
+            turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+        return
     node = turn.node(path)
     try:
         while _has_next(turn, path, node, turn.state.containers[path]):
@@ -173,7 +186,7 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
             message = f"node {node.id}: still not over after {container.begun} rounds (max_iterations)"
             turn.fail(path, {"type": "limit", "message": message})
             return
-        turn.emit(ev.ContainerCompleted, path=path, node_id=node.id)
+        turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
 
 
 def _has_next(turn: Turn, path: str, node: Node, container: ContainerRun) -> bool:

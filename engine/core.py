@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from engine import answers, clock, clocks, containers, covers, decisions, locks, people
 from engine import events as ev
+from engine.agents import talk, tooling
 from engine.codec import Json
 from engine.commands import (
     Abort,
@@ -44,9 +45,11 @@ from engine.evaluation import evaluate_condition, evaluate_config, node_at
 from engine.events import Event
 from engine.flow import Flow, Node, coerce_inputs
 from engine.flow.model import NodeList
+from engine.folds.agents import TURN
 from engine.machine import Status
 from engine.nodes.specs import node_types
 from engine.pinned import CHANGED, changed
+from engine.queries import asked_in_order, doomed, launched, open_prompt_at, undo_pending
 from engine.session_state import current_path
 from engine.state import (
     AGAIN,
@@ -61,7 +64,7 @@ from engine.state import (
     scope_of,
     visit_path,
 )
-from engine.turn import Turn, asked_in_order, doomed, launched, open_prompt_at, undo_pending
+from engine.turn import Turn
 
 CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
@@ -112,6 +115,10 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
     for scope in sorted(state.frames):
         frame = state.frames[scope]
         if frame.error is not None or not containers.alive(state, scope):
+            continue
+        if frame.owner is not None and state.containers[frame.owner].agent is not None:
+            for key, mode in talk.startable(flow, state, scope):
+                yield Work(scope, node=key), mode
             continue
         nodes = flow.lists[frame.list_id]
         if nodes.is_graph:
@@ -291,6 +298,8 @@ def _may_run_again(flow: Flow, state: State, path: str) -> bool:
     run = state.nodes[path]
     if run.status != "interrupted" or open_prompt_at(state, path) or doomed(state, path):
         return False
+    if talk.held_up(state, path):
+        return False
     return run.reason in (AGAIN, LEFT, RETRY) or not _must_ask(flow, state, path)
 
 
@@ -309,6 +318,8 @@ def _only_waits(flow: Flow, state: State) -> bool:
     for path in state.active:
         run = state.nodes[path]
         timed = run.status == "started" and node_types()[run.type].mode == "timer"
+        if talk.held_up(state, path):
+            continue
         if timed or run.status == "retrying" or undo_pending(state, path):
             waits = True
         elif open_prompt_at(state, path) is None and path not in state.containers:
@@ -378,6 +389,9 @@ def _begin(turn: Turn, command: Begin) -> None:
 def _start_again(turn: Turn, path: str) -> None:
     """Run an interrupted node once more: same path, same key, and the input that was evaluated the first time."""
     run, node, config = turn.state.nodes[path], turn.node(path), turn.state.nodes[path].input
+    if run.type == TURN:
+        talk.begin_turn(turn, scope_of(path), run.node_id)
+        return
     try:
         # Without an input it failed before it had one.
         if config is None:
@@ -387,7 +401,7 @@ def _start_again(turn: Turn, path: str) -> None:
         turn.start(path, run.node_id, run.type, run.position, None, run.attempt + 1)
         turn.fail(path, {"type": error.code, "message": str(error)})
         return
-    _launch(turn, path, node, config, run.attempt + 1)
+    _launch(turn, path, node, config, run.attempt + 1, run.node_id)
 
 
 def _start_next(turn: Turn, item: Work) -> None:
@@ -395,6 +409,9 @@ def _start_next(turn: Turn, item: Work) -> None:
     scope, frame = item.path, turn.state.frames.get(item.path)
     if frame is None or frame.error is not None or not _is_next(frame, item):
         # What began just before in this turn changed the picture; what is due is asked for anew.
+        return
+    if frame.owner is not None and turn.state.containers[frame.owner].agent is not None:
+        _start_of_agent(turn, scope, item.node or "")
         return
     node = _next_node(turn.flow.lists[frame.list_id], frame, item.node)
     path = visit_path(frame, scope, node.id)
@@ -418,12 +435,26 @@ def _start_next(turn: Turn, item: Work) -> None:
     _launch(turn, path, node, config)
 
 
-def _launch(turn: Turn, path: str, node: Node, config: Json, attempt: int = 1) -> None:
+def _start_of_agent(turn: Turn, scope: str, key: str) -> None:
+    """Begin a model call or a tool call of an agent."""
+    path = f"{scope}/{key}"
+    if turn.state.node_runs >= _most_runs(turn):
+        owner = turn.state.frames[scope].owner or ""
+        _over_limit(turn, owner, turn.node(owner))
+    elif key.startswith(TURN):
+        talk.begin_turn(turn, scope, key)
+    elif (begun := tooling.begin_call(turn, path)) is not None:
+        _launch(turn, path, *begun, node_id=key)
+
+
+def _launch(
+    turn: Turn, path: str, node: Node, config: Json, attempt: int = 1, node_id: str | None = None
+) -> None:
     """Begin a node with its evaluated configuration; with `pin: strict` not with code that nobody agreed to."""
     asks = node.pin == "strict" and changed(turn.state, turn.facts.code, node.type, config)
-    turn.start(path, node.id, node.type, node.index, config, attempt)
+    turn.start(path, node_id or node.id, node.type, node.index, config, attempt)
     if asks:
-        turn.emit(ev.NodeInterrupted, path=path, node_id=node.id, reason=CHANGED)
+        turn.emit(ev.NodeInterrupted, path=path, node_id=node_id or node.id, reason=CHANGED)
     else:
         _PERFORM[node.spec.mode](turn, path, node, config)
 
@@ -435,6 +466,9 @@ def _skip(turn: Turn, path: str, node: Node, item: Work, reason: str) -> None:
 
 
 def _is_next(frame: Frame, item: Work) -> bool:
+    if item.node is not None and frame.graph is None:
+        # An agent's; what else began in this turn changes nothing about it.
+        return True
     if item.node is not None:
         return frame.graph is not None and item.node in frame.graph.ready
     return not frame.running

@@ -13,6 +13,7 @@ import re
 from engine import answers, clock, clocks, covers
 from engine import events as ev
 from engine.actors import Actor
+from engine.agents import tooling
 from engine.codec import Json, clean_text
 from engine.commands import Answer, Edit, HandOver, Undo
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, SaysoError
@@ -158,6 +159,8 @@ def edit(turn: Turn, command: Edit) -> None:
 
 def _covered(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json] | None:
     try:
+        if prompt.spec.get("tool"):
+            return tooling.covered_after(turn, prompt, values)
         return covers.foreseen(turn.flow, turn.state, prompt.path, values)
     except SaysoError as error:
         raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error

@@ -272,7 +272,7 @@ class Engine(Stepper):
             for prompt_id, answer in forks.answered(begun.state, past, answers or {}).items()
         ]
         live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow)
-        facts = self._facts(flow, 1)
+        facts = self._facts(live)
         events, state = list(begun.events), begun.state
         steps: list[Command] = [*commands, Begin()]
         for command in steps:

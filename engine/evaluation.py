@@ -7,7 +7,7 @@ those of the passes around it, the innermost first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from engine.codec import Json
@@ -36,10 +36,14 @@ def evaluate_test(compiled: Compiled, flow: Flow, state: State, scope: str, wher
     return _evaluate_condition(compiled, context(compiled, flow, state, scope), where)
 
 
-def evaluate_config(flow: Flow, node: Node, state: State, scope: str) -> dict[str, Json]:
-    """The node's `with` with every expression evaluated, checked, and defaults filled in. Raises `ConfigError`."""
+def evaluate_config(
+    flow: Flow, node: Node, state: State, scope: str, also: Mapping[str, Json] | None = None
+) -> dict[str, Json]:
+    """The node's `with` with every expression evaluated, checked, and defaults filled in; `also` are names that this
+    place has beside the usual ones. Raises `ConfigError`."""
     try:
-        evaluated = node.compiled.evaluate(context(node.compiled, flow, state, scope))
+        names = context(node.compiled, flow, state, scope) | dict(also or {})
+        evaluated = node.compiled.evaluate(names)
         return node.spec.settle(evaluated)
     except ExpressionError as error:
         raise ExpressionError(f"node {node.id}: {error}") from error

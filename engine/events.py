@@ -354,15 +354,18 @@ class ChildCompleted(BaseEvent):
 
 class ContainerStarted(BaseEvent):
     """A container knows what it will go through. `items` are frozen here; `keys` are branches or the case taken;
-    `inputs` are those of a called flow."""
+    `inputs` are those of a called flow; `agent` has the `model` of an agent, its caps (`maxCost`, `maxTokensTotal`,
+    `maxTurns`), its lists of nodes (`turnList`, `toolList`), whether its answer is JSON (`structured`) and a later
+    agent gets its conversation (`keeps`)."""
 
     type: Literal["container:started"] = "container:started"
     node_id: str
-    kind: Literal["foreach", "loop", "parallel", "switch", "flow"]
+    kind: Literal["foreach", "loop", "parallel", "switch", "flow", "agent"]
     total: int | None = None
     items: list[Json] | None = None
     keys: list[str] | None = None
     inputs: dict[str, Json] | None = None
+    agent: dict[str, Json] | None = None
 
 
 class IterationStarted(BaseEvent):
@@ -396,6 +399,82 @@ class ContainerCompleted(BaseEvent):
 
     type: Literal["container:completed"] = "container:completed"
     node_id: str
+
+
+# --- agents ----------------------------------------------------------------------------------------------
+
+
+class AgentMessage(BaseEvent):
+    """A message of an agent's conversation. `content` are blocks of the Messages API, those of the model verbatim.
+
+    The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
+    stopped, whether it was `interrupted` by a pause, and whether it is the `final` one. Others stand in the next call:
+    what the flow asks (`prompt`), what a person says (`person`, `key` is the inbox key that carried it), what is wrong
+    with an answer (`engine`).
+    """
+
+    type: Literal["agent:message"] = "agent:message"
+    node_id: str
+    role: Literal["user", "assistant"]
+    source: Literal["prompt", "person", "engine", "model"]
+    content: list[dict[str, Json]]
+    turn: str | None = None
+    actor: dict[str, Json] | None = None
+    key: str | None = None
+    usage: dict[str, int] | None = None
+    cost: str | None = None
+    model: str | None = None
+    stop_reason: str | None = None
+    interrupted: bool | None = None
+    final: bool | None = None
+
+
+class AgentToolRequested(BaseEvent):
+    """The model asks for a tool, as the `index`-th of its message. `tool` is the tool's place in the agent's list, None
+    where it has no such tool."""
+
+    type: Literal["agent:toolRequested"] = "agent:toolRequested"
+    node_id: str
+    tool_use_id: str
+    name: str
+    input: Json = None
+    tool: int | None = None
+
+
+class AgentToolResult(BaseEvent):
+    """What the model is told about a tool call: its outcome, or why there is none. A call that ran never runs again."""
+
+    type: Literal["agent:toolResult"] = "agent:toolResult"
+    node_id: str
+    tool_use_id: str
+    content: list[dict[str, Json]]
+    is_error: bool | None = None
+    error: dict[str, Json] | None = None
+
+
+class AgentCompacted(BaseEvent):
+    """The conversation came near the model's limit: from now on `content` stands for all of it (`replaced` messages).
+    It is the outcome of the model call `turn`."""
+
+    type: Literal["agent:compacted"] = "agent:compacted"
+    node_id: str
+    turn: str
+    content: list[dict[str, Json]]
+    replaced: int
+    usage: dict[str, int] | None = None
+    cost: str | None = None
+    model: str | None = None
+
+
+class AgentBudget(BaseEvent):
+    """A person let an agent go on at a cap: these hold from now on. `scope` is what was at its cap: the agent (`node`),
+    the flow, or the day, whose cap this agent is free of from then on."""
+
+    type: Literal["agent:budget"] = "agent:budget"
+    node_id: str
+    scope: Literal["node", "flow", "day"]
+    caps: dict[str, Json]
+    actor: dict[str, Json]
 
 
 # --- prompts and timers ----------------------------------------------------------------------------------
@@ -569,6 +648,11 @@ Event: TypeAlias = (
     | IterationStarted
     | IterationCompleted
     | ContainerCompleted
+    | AgentMessage
+    | AgentToolRequested
+    | AgentToolResult
+    | AgentCompacted
+    | AgentBudget
     | PromptRequested
     | PromptShown
     | PromptVoted

@@ -11,21 +11,29 @@ from typing import Any
 
 from engine.errors import MalformedJournal
 from engine.events import Event
-from engine.folds.containers import (
+from engine.folds.agents import (
+    agent_budget,
+    agent_compacted,
+    agent_message,
+    child_started,
     container_completed,
     container_started,
+    node_failed,
+    node_interrupted,
+    node_retried,
+    prompt_requested,
+    tool_requested,
+    tool_result,
+)
+from engine.folds.containers import (
     edge_resolved,
     iteration_completed,
     iteration_started,
     loop_iterated,
 )
 from engine.folds.nodes import (
-    child_started,
     node_completed,
-    node_failed,
     node_failing,
-    node_interrupted,
-    node_retried,
     node_skipped,
     node_started,
 )
@@ -38,7 +46,6 @@ from engine.folds.prompts import (
     prompt_handed,
     prompt_reminded,
     prompt_reposted,
-    prompt_requested,
     prompt_shown,
     prompt_undone,
     prompt_voted,
@@ -119,6 +126,11 @@ _FOLDS: dict[str, Callable[[State, Any], State]] = {
     "container:iterationStarted": iteration_started,
     "container:iterationCompleted": iteration_completed,
     "container:completed": container_completed,
+    "agent:message": agent_message,
+    "agent:toolRequested": tool_requested,
+    "agent:toolResult": tool_result,
+    "agent:compacted": agent_compacted,
+    "agent:budget": agent_budget,
     "prompt:requested": prompt_requested,
     "prompt:shown": prompt_shown,
     "prompt:voted": prompt_voted,

@@ -29,8 +29,8 @@ from engine.events import Event
 from engine.fold import derive_state, evolve
 from engine.locks import pending
 from engine.nodes.specs import node_types
+from engine.queries import open_prompt_at, undo_pending
 from engine.state import PromptRun, State
-from engine.turn import open_prompt_at, undo_pending
 
 
 class Fork(NamedTuple):

@@ -17,8 +17,9 @@ from engine.codec import Json
 from engine.errors import ExpressionError
 from engine.evaluation import evaluate_test
 from engine.flow.model import Edge, NodeList
+from engine.queries import doomed
 from engine.state import Frame, Graph, visit_path
-from engine.turn import Turn, doomed
+from engine.turn import Turn
 
 DEAD = "no edge that leads to it was taken"
 """Why a node was skipped that nothing led to; its own edges are dead then."""

@@ -28,11 +28,22 @@ _ANY_OPEN = (
     "timer:set",
     "timer:fired",
     "session:message",
+    "agent:message",
+    "agent:toolResult",
+    "agent:budget",
 )
 _CLOCKS = ("prompt:reminded", "prompt:escalated")
 """What a clock says to people; not while the session is held or cannot reach them."""
 _ENDING = ("timer:set", "timer:fired", "flow:finalizing", "flow:completed", "flow:failed", "session:abort")
-_OUTCOMES = ("node:completed", "node:failing", "node:error", "node:skipped", "container:childCompleted")
+_OUTCOMES = (
+    "node:completed",
+    "node:failing",
+    "node:error",
+    "node:skipped",
+    "container:childCompleted",
+    "agent:toolRequested",
+    "agent:compacted",
+)
 _WORK = (
     "node:started",
     "node:completed",
@@ -50,6 +61,10 @@ _WORK = (
     "container:completed",
     "node:interrupted",
     "prompt:cancelled",
+    "agent:message",
+    "agent:toolRequested",
+    "agent:toolResult",
+    "agent:compacted",
 )
 
 

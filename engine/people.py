@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine import answers, clocks, locks
 from engine import events as ev
 from engine.actors import Actor
+from engine.agents import talk, tooling
 from engine.codec import Json, clean_text, copy
 from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown, Steer
 from engine.decisions import OPEN_PHASES, open_prompt, start_undo, vote
@@ -37,6 +38,7 @@ _ACTIONS: dict[str, Action] = {
     "approval": "decide",
     "interrupted": "resolve",
     "failed": "resolve",
+    "budget": "resolve",
 }
 
 
@@ -79,6 +81,10 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
         _interruption_resolved(turn, prompt, answer["value"], command)
     elif prompt.kind == "failed":
         _failure_resolved(turn, prompt, answer["value"], command)
+    elif prompt.kind == "budget":
+        talk.cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
+    elif prompt.spec.get("tool"):
+        tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind != "input":
         turn.complete(prompt.path, answers.output(turn.state.prompts[prompt.prompt_id]))
 
@@ -156,6 +162,7 @@ def _keep_message(turn: Turn, command: Message | Steer, text: str) -> None:
     turn.permit(command.actor, "steer")
     answers.refuse_long(text)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
+    talk.hear(turn, text, command.actor, command.key)
 
 
 def _text_prompts(state: State, text: str) -> list[PromptRun]:
@@ -217,7 +224,11 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
     turn.wake(prompt.path)
     if prompt.kind == "input":
         return
-    if prompt.kind == "failed":
+    if prompt.kind == "budget":
+        talk.cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
+    elif prompt.spec.get("tool"):
+        tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
+    elif prompt.kind == "failed":
         turn.fail_for_good(prompt.path, turn.state.nodes[prompt.path].error or {})
     elif target is not None:
         turn.fail_for_good(prompt.path, _timed_out(prompt), target)
@@ -276,6 +287,7 @@ def resume(turn: Turn, command: Resume) -> None:
     turn.emit(ev.FlowResumed, path=path, node_id=path, message=text, injected_messages=1)
     clocks.catch_up(turn)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
+    talk.hear(turn, text, command.actor, command.key)
 
 
 def _refuse_ended(state: State) -> None:

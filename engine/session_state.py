@@ -14,12 +14,15 @@ from engine.errors import MalformedJournal, NotJson
 from engine.state import (
     COLLECT,
     ROOT,
+    AgentRun,
+    Call,
     ContainerRun,
     Frame,
     Graph,
     LockRun,
     NodeRun,
     PromptRun,
+    Spent,
     State,
     TimerRun,
     scope_of,
@@ -93,7 +96,20 @@ def to_json(state: State) -> dict[str, Json]:
         ),
         **({} if state.pausing is None else {"pausing": state.pausing}),
         **({} if state.lock is None else {"lock": state.lock._asdict()}),
+        **_models_json(state),
     }
+
+
+def _models_json(state: State) -> dict[str, Json]:
+    """What is there only where models were asked."""
+    found: dict[str, Json] = {}
+    if state.spent != Spent():
+        found["spent"] = state.spent._asdict()
+    if state.conversations:
+        found["conversations"] = {path: list(said) for path, said in sorted(state.conversations.items())}
+    if state.caps:
+        found["caps"] = state.caps
+    return found
 
 
 def _by_number(item: tuple[str, PromptRun]) -> tuple[int, str]:
@@ -174,11 +190,45 @@ def _read_frame(data: dict[str, Json]) -> Frame:
 
 def _container_json(container: ContainerRun) -> dict[str, Json]:
     results = [container.results[number] for number in sorted(container.results)]
-    return {**container._asdict(), "results": results}
+    fields = {**container._asdict(), "results": results}
+    del fields["agent"]
+    return fields if container.agent is None else {**fields, "agent": _agent_json(container.agent)}
+
+
+def _agent_json(agent: AgentRun) -> dict[str, Json]:
+    return {
+        **agent._asdict(),
+        "lists": list(agent.lists),
+        "messages": [agent.messages[number] for number in range(len(agent.messages))],
+        "pending": list(agent.pending),
+        "heard": list(agent.heard),
+        "calls": {path: call._asdict() for path, call in sorted(agent.calls.items())},
+        "order": list(agent.order),
+        "results": dict(sorted(agent.results.items())),
+        "spent": agent.spent._asdict(),
+    }
+
+
+def _read_agent(data: dict[str, Json]) -> AgentRun:
+    return AgentRun(
+        **{
+            **data,
+            "lists": (data["lists"][0], data["lists"][1]),
+            "messages": Map(enumerate(data["messages"])),
+            "pending": tuple(data["pending"]),
+            "heard": tuple(data["heard"]),
+            "calls": Map({path: Call(**call) for path, call in data["calls"].items()}),
+            "order": tuple(data["order"]),
+            "results": Map(data["results"]),
+            "spent": Spent(**data["spent"]),
+        }
+    )
 
 
 def _read_container(data: dict[str, Json]) -> ContainerRun:
-    return ContainerRun(**{**data, "results": Map({result["index"]: result for result in data["results"]})})
+    results = Map({result["index"]: result for result in data["results"]})
+    agent = _read_agent(data["agent"]) if "agent" in data else None
+    return ContainerRun(**{**data, "results": results, "agent": agent})
 
 
 def _read_prompt(data: dict[str, Json]) -> PromptRun:
@@ -235,6 +285,9 @@ def from_json(data: Json) -> State:
             pausing=data.get("pausing"),
             code=Map(data.get("code", {})),
             code_changed=tuple(data.get("codeChanged", ())),
+            spent=Spent(**data.get("spent", {})),
+            conversations=Map({path: tuple(said) for path, said in data.get("conversations", {}).items()}),
+            caps=data.get("caps", {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error

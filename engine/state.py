@@ -146,6 +146,65 @@ class Frame(NamedTuple):
     graph: Graph | None = None
 
 
+class Spent(NamedTuple):
+    """What model calls have used. Costs are dollars, as exact decimals in text."""
+
+    turns: int = 0
+    tokens: int = 0
+    cost: str = "0"
+    unsure: str = "0"
+    """Reserved for calls of which nobody knows what they cost: cut, failed, or lost in a crash."""
+    reserved: str = "0"
+    """Reserved for calls that are under way."""
+
+
+class Call(NamedTuple):
+    """A tool call that the model asked for and that has no result yet."""
+
+    tool_use_id: str
+    name: str
+    input: Json
+    tool: int | None
+    """The place of the tool in the agent's list; None where it has no such tool."""
+    prompt_id: str | None = None
+    """The question whether it may run, once it was asked."""
+
+
+class AgentRun(NamedTuple):
+    """The conversation of an agent that is under way."""
+
+    model: str = ""
+    lists: tuple[str, str] = ("", "")
+    """The ids of its lists of nodes: model calls, tools."""
+    keeps: bool = False
+    structured: bool = False
+    """Its last answer is JSON, and `data` in its output."""
+    caps: dict[str, Json] = {}
+    """`maxCost`, `maxTokensTotal`, `maxTurns` as they hold now, and `day` once a person let it pass the day's cap."""
+    messages: Map[int, dict[str, Json]] = Map()
+    """The conversation by number, as it was sent and answered."""
+    pending: tuple[dict[str, Json], ...] = ()
+    """Blocks that stand in the next call, after the results of tools."""
+    heard: tuple[str, ...] = ()
+    """Inbox keys of the people's messages among them."""
+    calls: Map[str, Call] = Map()
+    """The tool calls without a result, by path."""
+    order: tuple[str, ...] = ()
+    """The ids of all tool calls of the last answer."""
+    results: Map[str, dict[str, Json]] = Map()
+    """The blocks of those that have their result, by id."""
+    spent: Spent = Spent()
+    usage: dict[str, int] = {}
+    context: int = 0
+    """Tokens of the conversation when it was last sent, with the answer."""
+    text: str = ""
+    """The text of the last answer."""
+    final: bool = False
+    """The last answer was the final one, and nobody said anything since."""
+    corrections: int = 0
+    """How often it was told that its answer has the wrong form."""
+
+
 class ContainerRun(NamedTuple):
     """A container that is under way. `results` has what each finished pass gave, by its number."""
 
@@ -162,6 +221,7 @@ class ContainerRun(NamedTuple):
     """The outputs of the pass that finished last; `last` in a loop."""
     error: dict[str, Json] | None = None
     """Set when a pass failed and the container has to fail with it: it only waits for what still runs."""
+    agent: AgentRun | None = None
 
 
 class LockRun(NamedTuple):
@@ -213,6 +273,12 @@ class State(NamedTuple):
     """What the session knows of the code that it runs beside its flow: digests, by what the flow calls it."""
     code_changed: tuple[str, ...] = ()
     """Code that was another when it ran than before."""
+    spent: Spent = Spent()
+    """What all agents of the session have used."""
+    conversations: Map[str, tuple[dict[str, Json], ...]] = Map()
+    """The conversations of agents that have ended, by path, where a later agent gets them."""
+    caps: dict[str, Json] = {}
+    """The flow's caps as people raised them."""
     finally_skipped: bool = False
     """A person ended the session while it was ending: what is left of `finally` does not run."""
 

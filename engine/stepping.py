@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine import clock, locks
+from engine.agents.conversation import request
+from engine.agents.facts import AgentFacts
 from engine.codec import encode
 from engine.commands import (
     Begin,
@@ -48,18 +50,19 @@ from engine.evaluation import node_at
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow
 from engine.fold import derive_state
+from engine.folds.agents import TURN
 from engine.intents import deliveries, lock_rows, timer_rows
 from engine.nodes.digests import CodeDigests
 from engine.nodes.port import Meter, Runner
 from engine.portable import (
     signed_file,
 )
+from engine.queries import doomed, launched
 from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
 from engine.state import NodeRun, State, in_finally, scope_of
 from engine.storage.port import Commit, Consumed, Head, Loaded, NewSession, Pin, Row, Store
 from engine.storage.writer import Writer
-from engine.turn import doomed, launched
 from engine.work import Job, Workplace, no_secrets
 
 if TYPE_CHECKING:
@@ -165,12 +168,14 @@ class Stepper:
         entropy: Callable[[], str] = random_text,
         snapshot_dir: Path | None = None,
         writer: Writer | None = None,
+        agents: AgentFacts | None = None,
     ) -> None:
         self.store = store
         self.writer = writer or Writer(store)
         self.now = now
         self._entropy = entropy
         self._policy = policy
+        self._agents = agents or AgentFacts()
         self._code = CodeDigests()
         self._workplace = Workplace(runners, home, secret or no_secrets, self._metered, self._streamed)
         self.meters: dict[str, dict[str, Meter]] = {}
@@ -512,13 +517,15 @@ class Stepper:
         except StorageError as error:
             log.error("%s goes on later: %s", live.session_id, error)
 
-    def _facts(self, flow: Flow, epoch: int) -> Facts:
-        return Facts(self.now(), epoch, self._entropy(), self._policy, self._code.of(flow))
+    def _facts(self, live: Live) -> Facts:
+        assert live.flow is not None
+        code = self._code.of(live.flow)
+        return Facts(self.now(), live.epoch, self._entropy(), self._policy, code, self._agents, live.pausing)
 
     def _decide(self, live: Live, command: Command | None) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
         assert live.flow is not None
-        facts = self._facts(live.flow, live.epoch)
+        facts = self._facts(live)
         state, events, refusal = live.state, [], None
         commands: list[Command] = [Claimed()] if live.fresh else []
         if command is not None:
@@ -550,7 +557,7 @@ class Stepper:
             commands[0] = replace(commands[0], thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())
-        facts = self._facts(live.flow, live.epoch)
+        facts = self._facts(live)
         for command in commands:
             turn = take_turn(live.flow, after, command, facts)
             events, after = [*events, *turn.events], turn.state
@@ -710,6 +717,9 @@ class Stepper:
     def _job(self, live: Live, path: str, run: NodeRun, name: str) -> Job:
         assert live.flow is not None
         node = node_at(live.flow, live.state, path)
+        if run.type == TURN:
+            # What is said is in the journal already, and is not written once more with each call.
+            run = run._replace(input=request(live.flow, live.state, path))
         called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
         file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
         return Job(live.session_id, path, run, node, file, live.stops[name])

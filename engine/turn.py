@@ -13,6 +13,7 @@ from typing import Any
 from engine import clock
 from engine import events as ev
 from engine.actors import Actor
+from engine.agents import talk, tooling
 from engine.codec import Json, clean_text, copy
 from engine.commands import Action, Facts
 from engine.errors import NotAllowed, NotJson
@@ -20,9 +21,10 @@ from engine.evaluation import node_at
 from engine.events import Event
 from engine.flow import Flow, Node
 from engine.fold import evolve
-from engine.nodes.specs import node_types
+from engine.folds.agents import TURN, agent_of
 from engine.pinned import code_key
-from engine.state import ROOT, NodeRun, PromptRun, State, below, in_finally, scope_of
+from engine.queries import doomed
+from engine.state import PromptRun, State, in_finally, scope_of
 
 
 class Turn:
@@ -90,6 +92,9 @@ class Turn:
     def complete(self, path: str, output: Json) -> None:
         """A node has finished. An output that is no JSON fails it."""
         node_id = self.state.nodes[path].node_id
+        if agent_of(self.state, path) is not None:
+            (talk.answered if self.state.nodes[path].type == TURN else tooling.done)(self, path, output)
+            return
         try:
             output = copy(output)
         except NotJson as error:
@@ -110,7 +115,7 @@ class Turn:
         run, retry = self.state.nodes[path], self.node(path).retry
         # Not from `attempt`: that also counts starts that a pause or a crash interrupted.
         tries = run.failures + 1
-        if retry is None or tries >= retry.attempts or self._given_up(path):
+        if retry is None or tries >= retry.attempts or self._given_up(path) or _in_vain(error):
             self.fail(path, error)
             return
         self.emit(
@@ -120,7 +125,7 @@ class Turn:
             error=storable(error),
             attempt=run.attempt,
             timer_id=f"{self.state.session_id}:{path}:retry{run.attempt}",
-            due_at=clock.after(self.facts.now, retry.wait(tries, self.chance(path))),
+            due_at=clock.after(self.facts.now, max(retry.wait(tries, self.chance(path)), _asked_wait(error))),
         )
 
     def fail(self, path: str, error: dict[str, Json]) -> None:
@@ -149,6 +154,9 @@ class Turn:
     def fail_for_good(self, path: str, error: dict[str, Json], goto: str | None = None) -> None:
         """A node failed and nothing else comes first: `goto`, or its `on_error`, says where the nodes around it go on."""
         run, node = self.state.nodes[path], self.node(path)
+        if run.type != TURN and agent_of(self.state, path) is not None:
+            tooling.failed(self, path, storable(error))
+            return
         goto = None if self._given_up(path) else goto or node.goto
         self.emit(
             ev.NodeFailed,
@@ -161,6 +169,19 @@ class Turn:
         )
 
 
+def _in_vain(error: dict[str, Json]) -> bool:
+    """Whether the other side said that the same request will fail again."""
+    details = error.get("details")
+    return isinstance(details, dict) and details.get("retryable") is False
+
+
+def _asked_wait(error: dict[str, Json]) -> float:
+    """Seconds that the other side asked us to wait, at most an hour."""
+    details = error.get("details")
+    asked = details.get("retryAfter") if isinstance(details, dict) else None
+    return min(float(asked), 3600.0) if isinstance(asked, int | float) else 0.0
+
+
 def storable(error: dict[str, Json]) -> dict[str, Json]:
     """The error as it can be journaled: a failure with details that are no JSON is a failure all the same."""
     try:
@@ -169,52 +190,3 @@ def storable(error: dict[str, Json]) -> dict[str, Json]:
     except NotJson:
         kept = {name: clean_text(str(error.get(name)))[0] for name in ("type", "message")}
         return {**kept, "details": None}
-
-
-def doomed(state: State, path: str) -> bool:
-    """Whether a container around this place is being given up, so that nothing new may start here."""
-    scope = scope_of(path)
-    while scope != ROOT:
-        frame = state.frames.get(scope)
-        if frame is None or frame.owner is None:
-            return frame is None
-        if state.containers[frame.owner].error is not None:
-            return True
-        scope = scope_of(frame.owner)
-    return False
-
-
-def launched(state: State) -> list[str]:
-    """Paths of nodes that a process is executing right now (or was, when it died)."""
-    return [path for path in state.active if _is_launched(state.nodes[path])]
-
-
-def _is_launched(run: NodeRun) -> bool:
-    return run.status == "started" and node_types()[run.type].mode == "run"
-
-
-def launched_below(state: State, path: str) -> bool:
-    """Whether a process is executing something inside this container."""
-    return any(inner != path and below(path, inner) for inner in launched(state))
-
-
-def undo_pending(state: State, path: str) -> bool:
-    """Whether the question of the node at this path has an answer that can still be taken back."""
-    prompt_id = state.nodes[path].prompt_id
-    prompt = None if prompt_id is None else state.prompts.get(prompt_id)
-    return prompt is not None and prompt.undo_until is not None
-
-
-def asked_in_order(state: State) -> list[str]:
-    """The ids of the open prompts in the order in which they were asked; ids are random."""
-    return sorted(
-        state.open_prompts, key=lambda prompt_id: int(state.prompts[prompt_id].spec.get("number") or 0)
-    )
-
-
-def open_prompt_at(state: State, path: str) -> PromptRun | None:
-    """The open prompt of the node at this path."""
-    for prompt_id in state.open_prompts:
-        if state.prompts[prompt_id].path == path:
-            return state.prompts[prompt_id]
-    return None

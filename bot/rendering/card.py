@@ -31,8 +31,8 @@ from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine import clock
 from engine.codec import Json, encode
 from engine.nodes.port import Meter
+from engine.queries import launched
 from engine.state import State
-from engine.turn import launched
 
 CANCEL = "sayso:cancel"
 """Action of the button that ends a session; its value is the session's id."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from engine import events as ev
+from engine.agents.answer import data_in
 from engine.codec import Json
 from engine.errors import MalformedJournal
 from engine.folds.common import frame_at, path_of, without
 from engine.folds.nodes import drop_passes, finish, pass_failed, unfinished
-from engine.state import ON_FAILURE, ContainerRun, Frame, Graph, State, scope_of
+from engine.state import ON_FAILURE, AgentRun, ContainerRun, Frame, Graph, State, scope_of
 
 
 def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
@@ -154,5 +155,18 @@ def container_output(container: ContainerRun) -> dict[str, Json]:
         case "switch":
             case = container.keys[0] if container.keys else None
             return {"case": case, "outputs": results[0]["outputs"] if results else {}}
+        case "agent":
+            return agent_output(container.agent or AgentRun())
         case _:
             return {"outputs": results[0]["outputs"] if results else {}}
+
+
+def agent_output(agent: AgentRun) -> dict[str, Json]:
+    """The output of an agent: its last answer, and what all of it has used. `cost` is in dollars."""
+    return {
+        "text": agent.text,
+        "data": data_in(agent.text)[0] if agent.structured else None,
+        "turns": agent.spent.turns,
+        "usage": dict(agent.usage),
+        "cost": float(agent.spent.cost),
+    }

@@ -19,7 +19,7 @@ from engine.covers import digest
 from engine.errors import FlowError, InvalidAnswer, PromptClosed
 from engine.fold import derive_state
 from engine.migration import plan
-from engine.turn import launched
+from engine.queries import launched
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 
 RUN = {

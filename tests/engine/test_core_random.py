@@ -12,8 +12,8 @@ from engine.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone, Resu
 from engine.core import due
 from engine.fold import derive_state
 from engine.nodes.specs import node_types
+from engine.queries import launched
 from engine.state import NodeRun
-from engine.turn import launched
 from tests.engine.walks import Walk, commands, flows
 from tests.support.engine import ANA, Scenario, check_invariants, flow_of
 

@@ -65,6 +65,7 @@ _SAMPLES: dict[str, Any] = {
     "epoch": 1,
     "node_index": 0,
     "ready": ["a"],
+    "content": [{"type": "text", "text": "x"}],
 }
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from engine.events import Event, event_from_bytes
 from engine.fold import derive_state
+from engine.queries import launched
 from engine.storage.sqlite import open_sqlite
-from engine.turn import launched
 from tests.engine.killed_child import SESSION
 from tests.support.engine import check_starts, counted, until
 

@@ -26,7 +26,7 @@ from engine.commands import (
 )
 from engine.errors import Refused, SessionError
 from engine.events import Event
-from engine.turn import launched
+from engine.queries import launched
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, flow_of
 
 _COMMON: dict[str, st.SearchStrategy[Any]] = {

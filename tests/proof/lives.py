@@ -25,10 +25,10 @@ from engine.events import Event, event_from_bytes
 from engine.flow import Flow
 from engine.fold import derive_state
 from engine.nodes.specs import node_types
+from engine.queries import launched
 from engine.session_state import to_bytes
 from engine.state import PromptRun, State
 from engine.storage.port import Commit, Store
-from engine.turn import launched
 from tests.proof.canonical import Canon, canonical
 from tests.proof.world import Bench, Effects
 from tests.support.engine import ANA, SESSION, START, Backing, Clock, everybody

@@ -29,13 +29,13 @@ from engine.fold import derive_state
 from engine.locks import pending
 from engine.nodes.port import Completed, NodeContext, Outcome, Runner
 from engine.nodes.port import runners as real_runners
+from engine.queries import launched
 from engine.service import Service
 from engine.session_state import UNFINISHED, from_bytes, to_bytes
 from engine.state import NodeRun, PromptRun, State
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
-from engine.turn import launched
 
 START = "2026-11-21T09:00:00.000Z"
 SESSION = "session-0badcafe"

@@ -1,0 +1,197 @@
+"""What a model call may cost at most, and what happens at a cap: people are asked, and nothing fails by itself. Pure."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.agents.conversation import unsent
+from engine.codec import Json, encode
+from engine.markup import escape_markup
+from engine.providers.messages import Message
+from engine.providers.prices import (
+    IMAGE_TOKENS,
+    TOOLS_OVERHEAD,
+    Price,
+    UnknownPrice,
+    cost,
+    price_of,
+    prompt_bound,
+    worst_case,
+)
+from engine.providers.turns import TurnRequest, Usage
+from engine.state import AgentRun, Spent
+
+if TYPE_CHECKING:
+    from engine.turn import Turn
+
+_FULL = Decimal("0.8")
+"""The part of a model's context from which on a conversation is compacted."""
+
+
+class Estimate(NamedTuple):
+    """The most that a model call can use: tokens with its answer, and dollars where the model has a price."""
+
+    prompt: int
+    tokens: int
+    cost: Decimal | None
+    full: bool
+    """The conversation comes near what the model can keep in mind."""
+
+
+def estimate(turn: Turn, path: str, agent: AgentRun) -> Estimate:
+    """What the next model call of the agent at `path` can use at most."""
+    answer = int(turn.state.nodes[path].input["max_tokens"])
+    price = price_for(turn, agent)
+    if agent.context:
+        # What was sent before was counted; what is new has no more tokens than bytes.
+        prompt = agent.context + TOOLS_OVERHEAD + sum(_bound(block, price) for block in unsent(agent))
+    else:
+        prompt = _first(agent, price) + _around(turn, path)
+    if price is None:
+        return Estimate(prompt, prompt + answer, None, False)
+    prompt = min(prompt, price.context)
+    asked = TurnRequest(agent.model, (), answer)
+    full = bool(agent.context) and prompt + answer > price.context * _FULL
+    return Estimate(prompt, prompt + answer, worst_case(asked, price, prompt_tokens=prompt), full)
+
+
+def price_for(turn: Turn, agent: AgentRun) -> Price | None:
+    """The price of the agent's model; None where it has none."""
+    prices = turn.facts.agents.prices
+    try:
+        return price_of(agent.model, prices)
+    except UnknownPrice:
+        return None
+
+
+def _around(turn: Turn, path: str) -> int:
+    """Bytes of what is sent beside the conversation."""
+    node = turn.node(path)
+    tools = node.agent.tools if node.agent is not None else ()
+    told = [(tool.name, tool.description, tool.input_schema) for tool in tools]
+    return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(str(turn.state.nodes[path].input.get("system") or ""))
+
+
+def _first(agent: AgentRun, price: Price | None) -> int:
+    said = [block for number in range(len(agent.messages)) for block in agent.messages[number]["content"]]
+    return sum(_bound(block, price) for block in [*said, *unsent(agent)])
+
+
+def _bound(block: Json, price: Price | None) -> int:
+    if block["type"] == "sayso_file":
+        if str(block.get("mediaType")).startswith("image/"):
+            return IMAGE_TOKENS
+        return price.context if price is not None else 1_000_000
+    if price is None:
+        return len(encode(block))
+    bare = TurnRequest("", (Message("user", (block,)),), 0)
+    return prompt_bound(bare, price) - TOOLS_OVERHEAD
+
+
+# --- caps ------------------------------------------------------------------------------------------------------
+
+
+class Cap(NamedTuple):
+    """A cap that the next model call would pass."""
+
+    scope: str
+    """`node`, `flow` or `day`."""
+    name: str
+    """`maxCost`, `maxTokensTotal` or `maxTurns`."""
+    used: str
+    cap: str
+    next_: str
+    raised: dict[str, Json]
+    """The caps as they would hold if a person lets the agent go on."""
+
+
+def passed(turn: Turn, path: str, agent: AgentRun, least: Estimate) -> Cap | None:
+    """The cap that the next model call would pass; None where there is room."""
+    limits, state = turn.flow.limits, turn.state
+    own: dict[str, Json] = {name: getattr(limits, _FIELDS[name], None) for name in _FIELDS}
+    configured = state.nodes[path].input
+    for scope, spent, caps, steps in (
+        ("flow", state.spent, {**own, **state.caps}, own),
+        ("node", agent.spent, agent.caps, {name: configured.get(_FIELDS[name]) for name in _FIELDS}),
+    ):
+        found = _passed(scope, spent, caps, steps, least)
+        if found is not None:
+            return found
+    left = turn.facts.agents.day_left
+    if left is not None and not agent.caps.get("day") and least.cost is not None and least.cost > left:
+        return Cap("day", "maxCost", "", dollars(left), dollars(least.cost), {"day": True})
+    return None
+
+
+_FIELDS = {"maxCost": "max_cost", "maxTokensTotal": "max_tokens_total", "maxTurns": "max_turns"}
+
+
+def _passed(
+    scope: str, spent: Spent, caps: dict[str, Json], steps: dict[str, Json], least: Estimate
+) -> Cap | None:
+    paid = Decimal(spent.cost) + Decimal(spent.unsure) + Decimal(spent.reserved)
+    cap = caps.get("maxCost")
+    if cap is not None and least.cost is not None and paid + least.cost > Decimal(str(cap)):
+        more = format(paid + max(least.cost, Decimal(str(steps.get("maxCost") or cap))), "f")
+        return Cap(scope, "maxCost", dollars(paid), dollars(cap), dollars(least.cost), {"maxCost": more})
+    cap = caps.get("maxTokensTotal")
+    if cap is not None and spent.tokens + least.tokens > cap:
+        more_tokens = max(spent.tokens + least.tokens, spent.tokens + int(steps.get("maxTokensTotal") or cap))
+        told = (f"{spent.tokens:,} tokens", f"{cap:,} tokens", f"{least.tokens:,} tokens")
+        return Cap(scope, "maxTokensTotal", *told, {"maxTokensTotal": more_tokens})
+    cap = caps.get("maxTurns")
+    if cap is not None and spent.turns + 1 > cap:
+        more_turns = spent.turns + int(steps.get("maxTurns") or cap)
+        return Cap(
+            scope, "maxTurns", f"{spent.turns} turns", f"{cap} turns", "1 turn", {"maxTurns": more_turns}
+        )
+    return None
+
+
+def dollars(amount: Json) -> str:
+    """Dollars as people read them, never less than they are."""
+    value = Decimal(str(amount))
+    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
+
+
+_OF = {
+    "node": "*{name}* is at its cap",
+    "flow": "*{name}* is at the cap of this flow",
+    "day": "*{name}* is at the cap of today",
+}
+
+
+def cap_prompt(name: str, cap: Cap) -> dict[str, Json]:
+    """The question at a cap: go on, or stop here."""
+    used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
+    label = {
+        "maxCost": lambda: f"Allow up to {dollars(cap.raised['maxCost'])}",
+        "maxTokensTotal": lambda: f"Allow {cap.raised['maxTokensTotal']:,} tokens",
+        "maxTurns": lambda: f"Allow {cap.raised['maxTurns']:,} turns",
+    }
+    go_on = "Go on all the same" if cap.scope == "day" else label[cap.name]()
+    head = _OF[cap.scope].format(name=escape_markup(name))
+    return {
+        "kind": "budget",
+        "message": f"{head}: {used}, and the next call may use up to {cap.next_}. Nothing more is sent to the model "
+        "until somebody decides.",
+        "nodeId": name,
+        "nodeName": name,
+        "scope": cap.scope,
+        "caps": cap.raised,
+        "options": [
+            {"value": "raise", "label": go_on, "style": "primary"},
+            {"value": "stop", "label": "Stop the agent", "style": "danger"},
+        ],
+        "acceptsText": False,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+    }
+
+
+def cost_of(turn: Turn, agent: AgentRun, usage: dict[str, int]) -> str | None:
+    """Dollars for these tokens, exactly; None for a model without a price."""
+    price = price_for(turn, agent)
+    return None if price is None else format(cost(Usage.from_json(usage), price), "f")

@@ -1,0 +1,21 @@
+"""What the core may know about models beside the state: prices and limits are configuration. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from engine.providers.prices import DEFAULTS, Price
+
+DEFAULT_MODEL = "claude-sonnet-5-5"
+"""The model of an agent whose file and whose configuration name none."""
+
+
+@dataclass(frozen=True)
+class AgentFacts:
+    """`day_left` is what may still be spent today, in dollars; None where nobody asked or there is no cap."""
+
+    prices: Mapping[str, Price] = field(default_factory=lambda: DEFAULTS)
+    default_model: str = DEFAULT_MODEL
+    day_left: Decimal | None = None

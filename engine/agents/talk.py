@@ -1,0 +1,348 @@
+"""What makes an agent's conversation go on: the first message, model calls and their answers, people who speak. Pure.
+
+Nothing here waits. `startable` says from the state what may begin: the tool calls of the last answer, or the next model
+call once each of them has its result. Whoever asks for a model call (`begin_turn`) looks at the caps first: at a cap
+people are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from engine import events as ev
+from engine.actors import Actor
+from engine.agents import budget
+from engine.agents.answer import problem_of
+from engine.agents.conversation import compacted, spoken, stays, transcript, unsent
+from engine.agents.plans import AgentPlan
+from engine.agents.wording import person_message
+from engine.codec import Json
+from engine.flow import Flow, Node
+from engine.folds.agents import TURN, agent_at, agent_of
+from engine.queries import doomed, open_prompt_at
+from engine.state import LEFT, AgentRun, NodeRun, PromptRun, State, scope_of
+
+if TYPE_CHECKING:
+    from engine.turn import Turn
+
+_WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but the JSON that was asked for."
+
+
+# --- the beginning ---------------------------------------------------------------------------------------------
+
+
+def frozen(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    """What `container:started` says of an agent."""
+    plan = node.agent or AgentPlan()
+    return {
+        "agent": {
+            "model": config.get("model") or turn.facts.agents.default_model,
+            "turnList": node.lists["turn"],
+            "toolList": node.lists["tools"],
+            "maxCost": None if config.get("max_cost") is None else str(config["max_cost"]),
+            "maxTokensTotal": config.get("max_tokens_total"),
+            "maxTurns": config.get("max_turns"),
+            "structured": plan.output is not None,
+            "keeps": plan.keeps,
+        }
+    }
+
+
+def open_conversation(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
+    """The first message: earlier conversations, files, and what the flow asks."""
+    blocks: list[Json] = []
+    for name in (node.agent or AgentPlan()).context:
+        said = turn.state.conversations.get(_path_of(turn.state, path, name))
+        if said:
+            blocks.append({"type": "text", "text": transcript(name, said)})
+    blocks += [_file_block(given) for given in config.get("files") or ()]
+    blocks.append({"type": "text", "text": config["prompt"]})
+    _say(turn, path, node.id, "prompt", blocks)
+
+
+def _path_of(state: State, path: str, name: str) -> str:
+    """The path of the earlier agent that a node at `path` means by this id: in its own pass, or around it."""
+    scope = scope_of(path)
+    while True:
+        frame = state.frames[scope]
+        if name in frame.nodes:
+            return frame.nodes[name]
+        if frame.owner is None:
+            return ""
+        scope = scope_of(frame.owner)
+
+
+def _file_block(given: Json) -> Json:
+    if isinstance(given, str):
+        return {"type": "sayso_file", "path": given, "name": given.rpartition("/")[2], "mediaType": None}
+    return {
+        "type": "sayso_file",
+        "path": given["path"],
+        "name": given.get("name") or given["path"],
+        "mediaType": given.get("type"),
+    }
+
+
+def _say(turn: Turn, path: str, node_id: str, source: str, content: Sequence[Json], **more: Json) -> None:
+    fields = {"role": "user", "source": source, "content": list(content), **more}
+    turn.emit(ev.AgentMessage, path=path, node_id=node_id, **fields)
+
+
+def hear(turn: Turn, text: str, actor: Actor, key: str) -> None:
+    """A person's message that answers nothing is for the agent that began last, where one is under way: it stands in
+    its next call."""
+    runs = [
+        (turn.state.nodes[path].started_at or "", path)
+        for path, container in turn.state.containers.items()
+        if container.agent is not None and container.error is None and path in turn.state.active
+    ]
+    if not runs or turn.state.phase == "finalizing":
+        return
+    path = max(runs)[1]
+    record = actor.record()
+    block = {"type": "text", "text": person_message(text, record)}
+    _say(turn, path, turn.state.nodes[path].node_id, "person", [block], actor=record, key=key)
+
+
+# --- what may begin --------------------------------------------------------------------------------------------
+
+
+def startable(flow: Flow, state: State, scope: str) -> Iterator[tuple[str, str]]:
+    """What of an agent may begin in the pass `scope`: its child's id, with the mode of what it is."""
+    frame = state.frames[scope]
+    owner = frame.owner
+    assert owner is not None
+    container = state.containers[owner]
+    agent = container.agent
+    assert agent is not None
+    if container.error is not None or open_prompt_at(state, owner) or doomed(state, owner):
+        return
+    if frame.list_id == agent.lists[0]:
+        if not frame.running and not agent.calls and not agent.final:
+            yield f"turn[{len(frame.nodes) + 1}]", "run"
+        return
+    for path in sorted(agent.calls, key=_number):
+        if scope_of(path) == scope and path not in state.nodes and _decided(state, agent, path):
+            yield path.rpartition("/")[2], _mode(flow, state, owner, agent, path)
+
+
+def _number(path: str) -> int:
+    return int(path.rpartition("[")[2].removesuffix("]"))
+
+
+def _decided(state: State, agent: AgentRun, path: str) -> bool:
+    """Whether nobody has to be waited for before this call begins."""
+    prompt_id = agent.calls[path].prompt_id
+    prompt = None if prompt_id is None else state.prompts[prompt_id]
+    return prompt is None or (prompt.status == "answered" and (prompt.answer or {}).get("value") == "approve")
+
+
+def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> str:
+    from engine.evaluation import node_at
+
+    plan, call = node_at(flow, state, owner).agent or AgentPlan(), agent.calls[path]
+    if call.tool is None:
+        return "pure"
+    asks = call.prompt_id is None and any(rule.tool == call.name for rule in plan.rules)
+    return "prompt" if asks else str(plan.tools[call.tool].node.spec.mode)
+
+
+def held_up(state: State, path: str) -> bool:
+    """Whether a model call does not begin again because people are asked about a cap."""
+    run = state.nodes[path]
+    owner = agent_of(state, path) if run.type == TURN else None
+    return owner is not None and open_prompt_at(state, owner) is not None
+
+
+# --- model calls -----------------------------------------------------------------------------------------------
+
+
+def begin_turn(turn: Turn, scope: str, key: str) -> None:
+    """Begin a model call, or begin one again; at a cap ask people."""
+    owner = turn.state.frames[scope].owner
+    assert owner is not None
+    path = f"{scope}/{key}"
+    before = turn.state.nodes.get(path)
+    agent = agent_at(turn.state, owner)
+    least = budget.estimate(turn, owner, agent)
+    cap = budget.passed(turn, owner, agent, least)
+    if cap is not None:
+        name = turn.node(owner).name or turn.node(owner).id
+        turn.ask(owner, budget.cap_prompt(name, cap))
+        return
+    if before is None and not unsent(agent) and spoken(agent)[-1]["role"] == "assistant":
+        # It was stopped in the middle of an answer, and nobody said anything since.
+        _say(turn, owner, turn.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
+        agent = agent_at(turn.state, owner)
+    config: dict[str, Json] = {
+        "purpose": "compact" if least.full and len(agent.messages) > 2 else "answer",
+        "reserved": None if least.cost is None else format(least.cost, "f"),
+        **({"exempt": True} if agent.caps.get("day") else {}),
+    }
+    attempt = 1 if before is None else before.attempt + 1
+    turn.start(path, key, TURN, 0, config, attempt)
+
+
+def answered(turn: Turn, path: str, output: Json) -> None:
+    """A model call has ended with an answer, or was stopped in the middle of one."""
+    owner = agent_of(turn.state, path)
+    assert owner is not None
+    run, content = turn.state.nodes[path], list(output["content"])
+    if output.get("interrupted"):
+        _stopped(turn, owner, path, run, output)
+        return
+    uses = [block for block in content if block["type"] == "tool_use"]
+    if (run.input or {}).get("purpose") == "compact":
+        _compact(turn, owner, path, output)
+        return
+    if len({block["id"] for block in uses}) < len(uses):
+        turn.break_(
+            path, {"type": "bad_response", "message": "two tool calls of the answer have the same id"}
+        )
+        return
+    reason = output.get("stopReason")
+    if reason in _UNUSABLE or (reason == "max_tokens" and uses):
+        # A tool call that was cut may be half of what was meant.
+        _record(turn, owner, path, output, stays(content))
+        _give_up(turn, owner, str(reason))
+    elif uses:
+        _record(turn, owner, path, output, content)
+        _request_tools(turn, owner, path, uses)
+    else:
+        _conclude(turn, owner, path, output, content)
+
+
+_UNUSABLE = {
+    "refusal": "the model declined to go on",
+    "model_context_window_exceeded": "the conversation is longer than the model can keep in mind",
+    "pause_turn": "the model paused, which nothing here asks it to do",
+}
+
+
+def _give_up(turn: Turn, owner: str, reason: str) -> None:
+    name = turn.node(owner).id
+    why = _UNUSABLE.get(reason) or "the answer was cut within a tool call: raise `max_tokens`"
+    turn.fail(owner, {"type": reason, "message": f"node {name}: {why}"})
+
+
+def _record(
+    turn: Turn, owner: str, path: str, output: Json, content: list[Json], *, final: bool = False
+) -> None:
+    cut = bool(output.get("interrupted"))
+    usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
+    agent = agent_at(turn.state, owner)
+    turn.emit(
+        ev.AgentMessage,
+        path=owner,
+        node_id=turn.state.nodes[owner].node_id,
+        role="assistant",
+        source="model",
+        content=content,
+        turn=path,
+        usage=usage,
+        cost=budget.cost_of(turn, agent, usage),
+        model=output.get("model"),
+        stop_reason=output.get("stopReason"),
+        interrupted=True if cut else None,
+        final=True if final else None,
+    )
+
+
+def _stopped(turn: Turn, owner: str, path: str, run: NodeRun, output: Json) -> None:
+    """An answer that was cut. Where people wanted that, what was said so far stays; where only this process ends, the
+    call is made again elsewhere."""
+    wanted = turn.facts.pausing or turn.state.phase != "running" or doomed(turn.state, path)
+    if not wanted:
+        turn.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason=LEFT)
+        return
+    _record(turn, owner, path, output, stays(output["content"]))
+
+
+def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
+    summary = "".join(block["text"] for block in output["content"] if block["type"] == "text")
+    if not summary.strip():
+        turn.break_(path, {"type": "bad_response", "message": "the summary of the conversation is empty"})
+        return
+    agent = agent_at(turn.state, owner)
+    usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
+    turn.emit(
+        ev.AgentCompacted,
+        path=owner,
+        node_id=turn.state.nodes[owner].node_id,
+        turn=path,
+        content=compacted(agent, summary),
+        replaced=len(agent.messages),
+        usage=usage,
+        cost=budget.cost_of(turn, agent, usage),
+        model=output.get("model"),
+    )
+
+
+def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:
+    plan = turn.node(owner).agent or AgentPlan()
+    places = {tool.name: tool.node.index for tool in plan.tools}
+    for number, block in enumerate(uses):
+        turn.emit(
+            ev.AgentToolRequested,
+            path=f"{path}/tool[{number}]",
+            node_id=turn.state.nodes[owner].node_id,
+            tool_use_id=block["id"],
+            name=block["name"],
+            input=block["input"],
+            tool=places.get(block["name"]),
+        )
+
+
+def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Json]) -> None:
+    """An answer without tool calls: the last one, unless somebody spoke meanwhile or its form is wrong."""
+    agent, node = agent_at(turn.state, owner), turn.node(owner)
+    schema = None if node.agent is None else node.agent.output
+    text = "".join(block["text"] for block in content if block["type"] == "text")
+    cut = output.get("stopReason") == "max_tokens"
+    spoke = bool(agent.pending)
+    problem = "it was cut at `max_tokens`" if cut else None
+    if problem is None and schema is not None and not spoke:
+        problem = problem_of(schema, text)
+    _record(turn, owner, path, output, content, final=problem is None and not spoke)
+    if spoke or problem is None:
+        return
+    if cut and schema is None:
+        turn.fail(
+            owner,
+            {"type": "max_tokens", "message": f"node {node.id}: the answer was cut: raise `max_tokens`"},
+        )
+    elif agent.corrections:
+        message = f"node {node.id}: the answer has not the form that `output` asks for: {problem}"
+        turn.fail(owner, {"type": "output", "message": message, "details": {"text": text}})
+    else:
+        wrong = {"type": "text", "text": _WRONG.format(problem=problem)}
+        _say(turn, owner, turn.state.nodes[owner].node_id, "engine", [wrong])
+
+
+def ended(turn: Turn, path: str) -> bool:
+    """Whether the agent at `path` has given its last answer and nothing of it runs any more."""
+    container = turn.state.containers[path]
+    agent = container.agent
+    assert agent is not None
+    busy = any(frame.owner == path and frame.running for frame in turn.state.frames.values())
+    return agent.final and not agent.calls and not busy
+
+
+def cap_decided(turn: Turn, prompt: PromptRun, value: Json) -> None:
+    """A person let the agent go on at a cap, or did not."""
+    run = turn.state.nodes[prompt.path]
+    if value == "raise":
+        turn.emit(
+            ev.AgentBudget,
+            path=prompt.path,
+            node_id=run.node_id,
+            scope=prompt.spec["scope"],
+            caps=prompt.spec["caps"],
+            actor=prompt.actor or {},
+        )
+        return
+    message = f"node {run.node_id}: it was stopped at its cap"
+    if prompt.status == "expired":
+        message = f"node {run.node_id}: nobody decided in time whether it may go on at its cap"
+    turn.fail(prompt.path, {"type": "budget", "message": message})

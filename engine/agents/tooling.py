@@ -1,0 +1,241 @@
+"""Tool calls of an agent: whether they may run, as what, and what the model is told of them. Pure.
+
+A call becomes a node of the type that does the work. Where the flow wants people to decide first, they see exactly what
+would run, and what runs is compared with that: a model cannot talk its way around it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import answers, covers
+from engine import events as ev
+from engine.agents import calls, edits, results
+from engine.agents.plans import AgentPlan, Rule, ToolPlan
+from engine.codec import Json, copy
+from engine.errors import NotJson, SaysoError
+from engine.evaluation import context, evaluate_config
+from engine.expressions import evaluate_condition
+from engine.flow import Node
+from engine.folds.agents import agent_at, agent_of
+from engine.markup import escape_markup
+from engine.state import Call, PromptRun, scope_of
+
+if TYPE_CHECKING:
+    from engine.turn import Turn
+
+VALID_SECONDS = 30 * 86400.0
+"""How long the approval of a call holds: it runs at once, unless the session is held."""
+
+
+def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
+    """Begin a tool call: its node with its configuration where it runs now. Else it is asked about, or refused."""
+    owner = agent_of(turn.state, path)
+    assert owner is not None
+    call = agent_at(turn.state, owner).calls[path]
+    plan = turn.node(owner).agent or AgentPlan()
+    if call.tool is None:
+        names = ", ".join(tool.name for tool in plan.tools) or "none at all"
+        _refuse(turn, path, call, f"There is no tool {call.name}. There are: {names}.")
+        return None
+    tool = plan.tools[call.tool]
+    try:
+        given = _given(turn, tool, call)
+        config = configured(turn, path, tool, given)
+        rule = _rule(turn, path, plan, call)
+        if rule is not None and call.prompt_id is None:
+            _ask(turn, path, tool, rule, call, config)
+            return None
+        if rule is not None or call.prompt_id is not None:
+            _enforce(turn, path, tool, call, config)
+    except SaysoError as error:
+        _refuse(turn, path, call, str(error))
+        return None
+    return tool.node, config
+
+
+def configured(turn: Turn, path: str, tool: ToolPlan, given: Json) -> dict[str, Json]:
+    """The configuration of the node that this call becomes. Raises `SaysoError`, in words for the model."""
+    if tool.kind in ("node", "flow"):
+        calls.checked(tool, given)
+        if tool.kind == "flow":
+            return {**tool.node.config, "inputs": copy(given)}
+        return evaluate_config(turn.flow, tool.node, turn.state, scope_of(path), {"input": given})
+    names = context(tool.node.compiled, turn.flow, turn.state, scope_of(path))
+    return calls.prepare(tool, given, tool.node.compiled.evaluate(names))
+
+
+def _given(turn: Turn, tool: ToolPlan, call: Call) -> Json:
+    """What the call is given: what the model wrote, or what a person made of it."""
+    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
+    if prompt is None or not prompt.spec.get("editors"):
+        return call.input
+    return edits.edited(tool, call.input, prompt.spec.get("values") or {})
+
+
+# --- approvals ---------------------------------------------------------------------------------------------------
+
+
+def _rule(turn: Turn, path: str, plan: AgentPlan, call: Call) -> Rule | None:
+    """The rule by which people decide this call first. A rule that cannot be evaluated holds."""
+    for rule in plan.rules:
+        if rule.tool == call.name and (rule.when is None or _holds(turn, path, rule, call)):
+            return rule
+    return None
+
+
+def _holds(turn: Turn, path: str, rule: Rule, call: Call) -> bool:
+    assert rule.when is not None
+    try:
+        names = context(rule.when, turn.flow, turn.state, scope_of(path))
+        names |= {"input": call.input, "tool": call.name}
+        return evaluate_condition(rule.when, names, f"approvals.{rule.tool}: when")
+    except SaysoError:
+        return True
+
+
+def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: dict[str, Json]) -> None:
+    agent = turn.node(agent_of(turn.state, path) or "")
+    name = agent.name or agent.id
+    editable = "edit" in rule.verdicts
+    fields = edits.edit_fields(tool, call.input) if editable else []
+    approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
+    turn.ask(
+        path,
+        {
+            "kind": "approval",
+            "message": rule.message or f"*{escape_markup(name)}* wants to use `{tool.name}`.",
+            "nodeId": tool.node.id,
+            "nodeName": f"{name}: {tool.name}",
+            "options": [
+                {"value": "approve", "label": "Approve", "style": "primary"},
+                {"value": "reject", "label": "Reject", "style": "danger"},
+            ],
+            "acceptsText": False,
+            "approvers": list(approvers),
+            "excludeRequester": rule.exclude_requester,
+            "required": rule.required,
+            "veto": "any",
+            "requireReason": False,
+            "editable": [field["name"] for field in fields],
+            "form": {"fields": fields} if fields else None,
+            "values": {field["name"]: field.get("default") for field in fields},
+            "timeoutSeconds": rule.timeout,
+            "onTimeout": "reject",
+            "tool": {"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input},
+            "covers": _covered(turn, path, tool, config),
+        },
+    )
+
+
+def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> dict[str, Json]:
+    return {
+        "nodeId": tool.node.id,
+        "path": path,
+        "sessionId": turn.state.session_id,
+        "type": tool.node.type,
+        "text": calls.call_text(tool, config),
+        "digest": covers.digest(tool.node.type, config),
+        "validSeconds": VALID_SECONDS,
+    }
+
+
+def covered_after(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json]:
+    """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
+    owner = agent_of(turn.state, prompt.path) or ""
+    call = agent_at(turn.state, owner).calls[prompt.path]
+    tool = (turn.node(owner).agent or AgentPlan()).tools[call.tool or 0]
+    given = edits.edited(tool, call.input, values)
+    return _covered(turn, prompt.path, tool, configured(turn, prompt.path, tool, given))
+
+
+def _enforce(turn: Turn, path: str, tool: ToolPlan, call: Call, config: dict[str, Json]) -> None:
+    """Raise `NotApproved` unless people approved exactly this."""
+    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
+    shown = {} if prompt is None else prompt.spec.get("covers") or {}
+    approved = prompt is not None and (prompt.answer or {}).get("value") == "approve"
+    same = shown.get("path") == path and shown.get("sessionId") == turn.state.session_id
+    if not (approved and same and shown.get("digest") == covers.digest(tool.node.type, config)):
+        raise covers.NotApproved(
+            f"{tool.name} did not run: what it was about to do is not what was approved."
+        )
+
+
+def decided(turn: Turn, prompt: PromptRun) -> None:
+    """People decided a call. Approved ones begin by themselves."""
+    if (prompt.answer or {}).get("value") == "approve":
+        return
+    call = agent_at(turn.state, agent_of(turn.state, prompt.path) or "").calls[prompt.path]
+    who = [str(actor.get("name") or actor.get("id")) for actor in answers.deciders(prompt)]
+    reason = (prompt.answer or {}).get("reason")
+    if prompt.status == "expired":
+        who, reason = [], "nobody decided in time"
+    _result(turn, prompt.path, call, results.rejected_content(call.name, who, reason), is_error=True)
+
+
+# --- results -----------------------------------------------------------------------------------------------------
+
+
+def _refuse(turn: Turn, path: str, call: Call, message: str) -> None:
+    _result(turn, path, call, results.refused_content(call.name, message), is_error=True)
+
+
+def _result(
+    turn: Turn,
+    path: str,
+    call: Call,
+    content: list[Json],
+    *,
+    is_error: bool = False,
+    error: dict[str, Json] | None = None,
+) -> None:
+    owner = agent_of(turn.state, path) or ""
+    turn.emit(
+        ev.AgentToolResult,
+        path=path,
+        node_id=turn.state.nodes[owner].node_id,
+        tool_use_id=call.tool_use_id,
+        content=content,
+        is_error=True if is_error else None,
+        error=error,
+    )
+
+
+def done(turn: Turn, path: str, output: Json) -> None:
+    """A tool call has its output: what the model is told of it."""
+    owner = agent_of(turn.state, path) or ""
+    call = agent_at(turn.state, owner).calls[path]
+    tool = (turn.node(owner).agent or AgentPlan()).tools[call.tool or 0]
+    try:
+        copy(output)
+    except NotJson as error:
+        failed(turn, path, {"type": error.code, "message": f"its output: {error}"})
+        return
+    content = [*_note(turn, tool, call), *results.content(tool, tool.node.type, output)]
+    _result(turn, path, call, content)
+
+
+def failed(turn: Turn, path: str, error: dict[str, Json]) -> None:
+    """A tool call failed for good: that is for the model to know, and fails nothing else."""
+    owner = agent_of(turn.state, path) or ""
+    call = agent_at(turn.state, owner).calls[path]
+    tool = (turn.node(owner).agent or AgentPlan()).tools[call.tool or 0]
+    content = [*_note(turn, tool, call), *results.error_content(tool, error)]
+    _result(turn, path, call, content, is_error=True, error=error)
+
+
+def _note(turn: Turn, tool: ToolPlan, call: Call) -> list[Json]:
+    """What a person changed before the call ran."""
+    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
+    if prompt is None or not prompt.spec.get("editors"):
+        return []
+    text = str((prompt.spec.get("covers") or {}).get("text") or "")
+    return [results.edited_note(tool.name, [str(editor) for editor in prompt.spec["editors"]], text)]
+
+
+def settle_containers(turn: Turn, owner: str) -> None:
+    """Tool calls that were flows and have ended."""
+    for path in sorted(agent_at(turn.state, owner).calls):
+        run = turn.state.nodes.get(path)
+        if run is not None and run.status == "completed":
+            done(turn, path, run.output)
