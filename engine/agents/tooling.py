@@ -165,19 +165,20 @@ def decided(turn: Turn, prompt: PromptRun) -> None:
     """People decided a call. Approved ones begin by themselves."""
     if (prompt.answer or {}).get("value") == "approve":
         return
-    call = agent_at(turn.state, agent_of(turn.state, prompt.path) or "").calls[prompt.path]
-    who = [str(actor.get("name") or actor.get("id")) for actor in answers.deciders(prompt)]
+    owner = agent_of(turn.state, prompt.path) or ""
+    call = agent_at(turn.state, owner).calls[prompt.path]
+    tool = (turn.node(owner).agent or AgentPlan()).tools[call.tool or 0]
     reason = (prompt.answer or {}).get("reason")
-    if prompt.status == "expired":
-        who, reason = [], "nobody decided in time"
-    _result(turn, prompt.path, call, results.rejected_content(call.name, who, reason), is_error=True)
+    by, late = answers.deciders(prompt), prompt.status == "expired"
+    content = results.rejected_content(tool, by, reason, timed_out=late)
+    _result(turn, prompt.path, call, content, is_error=True)
 
 
 # --- results -----------------------------------------------------------------------------------------------------
 
 
 def _refuse(turn: Turn, path: str, call: Call, message: str) -> None:
-    _result(turn, path, call, results.refused_content(call.name, message), is_error=True)
+    _result(turn, path, call, results.refused_content(message), is_error=True)
 
 
 def _result(
@@ -229,8 +230,8 @@ def _note(turn: Turn, tool: ToolPlan, call: Call) -> list[Json]:
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
     if prompt is None or not prompt.spec.get("editors"):
         return []
-    text = str((prompt.spec.get("covers") or {}).get("text") or "")
-    return [results.edited_note(tool.name, [str(editor) for editor in prompt.spec["editors"]], text)]
+    by = [{"id": editor} for editor in prompt.spec["editors"]]
+    return results.edited_note(by, edits.edited(tool, call.input, prompt.spec.get("values") or {}))
 
 
 def settle_containers(turn: Turn, owner: str) -> None:
