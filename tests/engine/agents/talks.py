@@ -1,0 +1,142 @@
+"""Conversations in the pure core: a scenario in which the test speaks for the model, and what is sent is always legal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.agents.conversation import request
+from engine.agents.facts import AgentFacts
+from engine.codec import Json
+from engine.commands import Answer, Facts, NodeBroke, NodeDone
+from engine.folds.agents import TURN
+from engine.providers.messages import Message, legal
+from engine.queries import launched
+from engine.state import AgentRun, PromptRun
+from tests.support.engine import ANA, Scenario, flow_of
+
+HEAD = """
+nodes:
+  - id: helper
+    type: agent
+    with:
+      prompt: "Why is {{ inputs.service }} down?"
+"""
+
+SERVICE = """
+inputs:
+  service: {type: string, default: db}
+"""
+
+
+class Talk(Scenario):
+    """A session with one agent, whose answers the test gives."""
+
+    facts: AgentFacts = AgentFacts()
+    pausing = False
+
+    def _facts(self) -> Facts:
+        plain = super()._facts()
+        return Facts(
+            plain.now, plain.epoch, plain.entropy, plain.policy, plain.code, self.facts, self.pausing
+        )
+
+    def _take(self, command: Any) -> None:
+        super()._take(command)
+        for path in launched(self.state):
+            if self.state.nodes[path].type == TURN:
+                messages = [Message.from_json(said) for said in self.request(path)["messages"]]
+                assert not legal(messages), legal(messages)
+
+    def request(self, path: str | None = None) -> dict[str, Any]:
+        """What is sent for a model call; without a path for the one that runs."""
+        return request(self.flow, self.state, path or self.calling)
+
+    @property
+    def calling(self) -> str:
+        """The path of the one model call that runs."""
+        (path,) = [path for path in launched(self.state) if self.state.nodes[path].type == TURN]
+        return path
+
+    @property
+    def agent(self) -> AgentRun:
+        """The one conversation that is under way."""
+        (found,) = [container.agent for container in self.state.containers.values() if container.agent]
+        return found
+
+    @property
+    def sent(self) -> list[Json]:
+        """The last message that is sent with the model call that runs."""
+        return list(self.request()["messages"][-1]["content"])
+
+    def said(self) -> str:
+        """All text of that message, with what tools gave."""
+        return "\n".join(_text(block) for block in self.sent)
+
+    def model(
+        self,
+        text: str = "",
+        *tools: tuple[str, dict[str, Json]],
+        stop: str | None = None,
+        interrupted: bool = False,
+        usage: dict[str, int] | None = None,
+    ) -> Talk:
+        """The model answers: a text, and calls of tools."""
+        return self.when(self.reply(text, *tools, stop=stop, interrupted=interrupted, usage=usage))  # type: ignore[return-value]  # itself
+
+    def reply(
+        self,
+        text: str = "",
+        *tools: tuple[str, dict[str, Json]],
+        stop: str | None = None,
+        interrupted: bool = False,
+        usage: dict[str, int] | None = None,
+    ) -> NodeDone:
+        """The same as a command."""
+        path = self.calling
+        content: list[Json] = [{"type": "text", "text": text}] if text else []
+        number = len(self.state.frames[path.rpartition("/")[0]].nodes)
+        for place, (name, given) in enumerate(tools):
+            use = {"type": "tool_use", "id": f"toolu_{number}_{place}", "name": name, "input": given}
+            content.append(use)
+        reason = None if interrupted else stop or ("tool_use" if tools else "end_turn")
+        output = {
+            "content": content,
+            "stopReason": reason,
+            "usage": usage or {"input_tokens": 100, "output_tokens": 20},
+            "model": self.agent.model,
+            "interrupted": interrupted,
+            "requestId": None,
+        }
+        return NodeDone(path, self.state.nodes[path].attempt, output)
+
+    def broke(self, kind: str = "overloaded", **details: Json) -> NodeBroke:
+        """The model call that runs has failed."""
+        told = {"retryable": True, "retryAfter": None, **details}
+        error = {"type": kind, "message": "too much to do", "details": told}
+        return NodeBroke(self.calling, self.state.nodes[self.calling].attempt, error)
+
+    def tool(self, name: str, output: Json) -> Talk:
+        """The tool call of that name (`turn[1]/tool[0]`) gives this."""
+        path = next(path for path in launched(self.state) if path.endswith(name))
+        return self.when(NodeDone(path, self.state.nodes[path].attempt, output))  # type: ignore[return-value]  # itself
+
+    def decide(self, value: str, *, prompt: PromptRun | None = None, **more: Any) -> Talk:
+        """A person decides the open question."""
+        asked = prompt or self.prompt
+        self._turns += 1
+        fields = {"actor": ANA, "key": f"key-{self._turns}", **more}
+        return self.when(Answer(asked.prompt_id, value=value, **fields))  # type: ignore[return-value]  # itself
+
+
+def _text(block: Json) -> str:
+    if block["type"] == "tool_result":
+        return "\n".join(_text(part) for part in block["content"])
+    return str(block.get("text") or "")
+
+
+def talk(with_: str = "", *, rest: str = "", head: str = SERVICE) -> Talk:
+    """A session that has begun, of a flow with one agent; `with_` is what it has beside its prompt, `rest` what the
+    node has beside `with`, or the nodes after it."""
+    lines = "".join(f"      {line}\n" for line in with_.strip("\n").splitlines())
+    scenario = Talk(flow_of(head + HEAD.strip("\n").replace("\n\n", "\n") + "\n" + lines + rest))
+    return scenario.started()  # type: ignore[return-value]  # itself
