@@ -145,6 +145,15 @@ class LimitsDoc(Config):
     )
     max_depth: Count = Field(16, description="How deep containers and called flows may stand in each other.")
     concurrency: Count = Field(8, description="How many nodes may run at the same time.")
+    max_cost: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="How many dollars all agents of a run may cost together. Before a call of a model that could pass it, "
+        "people are asked.",
+    )
+    max_tokens_total: Count | None = Field(
+        None, description="How many tokens they may use together, sent and answered; likewise."
+    )
+    max_turns: Count | None = Field(None, description="How many calls of a model they may make together; likewise.")
 
 
 class RetryDoc(Config):

@@ -88,13 +88,17 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Limits:
-    """What no run exceeds. `deadline` is in seconds."""
+    """What no run exceeds. `deadline` is in seconds; `max_cost` (dollars), `max_tokens_total` and `max_turns` are for
+    all agents of a run together, and at them people are asked."""
 
     deadline: float = DEFAULT_DEADLINE
     max_open_prompts: int = 50
     max_node_runs: int = 10_000
     max_depth: int = 16
     concurrency: int = 8
+    max_cost: float | None = None
+    max_tokens_total: int | None = None
+    max_turns: int | None = None
 
 
 @dataclass(frozen=True)
