@@ -153,7 +153,9 @@ class LimitsDoc(Config):
     max_tokens_total: Count | None = Field(
         None, description="How many tokens they may use together, sent and answered; likewise."
     )
-    max_turns: Count | None = Field(None, description="How many calls of a model they may make together; likewise.")
+    max_turns: Count | None = Field(
+        None, description="How many calls of a model they may make together; likewise."
+    )
 
 
 class RetryDoc(Config):

@@ -45,7 +45,7 @@ def agent_of(state: State, path: str) -> str | None:
 
 def more(first: str, second: Json) -> str:
     """The sum of two amounts."""
-    return format(Decimal(first) + Decimal(str(second or 0)), "f")
+    return format((Decimal(first) + Decimal(str(second or 0))).normalize(), "f")
 
 
 def reserve(state: State, path: str, run: NodeRun) -> State:
