@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from bot.machine import THIS_MACHINE, Machine
+from bot.models import TURN, Models
 from bot.settings import Settings
+from engine.agents.spend import SpendRows
 from engine.engine import Engine
+from engine.nodes.port import with_runner
 from engine.nodes.secrets import SecretSource
 from engine.stepping import Extension
 from engine.storage.port import Store
@@ -21,11 +24,12 @@ def make_engine(
         from bot.intents import slack_intents
 
         extensions.append(slack_intents)
-    source = SecretSource(settings.env, settings.secrets_dir)
-    return Engine(
+    extensions.append(SpendRows(settings.agents.day_cap))
+    source, models = SecretSource(settings.env, settings.secrets_dir), Models(settings)
+    engine = Engine(
         store,
         policy=gate,
-        runners=machine.runners(),
+        runners=with_runner(machine.runners(), TURN, models),
         home=settings.home,
         secret=source.get,
         extensions=extensions,
@@ -35,3 +39,5 @@ def make_engine(
         entropy=machine.entropy,
         writer=machine.writer(store),
     )
+    engine.closing.append(models.close)
+    return engine

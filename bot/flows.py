@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.errors import FlowError, UnknownFlow
 from engine.faults import Fault
 from engine.flow import Flow, load_flow_file
-from engine.flow.load import SUFFIXES
+from engine.flow.load import is_flow_file
 from engine.flow.yaml import load_located
 
 log = logging.getLogger("sayso.flows")
@@ -103,7 +103,7 @@ class Library:
 
 
 def _flow_files(folder: Path) -> list[Path]:
-    return sorted(path for suffix in SUFFIXES for path in folder.glob(f"*{suffix}"))
+    return sorted(path for path in folder.glob("*.y*ml") if is_flow_file(path))
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -6,11 +6,13 @@ import getpass
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from engine.codec import Json, decode
 from engine.durations import parse_duration
-from engine.errors import SaysoError
+from engine.errors import NotJson, SaysoError
 
 
 class SettingsError(SaysoError):
@@ -38,6 +40,22 @@ DEFAULT_RATES = Rates()
 
 
 @dataclass(frozen=True)
+class AgentSettings:
+    """What agents are set to. `prices` replace those that are known, or add to them."""
+
+    model: str | None = None
+    prices: Mapping[str, Json] = field(default_factory=dict)
+    day_cap: Decimal | None = Decimal(50)
+    """Dollars that all model calls of a day (UTC) may cost; None is without a cap."""
+    script: Path | None = None
+    scripted: Literal["never", "named", "without_key"] = "named"
+    """When scripts answer in place of Claude: never, when `script` names one, or also where there is no key."""
+    link_hosts: frozenset[str] = frozenset()
+    """Hosts to which links of a model stay links; `*.example.com` is every host below it."""
+    mcp_config: Path | None = None
+
+
+@dataclass(frozen=True)
 class Settings:
     """What an installation is set to. Paths are absolute; tokens are never printed."""
 
@@ -62,6 +80,7 @@ class Settings:
     """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
     retention_days: float = 90.0
     local_user: str = "local"
+    agents: AgentSettings = field(default_factory=lambda: AgentSettings())
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole environment after `.env`: secrets are looked up here."""
 
@@ -71,6 +90,8 @@ KNOWN = (
     *("SAYSO_RETENTION", "SAYSO_ADMINS", "SAYSO_ALLOW_GUESTS", "SAYSO_USERS", "SAYSO_CHANNELS"),
     *("SAYSO_RATE_PERSON", "SAYSO_RATE_CHANNEL", "SAYSO_RATE_WORKSPACE", "SAYSO_USER", "SAYSO_SECRETS_DIR"),
     *("SAYSO_CONNECTIONS", "SAYSO_QUIET"),
+    *("SAYSO_ANTHROPIC_API_KEY", "SAYSO_MODEL", "SAYSO_PRICES", "SAYSO_MAX_COST_PER_DAY", "SAYSO_SCRIPT"),
+    *("SAYSO_LINK_HOSTS", "SAYSO_MCP_CONFIG"),
 )
 """Every setting but the tokens, and the secrets of flows (`SAYSO_SECRET_…`)."""
 
@@ -123,6 +144,7 @@ def load_settings(
         quiet_seconds=_seconds(env, "SAYSO_QUIET", "10m"),
         retention_days=_number(env, "SAYSO_RETENTION", 90, least=0.01, most=36500),
         local_user=_user(env),
+        agents=_agents(env, cwd),
         env=env,
     )
 
@@ -200,6 +222,61 @@ def _channels(env: Mapping[str, str], name: str) -> frozenset[str]:
             raise SettingsError(
                 f"{name} has {entry!r}; it takes ids of channels (C012345), and `dm` for direct messages. A name "
                 "can be given to another channel, so names do not count here."
+            )
+    return found
+
+
+def _agents(env: Mapping[str, str], cwd: Path) -> AgentSettings:
+    return AgentSettings(
+        model=env.get("SAYSO_MODEL", "").strip() or None,
+        prices=_prices(env, cwd),
+        day_cap=_dollars(env, "SAYSO_MAX_COST_PER_DAY", AgentSettings.day_cap),
+        script=_path(env.get("SAYSO_SCRIPT"), cwd),
+        link_hosts=_hosts(env, "SAYSO_LINK_HOSTS"),
+        mcp_config=_path(env.get("SAYSO_MCP_CONFIG"), cwd),
+    )
+
+
+def _prices(env: Mapping[str, str], cwd: Path) -> Mapping[str, Json]:
+    """Prices from JSON, or from a file of JSON."""
+    raw = env.get("SAYSO_PRICES", "").strip()
+    if not raw:
+        return {}
+    from engine.providers.prices import InvalidPrice, prices_from
+
+    try:
+        given = decode((cwd / raw).read_bytes() if not raw.startswith("{") else raw.encode())
+        prices_from(given, {})
+    except (OSError, ValueError, NotJson) as error:
+        raise SettingsError(
+            f"SAYSO_PRICES takes prices as JSON, or the name of a file with them: {error}."
+        ) from None
+    except InvalidPrice as error:
+        raise SettingsError(f"SAYSO_PRICES: {error}.") from None
+    return dict(given)
+
+
+def _dollars(env: Mapping[str, str], name: str, default: Decimal | None) -> Decimal | None:
+    raw = env.get(name, "").strip()
+    if not raw:
+        return default
+    if raw.lower() in ("off", "none"):
+        return None
+    try:
+        value = Decimal(raw.removeprefix("$"))
+    except InvalidOperation:
+        value = Decimal("NaN")
+    if not value.is_finite() or not 0 <= value <= 1_000_000:
+        raise SettingsError(f"{name} is {raw!r}; it takes dollars, such as 50 or 2.50, or `none`.")
+    return value
+
+
+def _hosts(env: Mapping[str, str], name: str) -> frozenset[str]:
+    found = frozenset(entry.lower() for entry in _names(env, name))
+    for entry in sorted(found):
+        if not re.fullmatch(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*", entry):
+            raise SettingsError(
+                f"{name} has {entry!r}; it takes names of hosts (grafana.example.com), and *.example.com for all below."
             )
     return found
 

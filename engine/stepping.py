@@ -13,7 +13,7 @@ import contextlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -184,6 +184,8 @@ class Stepper:
         """Called with a session whose node said so."""
         self.on_stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
         """Told what a model says in a turn, by session and path, while it says it; nothing of it is stored."""
+        self.closing: list[Callable[[], Awaitable[None]]] = []
+        """What is to be let go of at the end: connections of runners."""
         self._extensions: list[Extension] = [timer_rows, lock_rows, deliveries, *extensions]
         self._label = label
         self._live: dict[str, Live] = {}
@@ -241,6 +243,8 @@ class Stepper:
     async def close(self) -> None:
         """Drain without patience, carry out what is queued, and end the writer thread."""
         await self.drain(0)
+        for close in self.closing:
+            await close()
         await asyncio.to_thread(self.writer.close)
 
     def _tasks(self) -> list[asyncio.Task[None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from bot.cli.output import Paint, clean, plural
 from bot.cli.place import Place
 from bot.dev import PORT, Ready, display_there, open_page, run_dev, stop_on_signals
 from bot.flows import Library
+from bot.models import needs_model, scripted
 from bot.process import Bot, Identity
 from bot.settings import slack_tokens
 
@@ -21,6 +23,8 @@ def start_command(place: Place, flows: list[Path]) -> int:
     """Serve flows in Slack until a signal. Raises `SettingsError`, `StartFailed`, `StorageError`, `SlackFault`."""
     settings = place.settings()
     slack_tokens(settings)
+    # A script that is left over from a test must never speak for Claude to people.
+    settings = replace(settings, agents=replace(settings.agents, scripted="never"))
     return _until_stopped(_start(Bot(settings, flows=flows)))
 
 
@@ -72,7 +76,12 @@ def dev_command(place: Place, flows: list[Path], port: int | None, open_it: bool
 def _tell_dev(place: Place, ready: Ready, port: int | None) -> None:
     paint = Paint(sys.stdout)
     flows = ready.bot.library.refresh()
-    print("A local workspace. It is not Slack; nothing leaves this machine.")
+    agents = any(needs_model(flow) for flow in flows.values())
+    asks = agents and not scripted(ready.bot.settings)
+    but = " but what agents ask of Claude" if asks else ""
+    print(f"A local workspace. It is not Slack; nothing leaves this machine{but}.")
+    if agents and not asks:
+        print("Agents are answered by scripts here: no key for Claude is set (ANTHROPIC_API_KEY).")
     if port is None and not ready.url.endswith(f":{PORT}"):
         print(f"Port {PORT} is taken, so the page is elsewhere:")
     print(f"\n  {paint('bold', ready.url + '/')}\n")

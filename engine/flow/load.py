@@ -26,6 +26,13 @@ from engine.nodes.specs import PARTS, node_types
 
 SUFFIXES = (".yml", ".yaml")
 """What a file's name ends with to be taken for a flow."""
+_SCRIPTS = (".script.yml", ".script.yaml")
+"""Files that say what Claude would say, beside their flows."""
+
+
+def is_flow_file(path: FilePath) -> bool:
+    """Whether a file of a folder of flows is one, by its name."""
+    return path.suffix in SUFFIXES and not path.name.endswith(_SCRIPTS)
 
 
 def load_flow(text: str, file: str, *, flows: FindFlow | None = None, known: Iterable[str] = ()) -> Flow:
@@ -145,7 +152,7 @@ class _Folder:
 
 def _flow_files(directory: FilePath, errors: dict[str, FlowError]) -> list[FilePath]:
     try:
-        return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file())
+        return sorted(path for path in directory.iterdir() if is_flow_file(path) and path.is_file())
     except OSError as error:
         reason = error.strerror or type(error).__name__
         errors[str(directory)] = FlowError(

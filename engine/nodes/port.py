@@ -167,6 +167,28 @@ async def _http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     return await http(config, ctx)
 
 
+def with_runner(runners: Mapping[str, Runner], name: str, runner: Runner) -> Mapping[str, Runner]:
+    """The runners with one more, unless there is one for that type already."""
+    return _With(runners, {} if name in list(runners) else {name: runner})
+
+
+class _With(Mapping[str, Runner]):
+    """Asked for a type that is not there yet, the first may still find it among those of installed packages."""
+
+    def __init__(self, first: Mapping[str, Runner], more: Mapping[str, Runner]) -> None:
+        self._first, self._more = first, more
+
+    def __getitem__(self, name: str) -> Runner:
+        return self._more[name] if name in self._more else self._first[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._first
+        yield from self._more
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._more)
+
+
 class _Runners(Mapping[str, Runner]):
     def __init__(self, runners: Mapping[str, Runner]) -> None:
         self._runners = dict(runners)

@@ -108,13 +108,28 @@ class Turn(_Strict):
 
 
 class Script(_Strict):
-    """A whole script."""
+    """A whole script: `turns` are those of every agent that `agents` does not name."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[Turn, ...] = ()
+    agents: dict[str, tuple[Turn, ...]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Script:
+        if "turns" not in self.model_fields_set and not self.agents:
+            raise ValueError("a script has turns, or agents with turns")
+        return self
+
+    def turns_of(self, agent: str) -> tuple[Turn, ...]:
+        """The turns of an agent, by its node's id. Raises `ScriptError` where there are none."""
+        if agent in self.agents:
+            return self.agents[agent]
+        if "turns" not in self.model_fields_set:
+            raise ScriptError(f"the script has no turns for agent {agent}: {', '.join(sorted(self.agents))}")
+        return self.turns
 
 
 def script_from(data: Json, *, file: str = "script") -> Script:
-    """A script from JSON data: `{turns: [...]}` or the list alone. Raises `ScriptError` that says where."""
+    """A script from JSON data: `{turns: [...]}`, `{agents: {<id>: [...]}}`, or the list alone. Raises `ScriptError` that says where."""
     try:
         return Script.model_validate({"turns": data} if isinstance(data, list) else data)
     except ValidationError as error:
@@ -142,10 +157,14 @@ def load_script(path: Path) -> Script:
 
 @dataclass
 class ScriptedProvider:
-    """Answers from a script. `position` is the next turn (from 0): a new process goes on where another one was."""
+    """Answers from a script. `position` is the next turn (from 0): a new process goes on where another one was.
+
+    With `label` answers name that as their model, and cost nothing unless the script says what they used.
+    """
 
     script: Script
     position: int = 0
+    label: str | None = None
 
     async def stream(
         self, request: TurnRequest, abort: asyncio.Event | None = None
@@ -157,7 +176,7 @@ class ScriptedProvider:
             failure = turn.error
             raise _ERRORS[failure.kind](f"turn {number}: {failure.message}", retry_after=failure.retry_after)
         assembly = Assembly(f"req_script_{number}")
-        for event in _wire(turn, number, request):
+        for event in _wire(turn, number, request, self.label):
             await asyncio.sleep(0)
             if abort is not None and abort.is_set():
                 yield Finished(assembly.interrupted())
@@ -223,11 +242,11 @@ def _excerpt(message: Message) -> str:
 # --- the turn as the wire would have it ------------------------------------------------------------------------
 
 
-def _wire(turn: Turn, number: int, request: TurnRequest) -> Iterator[Json]:
-    usage = _usage(turn, request)
+def _wire(turn: Turn, number: int, request: TurnRequest, label: str | None) -> Iterator[Json]:
+    usage = Tokens().model_dump() if label and turn.usage is None else _usage(turn, request)
     yield {
         "type": "message_start",
-        "message": {"model": request.model, "usage": {**usage, "output_tokens": 0}},
+        "message": {"model": label or request.model, "usage": {**usage, "output_tokens": 0}},
     }
     for index, (block, deltas) in enumerate(_blocks(turn, number)):
         yield {"type": "content_block_start", "index": index, "content_block": block}

@@ -118,7 +118,9 @@ async def test_usage_and_stop_reason_can_be_told() -> None:
     [
         ("turns: [{txt: hello}]", "talk.yml: turns.0.txt: Extra inputs are not permitted"),
         ("turns: [{error: {kind: tired}}]", "talk.yml: turns.0.error.kind: Input should be"),
-        ("turn: []", "talk.yml: turns: Field required"),
+        ("turn: []", "talk.yml: turn: Extra inputs are not permitted"),
+        ("{}", "talk.yml: Value error, a script has turns, or agents with turns"),
+        ("agents: {triage: [{text: 1}]}", "talk.yml: agents.triage.0.text: Input should be"),
         ("turns: [", "talk.yml:2:1: not valid YAML"),
         (
             "turns: [{}]",
