@@ -21,6 +21,8 @@ class Tuning:
     burst: int = 5
     card_seconds: float = 1.0
     """The least time between two edits of a card."""
+    live_seconds: float = 1.2
+    """The least time between two edits of messages that are still being written, all of them together."""
     backoff: tuple[float, float] = (1.0, 60.0)
     """The first and the longest wait after an error that will pass."""
     unreachable_seconds: float = 300.0

@@ -26,6 +26,8 @@ _BLOCKS_REFUSED = (
     "block_mismatch",
     "msg_too_long",
 )
+_STREAMED = "agent:"
+"""How the keys of what may be streamed begin."""
 _PLAIN_TEXT = 3_000
 """Characters of a message whose full form was refused as too long."""
 _SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov)?\.com")
@@ -119,6 +121,42 @@ class Calls:
         )
         await self._paced("chat.postEphemeral", place.channel, call)
 
+    async def delete(self, where: Posted) -> None:
+        """Take away a message of ours; one that is gone already is fine."""
+        self._pace.take("chat.delete", where.channel)
+        call = self._client.chat_delete(channel=where.channel, ts=where.ts)
+        try:
+            await self._paced("chat.delete", where.channel, call)
+        except Permanent as fault:
+            if fault.reason != "message_not_found":
+                raise
+
+    async def start_stream(self, place: Place, text: str | None, *, reader: str, team: str) -> Posted:
+        """Begin a message that grows while it is read. It carries no key: `find` takes it for ours all the same."""
+        self._pace.take("chat.startStream", place.channel)
+        call = self._client.chat_startStream(
+            channel=place.channel,
+            thread_ts=place.thread_ts or "",
+            markdown_text=text,
+            recipient_user_id=reader or None,
+            recipient_team_id=team if reader else None,
+        )
+        answer = await self._paced("chat.startStream", place.channel, call)
+        self._posted()
+        return Posted(str(answer["channel"]), str(answer["ts"]))
+
+    async def append_stream(self, where: Posted, text: str) -> None:
+        """Let a stream grow by this."""
+        self._pace.take("chat.appendStream", where.channel)
+        call = self._client.chat_appendStream(channel=where.channel, ts=where.ts, markdown_text=text)
+        await self._paced("chat.appendStream", where.channel, call)
+
+    async def stop_stream(self, where: Posted, metadata: dict[str, Any]) -> None:
+        """End a stream and mark its message as ours."""
+        self._pace.take("chat.stopStream", where.channel)
+        call = self._client.chat_stopStream(channel=where.channel, ts=where.ts, metadata=metadata)
+        await self._paced("chat.stopStream", where.channel, call)
+
     async def permalink(self, where: Posted) -> str:
         """The address of a message."""
         call = self._client.chat_getPermalink(channel=where.channel, message_ts=where.ts)
@@ -186,7 +224,11 @@ class Calls:
             payload = metadata.get("event_payload") or {}
             return metadata.get("event_type") == EVENT_TYPE and payload.get("key") == key
         blocks = message.get("blocks") or [{}]
-        return bool(blocks[0].get("block_id") == block_key(key))
+        block_id = str(blocks[0].get("block_id") or "")
+        if key.startswith(_STREAMED) and ":" not in block_id and not message.get("files"):
+            # A stream whose end was not heard of: nothing else of ours is without a key.
+            return True
+        return block_id == block_key(key)
 
     async def _read(self, place: Place, oldest: float) -> AsyncIterator[dict[str, Any]]:
         cursor: str | None = None

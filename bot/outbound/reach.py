@@ -22,7 +22,7 @@ CLOSED = ("is_archived", "not_in_channel", "channel_not_found", "is_inactive")
 UNSHOWN_SECONDS = 86400.0
 """After how long a question that could not be shown makes its session unreachable."""
 
-_KINDS = ("prompt", "close", "card", "message", "remind", "escalate", "handed")
+_KINDS = ("prompt", "close", "card", "message", "remind", "escalate", "handed", "agent")
 """Rows that go into a session's thread."""
 
 _ELSEWHERE = ("to", "update", "ephemeral_to")

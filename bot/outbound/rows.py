@@ -11,6 +11,7 @@ from bot.outbound.deliveries import Deliveries, undelivered
 from bot.outbound.names import Names
 from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
 from bot.outbound.pace import Hold
+from bot.outbound.pieces import Pieces
 from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
 from bot.queues import behind
 from bot.rendering import (
@@ -61,6 +62,7 @@ class Rows:
         sessions: Sessions,
         deliveries: Deliveries,
         clocks: Clocks,
+        pieces: Pieces,
         *,
         bot_user_id: str,
         now: Callable[[], str],
@@ -85,6 +87,7 @@ class Rows:
             "reaction": self._reaction,
             **deliveries.kinds(),
             **clocks.kinds(),
+            **pieces.kinds(),
         }
 
     async def send(self, row: OutboxRow) -> Outcome:

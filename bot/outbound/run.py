@@ -14,10 +14,12 @@ from bot.outbound.deliveries import Deliveries
 from bot.outbound.names import Names
 from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
 from bot.outbound.pace import Hold, Pace
+from bot.outbound.pieces import Pieces
 from bot.outbound.places import Places
 from bot.outbound.posts import Poster, posted_of, refused_result
 from bot.outbound.reach import Reach, in_thread
 from bot.outbound.rows import Rows
+from bot.outbound.streams import Streams
 from bot.outbound.uploads import Uploads
 from bot.session_files import SessionFiles
 from bot.slack_api import AuthLost, NotSent, Permanent, RateLimited, SlackFault
@@ -44,6 +46,8 @@ log = logging.getLogger("sayso.outbound")
 
 _PAGE = 100
 _MOST_ROWS = 6_400
+_EDITS = ("close", "edit", "reaction", "agent_tool")
+"""Rows that can be sent again without harm."""
 _EVER = "9999-12-31T00:00:00.000Z"
 _LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew, SessionQuarantined)
 
@@ -55,7 +59,7 @@ class Outbound:
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are.
     `posted` is called when Slack has taken a message, which then comes back as an event.
-    `failure` is done with the reason once nothing can be sent any more; `run()` raises it too.
+    `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent any more; `run()` raises it too.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Outbound:
         files: SessionFiles | None = None,
         meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {},
         posted: Callable[[], None] = lambda: None,
+        link_hosts: frozenset[str] = frozenset(),
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
@@ -92,8 +97,27 @@ class Outbound:
         deliveries = Deliveries(writer, calls, self._poster, places, uploads, sessions, now=now)
         self._reach = Reach(writer, sessions)
         clocks = Clocks(writer, calls, self._poster, places, names, sessions, now=now)
+        self._pieces = Pieces(writer, calls, self._poster, now=now, clock=self._clock, hosts=link_hosts)
+        self.streams = Streams(
+            writer,
+            self._pieces,
+            sessions,
+            now=now,
+            told=self.notify,
+            clock=self._clock,
+            seconds=tuning.live_seconds,
+        )
         self._rows = Rows(
-            writer, calls, self._poster, names, sessions, deliveries, clocks, bot_user_id=bot_user_id, now=now
+            writer,
+            calls,
+            self._poster,
+            names,
+            sessions,
+            deliveries,
+            clocks,
+            self._pieces,
+            bot_user_id=bot_user_id,
+            now=now,
         )
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._holds: dict[str, float] = {}
@@ -116,6 +140,10 @@ class Outbound:
         if self.failure.done():
             self.failure.result()
 
+    def said(self, thread_key: str) -> None:
+        """Somebody said something in a thread: what agents say from now on stands below it."""
+        self._pieces.below(thread_key)
+
     def notify(self) -> None:
         """There may be something to send."""
         self._wake.set()
@@ -123,6 +151,7 @@ class Outbound:
     def stop(self) -> None:
         """Send nothing more; `run()` returns once the requests that are out have their answers."""
         self._stopping = True
+        self.streams.stop()
         self._wake.set()
 
     async def _sleep(self, seconds: float) -> None:
@@ -258,7 +287,7 @@ class Outbound:
             case _:
                 log.warning("%s: %s", row.key, fault)
                 await self._ingest(self._reach.unshown(row, self._now()))
-                edits = posted_of(row) is not None or row.kind in ("close", "edit", "reaction")
+                edits = posted_of(row) is not None or row.kind in _EDITS
                 self._hold_row(row, self._again_in(row) if edits else self._poster.first_look)
 
     async def _ingest(self, items: Sequence[InboxItem]) -> None:
@@ -304,6 +333,8 @@ class Outbound:
         self._troubles.pop(row.key, None)
         self._cards.discard(row.lane)
         result: dict[str, Json] = outcome.result
+        if row.kind not in (*_EDITS, "agent") and ("ts" in result or "fileTs" in result):
+            self._pieces.below(row.lane)
         items = [*outcome.items, *await self._reach.regained(row, outcome)]
         await self._writer.call(
             "outbox_finish",

@@ -172,6 +172,7 @@ class Rig:
         """Stop sending in the middle of whatever it is doing: nothing more is recorded."""
         assert self.sending is not None
         assert self.outbound is not None
+        self.outbound.streams.stop()
         for _, task in self.outbound._lanes.values():
             task.cancel()
         self.sending.cancel()

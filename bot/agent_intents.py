@@ -1,0 +1,120 @@
+"""The outbox rows of agents: what stays in the thread of what they say and do. Pure.
+
+An agent's turn has up to three kinds of entries, each a row with a key of its own: parts of its text, its tool calls,
+and notes. A row is put when a text begins to stream, replaced when the text is whole, and so posted once whatever is
+killed. Which entries stand in one message is decided when they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.rendering.agents import brief_input, split_text, text_of
+from engine.codec import Json, encode
+from engine.state import State
+from engine.storage.port import PutOutbox
+
+ENTRY = "agent"
+"""Kind of rows that are shown."""
+RESULT = "agent_tool"
+"""Kind of rows that only change what is shown: a call has its result."""
+
+
+def text_key(session_id: str, turn: str, part: int = 0) -> str:
+    """The key of a part of a turn's text."""
+    return f"agent:{session_id}:{turn}:{part}"
+
+
+def tools_key(session_id: str, turn: str) -> str:
+    """The key of a turn's calls."""
+    return f"agent:{session_id}:{turn}:tools"
+
+
+def result_key(session_id: str, path: str) -> str:
+    """The key of a call's result."""
+    return f"agentTool:{session_id}:{path}"
+
+
+def agent_of(turn: str) -> str:
+    """The path of the agent that a turn belongs to."""
+    return turn.rpartition("/")[0]
+
+
+def entry_row(
+    state: State, key: str, turn: str, payload: Mapping[str, Json], *, replace: bool = True
+) -> PutOutbox:
+    """An entry for a session's thread."""
+    thread = state.thread or {}
+    whole: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "turn": turn,
+        "channel": thread["channel"],
+        "threadTs": thread["threadTs"],
+        **payload,
+    }
+    return PutOutbox(key, str(thread["key"]), ENTRY, encode(whole), state.session_id, replace=replace)
+
+
+def writing_row(state: State, turn: str, part: int) -> PutOutbox:
+    """A part of a text begins to come. What it says is only in the memory of this process until it is whole."""
+    payload: dict[str, Json] = {"part": part, "ending": "writing"}
+    return entry_row(state, text_key(state.session_id, turn, part), turn, payload, replace=False)
+
+
+def said_rows(
+    state: State, turn: str, content: Sequence[Mapping[str, Json]], *, interrupted: bool
+) -> list[PutOutbox]:
+    """What a turn said and asked for. An empty text takes away what a broken attempt has shown."""
+    parts = split_text(text_of(content))
+    rows = []
+    for number, text in enumerate(parts):
+        last = number == len(parts) - 1
+        ending = "stopped" if interrupted and last else ""
+        payload: dict[str, Json] = {"part": number, "text": text, "ending": ending, "last": last}
+        rows.append(entry_row(state, text_key(state.session_id, turn, number), turn, payload))
+    calls = [block for block in content if block.get("type") == "tool_use"]
+    if calls and not interrupted:
+        rows.append(_tools_row(state, turn, calls))
+    return rows
+
+
+def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> PutOutbox:
+    tools: list[Json] = [
+        {
+            "path": f"{turn}/tool[{number}]",
+            "name": str(call.get("name")),
+            "brief": brief_input(str(call.get("name")), call.get("input")),
+        }
+        for number, call in enumerate(calls)
+    ]
+    return entry_row(state, tools_key(state.session_id, turn), turn, {"tools": tools})
+
+
+def result_row(state: State, path: str, *, is_error: bool) -> PutOutbox:
+    """A call has its result."""
+    thread = state.thread or {}
+    turn = path.rpartition("/")[0]
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "turn": turn,
+        "path": path,
+        "isError": is_error,
+        "channel": thread["channel"],
+        "threadTs": thread["threadTs"],
+    }
+    key = result_key(state.session_id, path)
+    return PutOutbox(key, str(thread["key"]), RESULT, encode(payload), state.session_id)
+
+
+def cut_row(state: State, turn: str) -> PutOutbox:
+    """A turn ended without an answer. Sending it shows nothing new: what stands there already is marked."""
+    payload: dict[str, Json] = {"part": 0, "ending": "cut", "last": True}
+    return entry_row(state, text_key(state.session_id, turn), turn, payload)
+
+
+def compacted_row(state: State, turn: str, replaced: int) -> PutOutbox:
+    """The beginning of a long conversation became a summary."""
+    what = "1 earlier message is" if replaced == 1 else f"{replaced:,} earlier messages are"
+    note = f"🗜️ _The conversation had become long: {what} now kept as a summary._"
+    key = f"agent:{state.session_id}:{turn}:compacted"
+    return entry_row(state, key, turn, {"note": note})

@@ -1,0 +1,192 @@
+"""Shows the text of agents while it comes. Only how it looks: what is lost here is written once it is whole.
+
+The first words have a row put in the outbox, which posts them; from then on the message is edited, not more often than
+Slack takes, or, in a direct message, a native stream grows. A turn that begins again shows its new text in the place
+of the old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from bot.agent_intents import text_key, writing_row
+from bot.outbound.outcomes import Sessions
+from bot.outbound.pace import Hold
+from bot.outbound.pieces import LiveText, Pieces
+from bot.outbound.posts import posted_of, result_of
+from bot.slack_api import Permanent, RateLimited, SlackFault
+from engine.codec import Json
+from engine.errors import SaysoError
+from engine.events import Event
+from engine.providers.turns import Finished, TextDelta, TurnEvent
+from engine.state import State
+from engine.storage.port import OutboxRow
+from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso.outbound")
+
+_STARTS = ("node:started", "container:childStarted", "node:retrying")
+_SLOWEST = 8.0
+"""By how much edits become rarer at most, however often Slack asks to wait."""
+
+
+class Streams:
+    """Hears what models say and shows it. `told` is called when the outbox has something new.
+
+    `seconds` is the least time between two edits of live messages, all together: Slack counts edits in the whole
+    workspace, and those of questions and cards must not wait for these.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        pieces: Pieces,
+        sessions: Sessions,
+        *,
+        now: Callable[[], str],
+        told: Callable[[], None],
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        seconds: float = 1.0,
+    ) -> None:
+        self._writer = writer
+        self._pieces = pieces
+        self._sessions = sessions
+        self._now = now
+        self._told = told
+        self._clock = clock
+        self._sleep = sleep
+        self._seconds = seconds
+        self._slower = 1.0
+        self._next = 0.0
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    # --- hearing -------------------------------------------------------------------------------------------
+
+    def heard(self, session_id: str, path: str, event: TurnEvent) -> None:
+        """A turn says something: `Stepper.on_stream`. Must be called on the event loop."""
+        key = (session_id, path)
+        live = self._pieces.lives.get(key)
+        if isinstance(event, TextDelta):
+            if live is None:
+                live = self._pieces.lives[key] = LiveText(session_id, path)
+            live.blocks[event.index] = live.blocks.get(event.index, "") + event.text
+            if key not in self._tasks:
+                task = asyncio.get_running_loop().create_task(self._run(live), name=f"live:{path}")
+                self._tasks[key] = task
+                task.add_done_callback(lambda _: self._tasks.pop(key, None))
+            live.changed.set()
+        elif isinstance(event, Finished) and live is not None:
+            live.changed.set()
+
+    def happened(self, state: State, events: Sequence[Event]) -> None:
+        """Events of a session: a turn that begins anew says everything anew, and what has ended says nothing more."""
+        for event in events:
+            live = self._pieces.lives.get((state.session_id, str(getattr(event, "path", None) or "")))
+            if live is not None and event.type in _STARTS:
+                live.blocks.clear()
+        if state.ended:
+            for session_id, turn in list(self._pieces.lives):
+                if session_id == state.session_id:
+                    self._close(self._pieces.lives[session_id, turn])
+
+    def _close(self, live: LiveText) -> None:
+        live.closed = True
+        live.changed.set()
+
+    def stop(self) -> None:
+        """Show nothing more."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    # --- showing -------------------------------------------------------------------------------------------
+
+    async def _run(self, live: LiveText) -> None:
+        try:
+            state = await self._state(live)
+            if state is None:
+                return
+            while not live.closed:
+                live.changed.clear()
+                await self._ensure_rows(live, state)
+                await self._show(live)
+                if not live.changed.is_set():
+                    await live.changed.wait()
+        except SaysoError as error:
+            log.warning("the text of %s is not shown while it comes: %s", live.turn, error)
+        except Exception:
+            log.exception("the text of %s is not shown while it comes", live.turn)
+
+    async def _state(self, live: LiveText) -> State | None:
+        """The session, if its thread is in Slack and this turn speaks to it: not one that sums a conversation up."""
+        state = await self._sessions.state(live.session_id)
+        run = state.nodes.get(live.turn)
+        request: Json = run.input if run is not None and isinstance(run.input, dict) else {}
+        if not (state.thread or {}).get("key") or request.get("purpose") == "compact":
+            return None
+        person = str(state.actor.get("id") or "")
+        live.reader = person if person[:1] in ("U", "W") else ""
+        live.team = str((state.thread or {}).get("team") or "")
+        return state
+
+    async def _ensure_rows(self, live: LiveText, state: State) -> None:
+        """Each part that has begun has a row, which the outbox posts."""
+        if not live.text.strip():
+            return
+        rows = [writing_row(state, live.turn, part) for part in range(len(live.parts))]
+        missing = [row for row in rows if await self._writer.call("outbox_row", row.key) is None]
+        if missing:
+            await self._writer.call("consume", [], self._now(), missing)
+            self._told()
+
+    async def _show(self, live: LiveText) -> None:
+        """Bring the messages of a text up to date, once it is time; nothing where none is posted yet."""
+        if not await self._posted(live):
+            return
+        await self._until_due()
+        for part, row in await self._posted(live):
+            try:
+                await self._bring(live, part, row)
+            except RateLimited as fault:
+                self._slow_down(live, fault.retry_after)
+            except Permanent as fault:
+                log.info("a message of %s is not edited any more: %s", live.turn, fault)
+                live.over.add(part)
+            except (SlackFault, Hold) as problem:
+                log.info("a message of %s is edited later: %s", live.turn, problem)
+                live.changed.set()
+
+    async def _posted(self, live: LiveText) -> list[tuple[int, OutboxRow]]:
+        """The parts that can be edited: posted, and not written for good."""
+        found = []
+        for part in range(len(live.parts)):
+            key = text_key(live.session_id, live.turn, part)
+            row: OutboxRow | None = await self._writer.call("outbox_row", key)
+            if row is not None and posted_of(row) is not None and part not in live.over and not live.closed:
+                found.append((part, row))
+        return found
+
+    async def _bring(self, live: LiveText, part: int, row: OutboxRow) -> None:
+        where = posted_of(row)
+        async with self._pieces.lock(row.lane):
+            if where is None or part in live.over or live.closed:
+                return
+            if part in live.streams:
+                await self._pieces.grow(live, part)
+            if part not in live.streams:
+                await self._pieces.draw(where, tuple(result_of(row).get("piece") or (row.key,)))
+        self._slower = max(1.0, self._slower * 0.9)
+
+    async def _until_due(self) -> None:
+        """Wait for the next edit's turn; all live messages take turns."""
+        wait = self._next - self._clock()
+        self._next = max(self._clock(), self._next) + self._seconds * self._slower
+        if wait > 0:
+            await self._sleep(wait)
+
+    def _slow_down(self, live: LiveText, seconds: float) -> None:
+        self._slower = min(_SLOWEST, self._slower * 2)
+        self._next = max(self._next, self._clock() + seconds)
+        live.changed.set()

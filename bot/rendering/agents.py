@@ -1,0 +1,248 @@
+"""What people see of an agent: its words as they come, its tool calls as short lines. Pure.
+
+A model's text is nobody's markup: it keeps its form (headings, lists, tables, code) and can neither call somebody nor
+show a picture. A link is a link only where its host is on the list of the settings; everything else that leads
+somewhere stands as code. Nothing in it becomes a button.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id
+from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
+from engine.codec import Json, encode
+from engine.markup import harmless, open_code
+
+MOST_PART = 3_900
+"""Units of a model's text in one message; a longer one goes on in the next."""
+MOST_JOINED = 3_000
+"""Up to so many units in a message, the next turn is added to it."""
+_MOST_MARKDOWN = 11_000
+_MOST_LINES = 40
+_INPUT = 140
+
+_CODE_OR_LINK = re.compile(
+    r"```.*?```|`[^`\n]+`"
+    r"|!?\[(?P<label>[^\[\]\n]*)\]\(\s*<?(?P<target>https?://[^\s()<>]+)>?(?:\s+[\"'][^\n\"']*[\"'])?\s*\)"
+    r"|<(?P<auto>https?://[^\s<>]+)>"
+    r"|(?P<bare>https?://[^\s<>()\[\]`\"'|]*[^\s<>()\[\]`\"'|.,;:!?*_])",
+    re.DOTALL,
+)
+_URL = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?([/?#][A-Za-z0-9\-._~:/?#@!$&*+,;=%]*)?")
+_TOKEN = re.compile("\ue000([0-9]+)\ue001")
+_NO_LABEL = re.compile(r"[\[\]()<>`|\\!*_~#\n\r]")
+_LEADS = re.compile(r"://|www\.|@|[^\W_][\w-]*\.[^\W\d_]{2,}", re.IGNORECASE)
+
+
+# --- the model's words -------------------------------------------------------------------------------------
+
+
+def is_allowed(url: str, hosts: frozenset[str]) -> bool:
+    """Whether a link may be one: http or https, nothing strange in it, and its host is listed, or lies below one that
+    is listed as `*.example.com`."""
+    if not hosts or not _URL.fullmatch(url):
+        return False
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    if host in hosts:
+        return True
+    return any(f"*.{host.split('.', depth)[-1]}" in hosts for depth in range(1, host.count(".") + 1))
+
+
+def model_markdown(text: str, hosts: frozenset[str] = frozenset()) -> str:
+    """A model's text for a `markdown` block. Code that is not closed yet is closed."""
+    links: list[str] = []
+
+    def keep(found: re.Match[str]) -> str:
+        url = found["target"] or found["auto"] or found["bare"]
+        if url is None or not is_allowed(url, hosts):
+            return found[0]
+        links.append(_link(found["label"], url))
+        return f"\ue000{len(links) - 1}\ue001"
+
+    kept = _CODE_OR_LINK.sub(keep, text.replace("\ue000", "").replace("\ue001", ""))
+    made = harmless(_closed(kept))
+    # A mark that would make a picture of a link is parted from it.
+    made = re.sub("([!\\]\\\\])(?=\ue000)", r"\1 ", made)
+    return _TOKEN.sub(lambda found: links[int(found[1])], made)
+
+
+def _link(label: str | None, url: str) -> str:
+    """A link whose words say nothing else than where it leads, or say it in words that are no address."""
+    words = " ".join(_NO_LABEL.sub(" ", shown(label or "")).split())
+    if not words or _LEADS.search(words):
+        return url
+    return f"[{words}]({url})"
+
+
+def _closed(text: str) -> str:
+    opened = open_code(text)
+    if opened is None or not opened[1].startswith("```"):
+        return text
+    return f"{text.rstrip(chr(10))}\n{opened[1]}"
+
+
+def settled(text: str) -> str:
+    """As much of a text that still grows as can be shown for good: what follows does not change how it is read."""
+    start = text.rfind("\n") + 1
+    opened = open_code(text[:start])
+    if opened is not None and opened[1].startswith("```"):
+        return text[:start]
+    line = text[start:]
+    line = line[: line.rfind(" ") + 1]
+    for mark in (line.rfind("`") if line.count("`") % 2 else -1, _open_bracket(line)):
+        if 0 <= mark < len(line):
+            line = line[:mark]
+    if line.lstrip().startswith(("`", "|", "~")):
+        line = ""
+    return text[:start] + line
+
+
+def _open_bracket(line: str) -> int:
+    at = max(line.rfind("["), line.rfind("!["))
+    return -1 if at < 0 or ")" in line[at:] else at
+
+
+def growing(text: str, hosts: frozenset[str] = frozenset()) -> str:
+    """What can be appended to a stream so far: `settled`, and without an end for code that is open."""
+    part = settled(text)
+    made = model_markdown(part, hosts)
+    return made if _closed(part) == part else made.removesuffix("```").rstrip("\n")
+
+
+def split_text(text: str) -> list[str]:
+    """A text in parts of one message each. While it grows only the last part changes."""
+    parts: list[str] = []
+    rest = text
+    while weight(rest) > MOST_PART:
+        first, after = take(rest, MOST_PART)
+        if not first or len(after) >= len(rest):
+            break
+        parts.append(first)
+        rest = after
+    return [*parts, rest]
+
+
+# --- tools -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLine:
+    """A call of a tool: what it is called, what with in a few words, and whether it went well (None: it runs)."""
+
+    name: str
+    brief: str
+    went_well: bool | None = None
+
+
+def brief_input(name: str, values: Json) -> str:
+    """What a tool is called with, in a few words on one line."""
+    if not isinstance(values, dict):
+        return one_line(_text_of(values), _INPUT)
+    if isinstance(values.get("url"), str):
+        return one_line(f"{values.get('method') or 'GET'} {values['url']}", _INPUT)
+    for field in ("command", "path", "question", "query"):
+        if isinstance(values.get(field), str):
+            return one_line(values[field], _INPUT)
+    named = [f"{key}={_text_of(value)}" for key, value in values.items()]
+    if len(named) == 1:
+        return one_line(_text_of(next(iter(values.values()))), _INPUT)
+    return one_line(", ".join(named), _INPUT)
+
+
+def _text_of(value: Json) -> str:
+    return value if isinstance(value, str) else encode(value).decode()
+
+
+_MARKS = {None: "…", True: "✅", False: "❌"}
+
+
+def tool_line(tool: ToolLine) -> str:
+    """A call as a line of mrkdwn."""
+    icon = "💬" if tool.name == "ask_human" else "⚙️"
+    name = safe(one_line(tool.name.replace("__", " · "), 80))
+    brief = safe(one_line(tool.brief, _INPUT)).replace("`", "'")
+    said = f": `{brief}`" if brief else ""
+    return f"{icon} {name}{said} {_MARKS[tool.went_well]}"
+
+
+# --- messages ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A piece of what an agent does, in one message with others: text of a turn, its tool calls, or a note of ours.
+
+    `ending` says how a text ended that is not whole: `writing` (it still comes), `stopped`, `cut`."""
+
+    text: str = ""
+    tools: tuple[ToolLine, ...] = ()
+    note: str = ""
+    ending: str = ""
+
+
+_ENDINGS = {
+    "writing": "✍️ _writing …_",
+    "stopped": "✋ _stopped here_",
+    "cut": "✂️ _cut off here; this is not part of the conversation_",
+}
+
+
+def agent_message(entries: Sequence[Entry], key: str, hosts: frozenset[str] = frozenset()) -> Rendered:
+    """One message with what an agent says and does; `key` lets it be found again."""
+    blocks: list[Block] = []
+    room = _MOST_MARKDOWN
+    for entry in entries:
+        if entry.text.strip():
+            text = cut(model_markdown(entry.text.strip("\n").rstrip(), hosts), max(200, room))
+            room -= weight(text)
+            blocks.append({"type": "markdown", "text": text})
+        blocks += _lines(entry)
+    blocks = _fitting(blocks) or [section(" ")]
+    blocks[0] = with_id(blocks[0], key)
+    return rendered(_fallback(entries), blocks, key)
+
+
+def _lines(entry: Entry) -> list[Block]:
+    lines = [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
+    if len(entry.tools) > _MOST_LINES:
+        lines.append(f"… and {len(entry.tools) - _MOST_LINES} more calls")
+    lines += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
+    made: list[Block] = []
+    for at in range(0, len(lines), 8):
+        made.append(context("\n".join(lines[at : at + 8]), most=1_900))
+    return made
+
+
+def _fitting(blocks: list[Block]) -> list[Block]:
+    """The last blocks that a message takes: the newest is what people look for."""
+    kept = blocks[-45:]
+    while len(kept) > 1 and size(kept) > MOST_UNITS - 300:
+        kept = kept[1:]
+    return kept
+
+
+def _fallback(entries: Sequence[Entry]) -> str:
+    """For notifications, and for where blocks are not taken."""
+    parts: list[str] = []
+    for entry in entries:
+        if entry.text.strip():
+            parts.append(safe(clip(entry.text.strip("\n").rstrip(), MOST_PART)))
+        parts += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
+        parts += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
+    return "\n".join(parts)
+
+
+def entry_weight(entry: Entry) -> int:
+    """About how much of a message an entry takes."""
+    return weight(entry.text) + 180 * len(entry.tools) + weight(entry.note) + 60
+
+
+def text_of(content: Sequence[Mapping[str, Json]]) -> str:
+    """All text of an assistant's message."""
+    return "\n\n".join(
+        str(block["text"]) for block in content if block.get("type") == "text" and block.get("text")
+    )

@@ -1,0 +1,476 @@
+"""What agents say, in the thread: while it comes, when it is whole, and whatever fails or is killed in between.
+
+Real outbox, real slack_sdk, the local workspace over its sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from bot.agent_intents import (
+    compacted_row,
+    cut_row,
+    result_key,
+    result_row,
+    said_rows,
+    text_key,
+    tools_key,
+    writing_row,
+)
+from bot.rendering.agents import MOST_PART
+from engine.providers.turns import TextDelta
+from engine.state import State
+from tests.bot.outbound_kit import ASK, Rig, running_rig
+from tests.support.workspace import Json
+
+TURN = "diagnose/turn[1]"
+NEXT = "diagnose/turn[2]"
+
+
+@pytest_asyncio.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A rig that serves but does not send yet."""
+    async with running_rig(tmp_path) as rig:
+        yield rig
+
+
+def text(*parts: str) -> list[Json]:
+    """An assistant's content of text blocks."""
+    return [{"type": "text", "text": part} for part in parts]
+
+
+def call(name: str = "shell", **values: Any) -> Json:
+    """An assistant's block that asks for a tool."""
+    return {"type": "tool_use", "id": "toolu_1", "name": name, "input": values}
+
+
+async def started(rig: Rig, channel: str = "ops") -> tuple[str, State]:
+    """A session that waits, and its state."""
+    session_id = await rig.start(ASK, channel)
+    if rig.outbound is None:
+        rig.send(live_seconds=0.0)
+    await rig.shown(session_id)
+    await rig.settled(f"card:{session_id}")
+    return session_id, await rig.engine.state(session_id)
+
+
+async def direct(rig: Rig) -> str:
+    """The id of Ana's direct message with the bot."""
+    opened = await rig.client.conversations_open(users=rig.workspace.user("ana").id)
+    return str(opened["channel"]["id"])
+
+
+def shows(message: Json) -> str:
+    """What a message of an agent shows: its markdown, and its small print."""
+    lines = []
+    for block in message.get("blocks") or []:
+        if block["type"] == "markdown":
+            lines.append(block["text"])
+        elif block["type"] == "context":
+            lines += [element["text"] for element in block["elements"]]
+    return "\n".join(lines)
+
+
+async def said(rig: Rig, session_id: str) -> list[str]:
+    """What the agent's messages show, in the order of the thread; questions, cards and notes left out."""
+    found = []
+    for message in await rig.thread(session_id):
+        key = ((message.get("metadata") or {}).get("event_payload") or {}).get("key", "agent:")
+        if key.startswith("agent:"):
+            found.append(shows(message))
+    return found
+
+
+def hears(rig: Rig, session_id: str, words: str, turn: str = TURN) -> None:
+    """The model says more."""
+    assert rig.outbound is not None
+    rig.outbound.streams.heard(session_id, turn, TextDelta(0, words))
+
+
+async def until_said(rig: Rig, session_id: str, wanted: list[str]) -> None:
+    """Wait until the agent's messages show this."""
+
+    async def there() -> bool:
+        return await said(rig, session_id) == wanted
+
+    try:
+        await rig.until(there)
+    except TimeoutError:
+        assert await said(rig, session_id) == wanted
+
+
+# --- what stays --------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_stands_in_one_message_and_its_calls_get_their_marks(rig: Rig) -> None:
+    """Text and calls of a turn are one message; a call's line says that it runs, and then how it went."""
+    session_id, state = await started(rig)
+    content = [
+        *text("I look at **the pods**."),
+        call(command="kubectl get pods"),
+        call("logs", service="web"),
+    ]
+    await rig.put(*said_rows(state, TURN, content, interrupted=False))
+    await rig.settled(tools_key(session_id, TURN))
+    await until_said(
+        rig,
+        session_id,
+        ["I look at **the pods**.\n⚙️ shell: `kubectl get pods` …\n⚙️ logs: `web` …"],
+    )
+    await rig.put(result_row(state, f"{TURN}/tool[1]", is_error=True))
+    await rig.put(result_row(state, f"{TURN}/tool[0]", is_error=False))
+    await rig.settled(result_key(session_id, f"{TURN}/tool[0]"))
+    lines = "⚙️ shell: `kubectl get pods` ✅\n⚙️ logs: `web` ❌"
+    assert await said(rig, session_id) == [f"I look at **the pods**.\n{lines}"]
+
+
+async def test_turns_share_a_message_until_something_stands_below(rig: Rig) -> None:
+    """The next turn is added to the last message; after anything else in the thread it begins a new one."""
+    session_id, state = await started(rig)
+    await rig.put(*said_rows(state, TURN, text("One."), interrupted=False))
+    await rig.put(*said_rows(state, NEXT, text("Two."), interrupted=False))
+    await rig.settled(text_key(session_id, NEXT))
+    assert await said(rig, session_id) == ["One.\nTwo."]
+    assert rig.outbound is not None
+    rig.outbound.said(str((state.thread or {})["key"]))
+    await rig.put(*said_rows(state, "diagnose/turn[3]", text("Three."), interrupted=False))
+    await rig.settled(text_key(session_id, "diagnose/turn[3]"))
+    assert await said(rig, session_id) == ["One.\nTwo.", "Three."]
+
+
+async def test_a_long_text_goes_on_in_further_messages(rig: Rig) -> None:
+    """A text that is too long for one message is shown whole in several, and code is closed and opened again."""
+    session_id, state = await started(rig)
+    long = "```\n" + "".join(f"line {number}\n" for number in range(900)) + "```\nThe end."
+    await rig.put(*said_rows(state, TURN, text(long), interrupted=False))
+    await rig.settled(text_key(session_id, TURN, 2))
+    shown = await said(rig, session_id)
+    assert len(shown) == 3
+    assert all(len(one) <= MOST_PART + 10 and one.count("```") % 2 == 0 for one in shown)
+    lines = [line for one in shown for line in one.splitlines() if line.startswith("line")]
+    assert lines == [f"line {number}" for number in range(900)]
+
+
+async def test_an_interrupted_text_says_so(rig: Rig) -> None:
+    """What a stop cut short stays in the thread and is marked."""
+    session_id, state = await started(rig)
+    await rig.put(*said_rows(state, TURN, text("I was about to"), interrupted=True))
+    await rig.settled(text_key(session_id, TURN))
+    assert await said(rig, session_id) == ["I was about to\n✋ _stopped here_"]
+
+
+async def test_a_shortened_conversation_is_noted(rig: Rig) -> None:
+    """Compaction is told in one line."""
+    session_id, state = await started(rig)
+    await rig.put(compacted_row(state, TURN, 42))
+    await rig.settled(f"agent:{session_id}:{TURN}:compacted")
+    (note,) = await said(rig, session_id)
+    assert "42 earlier messages are now kept as a summary" in note
+
+
+# --- while it comes ----------------------------------------------------------------------------------------
+
+
+async def test_text_is_shown_while_it_comes_and_is_whole_at_the_end(rig: Rig) -> None:
+    """The first words are posted at once, more of them by editing, and the whole text takes their place."""
+    session_id, state = await started(rig)
+    hears(rig, session_id, "The pods ")
+    await until_said(rig, session_id, ["The pods\n✍️ _writing …_"])
+    hears(rig, session_id, "restart")
+    await until_said(rig, session_id, ["The pods restart\n✍️ _writing …_"])
+    await rig.put(*said_rows(state, TURN, text("The pods restart often."), interrupted=False))
+    await until_said(rig, session_id, ["The pods restart often."])
+    assert rig.calls("chat.startStream") == 0
+
+
+async def test_edits_keep_their_distance(rig: Rig) -> None:
+    """However fast the words come, a live message is edited once per interval, with all of them."""
+    session_id = await rig.start(ASK)
+    outbound = rig.send(live_seconds=1.0)
+    await rig.shown(session_id)
+    streams = outbound.streams
+    naps: list[float] = []
+    now = 100.0
+
+    async def nap(seconds: float) -> None:
+        nonlocal now
+        naps.append(seconds)
+        for word in range(20):
+            streams.heard(session_id, TURN, TextDelta(0, f"w{len(naps)}.{word} "))
+        now += seconds
+        if len(naps) == 5:
+            streams.stop()
+
+    streams._sleep, streams._clock = nap, lambda: now
+    before = rig.calls("chat.update")
+    hears(rig, session_id, "first ")
+
+    async def five() -> bool:
+        return len(naps) == 5
+
+    async def posted() -> bool:
+        row = await rig.row(text_key(session_id, TURN))
+        return row is not None and row.state == "sent"
+
+    await rig.until(posted)
+    hears(rig, session_id, "second ")
+    await rig.until(five)
+    assert all(seconds == 1.0 for seconds in naps)
+    assert rig.calls("chat.update") - before <= 6
+
+
+async def test_a_turn_that_begins_again_takes_the_place_of_the_first_attempt(rig: Rig) -> None:
+    """After a failed stream the new attempt's text stands in the same message, and nothing of the old one is left."""
+    session_id, state = await started(rig)
+    long = "old " * 1_500
+    hears(rig, session_id, long)
+
+    async def two() -> bool:
+        return len(await said(rig, session_id)) == 2
+
+    await rig.until(two)
+    assert rig.outbound is not None
+    rig.outbound._pieces.lives[session_id, TURN].blocks.clear()
+    hears(rig, session_id, "new")
+    await rig.put(*said_rows(state, TURN, text("new text"), interrupted=False))
+    await until_said(rig, session_id, ["new text"])
+
+
+async def test_a_broken_text_that_nothing_follows_is_taken_away(rig: Rig) -> None:
+    """If the attempt that counts says nothing and only calls a tool, the words of the broken one are gone."""
+    session_id, state = await started(rig)
+    hears(rig, session_id, "Never mind")
+    await until_said(rig, session_id, ["Never mind\n✍️ _writing …_"])
+    await rig.put(*said_rows(state, TURN, [call(command="ls")], interrupted=False))
+    await rig.settled(tools_key(session_id, TURN))
+    await until_said(rig, session_id, ["⚙️ shell: `ls` …"])
+
+
+async def test_a_turn_that_is_given_up_does_not_stay_open(rig: Rig) -> None:
+    """Text of a turn that never ends (an abort, a failure) is marked as cut off; where none was shown, nothing is."""
+    session_id, state = await started(rig)
+    hears(rig, session_id, "Half a")
+    await until_said(rig, session_id, ["Half a\n✍️ _writing …_"])
+    await rig.put(cut_row(state, TURN), cut_row(state, NEXT))
+    await rig.settled(text_key(session_id, NEXT))
+    assert await said(rig, session_id) == ["Half a\n✂️ _cut off here; this is not part of the conversation_"]
+
+
+# --- failures ----------------------------------------------------------------------------------------------
+
+
+async def test_a_limit_while_streaming_delays_and_loses_nothing(rig: Rig) -> None:
+    """Slack limits edits for a while: the text comes later, and whole."""
+    session_id, state = await started(rig)
+    hears(rig, session_id, "a ")
+    await until_said(rig, session_id, ["a\n✍️ _writing …_"])
+    rig.workspace.faults.ratelimit("chat.update", times=2, retry_after=0)
+    hears(rig, session_id, "b ")
+    await until_said(rig, session_id, ["a b\n✍️ _writing …_"])
+    rig.workspace.faults.ratelimit("chat.update", times=2, retry_after=0)
+    await rig.put(*said_rows(state, TURN, text("a b c"), interrupted=False))
+    await until_said(rig, session_id, ["a b c"])
+
+
+async def test_edits_that_fail_do_not_keep_the_text_away(rig: Rig) -> None:
+    """Every edit fails for a time, some of them after their effect: at the end the whole text is there, once."""
+    session_id, state = await started(rig)
+    hears(rig, session_id, "a ")
+    await until_said(rig, session_id, ["a\n✍️ _writing …_"])
+    rig.workspace.faults.fail("chat.update", times=3)
+    rig.workspace.faults.effect_then_fail("chat.update", times=1)
+    await rig.put(*said_rows(state, TURN, text("a b c"), interrupted=False))
+    await rig.settled(text_key(session_id, TURN))
+    assert await said(rig, session_id) == ["a b c"]
+
+
+async def test_a_message_that_somebody_deleted_is_posted_anew(rig: Rig) -> None:
+    """The text of an agent is there at the end although its message was deleted while it was written."""
+    session_id, state = await started(rig)
+    hears(rig, session_id, "a ")
+    await until_said(rig, session_id, ["a\n✍️ _writing …_"])
+    row = await rig.row(text_key(session_id, TURN))
+    where = await rig.settled(row.key)
+    await rig.client.chat_delete(channel=where["channel"], ts=where["ts"])
+    await rig.put(*said_rows(state, TURN, text("a b c"), interrupted=False))
+    await until_said(rig, session_id, ["a b c"])
+
+
+async def test_a_kill_while_it_is_written_leaves_neither_two_texts_nor_an_open_one(rig: Rig) -> None:
+    """The process dies with half a text in the thread: the whole one takes its place after the start."""
+    session_id, state = await started(rig)
+    hears(rig, session_id, "Half a")
+    await until_said(rig, session_id, ["Half a\n✍️ _writing …_"])
+    await rig.crash()
+    rig.send(live_seconds=0.0)
+    await rig.put(*said_rows(state, TURN, text("Half a text, whole."), interrupted=False))
+    await until_said(rig, session_id, ["Half a text, whole."])
+
+
+async def test_a_kill_between_the_post_and_its_record_posts_nothing_again(rig: Rig) -> None:
+    """The answer to the first post is lost with the process: the message is found by its key and edited."""
+    session_id, state = await started(rig)
+    rig.workspace.faults.effect_then_fail("chat.postMessage")
+    hears(rig, session_id, "Half a")
+
+    async def there() -> bool:
+        return bool(await said(rig, session_id))
+
+    await rig.until(there)
+    await rig.crash()
+    rig.send(live_seconds=0.0)
+    await rig.put(*said_rows(state, TURN, text("Whole."), interrupted=False))
+    await until_said(rig, session_id, ["Whole."])
+
+
+async def test_a_kill_at_every_call_of_the_store_shows_each_text_once(tmp_path: Path) -> None:
+    """Whatever was recorded when the process died, text, calls and the next turn are there once after the start."""
+    at = 1
+    while True:
+        place = tmp_path / str(at)
+        place.mkdir()
+        async with running_rig(place) as rig:
+            session_id, state = await started(rig)
+            struck = False
+            left = at
+
+            async def before(method: str, rig: Rig = rig) -> None:
+                nonlocal left, struck
+                if method in ("outbox_attempt", "outbox_finish"):
+                    left -= 1
+                    if left == 0:
+                        struck = True
+                        raise KeyboardInterrupt  # nothing is recorded any more
+                    if left < 0:
+                        raise KeyboardInterrupt
+
+            rig.writer.before = _killing(before)
+            content = [*text("One."), call(command="ls")]
+            await rig.put(*said_rows(state, TURN, content, interrupted=False))
+            await rig.put(result_row(state, f"{TURN}/tool[0]", is_error=False))
+            await rig.put(*said_rows(state, NEXT, text("Two."), interrupted=False))
+            with suppress(TimeoutError):
+                await rig.until(_done(rig, session_id, lambda: struck), timeout=5)
+            await rig.crash()
+            rig.writer.before = None
+            rig.send(live_seconds=0.0)
+            await rig.settled(text_key(session_id, NEXT))
+            shown = "\n".join(await said(rig, session_id))
+            assert shown == "One.\n⚙️ shell: `ls` ✅\nTwo.", f"killed at {at}"
+        if not struck:
+            assert at > 4
+            return
+        at += 1
+
+
+def _killing(before: Any) -> Any:
+    async def raising(method: str) -> None:
+        try:
+            await before(method)
+        except KeyboardInterrupt:
+            raise RuntimeError("killed") from None
+
+    return raising
+
+
+def _done(rig: Rig, session_id: str, struck: Any) -> Any:
+    async def done() -> bool:
+        row = await rig.row(text_key(session_id, NEXT))
+        return struck() or (row is not None and row.state == "sent")
+
+    return done
+
+
+# --- direct messages ---------------------------------------------------------------------------------------
+
+
+async def test_in_a_direct_message_slack_streams_natively(rig: Rig) -> None:
+    """Text in a direct message is a native stream for whoever reads it, and an ordinary message with its key at the end."""
+    session_id, state = await started(rig, await direct(rig))
+    hears(rig, session_id, "The pods restart ")
+    await until_said(rig, session_id, ["The pods restart "])
+    hears(rig, session_id, "every **five** minutes, and ")
+    await until_said(rig, session_id, ["The pods restart every **five** minutes, and "])
+    (stream,) = rig.workspace.calls_to("chat.startStream")
+    assert stream.args["recipient_user_id"] == rig.workspace.user("ana").id
+    await rig.put(
+        *said_rows(
+            state, TURN, text("The pods restart every **five** minutes, and I know why."), interrupted=False
+        )
+    )
+    await until_said(rig, session_id, ["The pods restart every **five** minutes, and I know why."])
+    (message,) = [m for m in await rig.thread(session_id) if "I know why" in shows(m)]
+    assert message["streaming_state"] == "completed"
+    assert message["metadata"]["event_payload"]["key"] == text_key(session_id, TURN)
+
+
+async def test_a_stream_that_slack_has_ended_goes_on_by_editing(rig: Rig) -> None:
+    """After five minutes Slack takes nothing more into a stream: the message is edited with all of the text."""
+    session_id, state = await started(rig, await direct(rig))
+    hears(rig, session_id, "Still ")
+    await until_said(rig, session_id, ["Still "])
+    await rig.settled(text_key(session_id, TURN))
+    rig.workspace.core.clock = lambda: __import__("time").time() + 301
+    hears(rig, session_id, "looking, and ")
+    await until_said(rig, session_id, ["Still looking, and\n✍️ _writing …_"])
+    await rig.put(*said_rows(state, TURN, text("Still looking, and found."), interrupted=False))
+    await until_said(rig, session_id, ["Still looking, and found."])
+
+
+async def test_a_stream_is_ended_before_slack_ends_it(rig: Rig) -> None:
+    """After four and a half minutes the bot ends the stream itself and goes on by editing."""
+    session_id, _ = await started(rig, await direct(rig))
+    hears(rig, session_id, "Still ")
+    await until_said(rig, session_id, ["Still "])
+    await rig.settled(text_key(session_id, TURN))
+    assert rig.outbound is not None
+    live = rig.outbound._pieces.lives[session_id, TURN]
+    live.streams[0].since -= 271
+    hears(rig, session_id, "looking, ")
+    await until_said(rig, session_id, ["Still looking,\n✍️ _writing …_"])
+    assert rig.calls("chat.stopStream") == 1
+
+
+async def test_where_slack_takes_no_streams_messages_are_edited(rig: Rig) -> None:
+    """An app without the right to stream posts and edits, in direct messages too, and does not ask again."""
+    session_id, state = await started(rig, await direct(rig))
+    rig.workspace.faults.fail("chat.startStream", times=100, status=200, error="invalid_stream_arguments")
+    hears(rig, session_id, "Looking ")
+    await until_said(rig, session_id, ["Looking\n✍️ _writing …_"])
+    await rig.put(*said_rows(state, TURN, text("Looking."), interrupted=False))
+    await rig.settled(text_key(session_id, TURN))
+    hears(rig, session_id, "More ", NEXT)
+    await until_said(rig, session_id, ["Looking.\nMore\n✍️ _writing …_"])
+    assert rig.calls("chat.startStream") == 1
+
+
+async def test_a_stream_whose_beginning_was_not_heard_is_found(rig: Rig) -> None:
+    """The answer to chat.startStream is lost and the process dies: the stream is found, ended and filled, not doubled."""
+    session_id, state = await started(rig, await direct(rig))
+    rig.workspace.faults.effect_then_fail("chat.startStream")
+    hears(rig, session_id, "Half a ")
+
+    async def there() -> bool:
+        return bool(await said(rig, session_id))
+
+    await rig.until(there)
+    await rig.crash()
+    rig.send(live_seconds=0.0)
+    await rig.put(*said_rows(state, TURN, text("Whole."), interrupted=False))
+    await until_said(rig, session_id, ["Whole."])
+    (message,) = [m for m in await rig.thread(session_id) if "Whole." in shows(m)]
+    assert message["metadata"]["event_payload"]["key"] == text_key(session_id, TURN)
+
+
+async def test_a_text_that_was_begun_and_never_ended_is_not_posted_by_the_next_process(rig: Rig) -> None:
+    """A row for text that only the dead process knew shows nothing by itself."""
+    session_id, state = await started(rig)
+    await rig.put(writing_row(state, TURN, 0))
+    result = await rig.settled(text_key(session_id, TURN))
+    assert result["dropped"] is True
+    assert await said(rig, session_id) == []
