@@ -6,7 +6,6 @@ Real outbox, real slack_sdk, the local workspace over its sockets.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -328,62 +327,57 @@ async def test_a_kill_between_the_post_and_its_record_posts_nothing_again(rig: R
     await until_said(rig, session_id, ["Whole."])
 
 
-async def test_a_kill_at_every_call_of_the_store_shows_each_text_once(tmp_path: Path) -> None:
+class Killing:
+    """Lets the process know of nothing any more from the `at`-th record of the outbox on."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    @property
+    def struck(self) -> bool:
+        """Whether it came to that."""
+        return self.left <= 0
+
+    async def __call__(self, method: str) -> None:
+        """Before each call of the store."""
+        if method in ("outbox_attempt", "outbox_finish"):
+            self.left -= 1
+            if self.left <= 0:
+                raise RuntimeError("killed")
+
+
+async def test_a_kill_at_every_record_shows_each_text_once(tmp_path: Path) -> None:
     """Whatever was recorded when the process died, text, calls and the next turn are there once after the start."""
-    at = 1
-    while True:
-        place = tmp_path / str(at)
-        place.mkdir()
-        async with running_rig(place) as rig:
-            session_id, state = await started(rig)
-            struck = False
-            left = at
-
-            async def before(method: str, rig: Rig = rig) -> None:
-                nonlocal left, struck
-                if method in ("outbox_attempt", "outbox_finish"):
-                    left -= 1
-                    if left == 0:
-                        struck = True
-                        raise KeyboardInterrupt  # nothing is recorded any more
-                    if left < 0:
-                        raise KeyboardInterrupt
-
-            rig.writer.before = _killing(before)
-            content = [*text("One."), call(command="ls")]
-            await rig.put(*said_rows(state, TURN, content, interrupted=False))
-            await rig.put(result_row(state, f"{TURN}/tool[0]", is_error=False))
-            await rig.put(*said_rows(state, NEXT, text("Two."), interrupted=False))
-            with suppress(TimeoutError):
-                await rig.until(_done(rig, session_id, lambda: struck), timeout=5)
-            await rig.crash()
-            rig.writer.before = None
-            rig.send(live_seconds=0.0)
-            await rig.settled(text_key(session_id, NEXT))
-            shown = "\n".join(await said(rig, session_id))
-            assert shown == "One.\n⚙️ shell: `ls` ✅\nTwo.", f"killed at {at}"
-        if not struck:
-            assert at > 4
-            return
-        at += 1
+    for at in range(1, 30):
+        (tmp_path / str(at)).mkdir()
+        async with running_rig(tmp_path / str(at)) as rig:
+            killing = Killing(at)
+            await killed_and_started_again(rig, killing)
+        if not killing.struck:
+            break
+    assert 4 < at < 29
 
 
-def _killing(before: Any) -> Any:
-    async def raising(method: str) -> None:
-        try:
-            await before(method)
-        except KeyboardInterrupt:
-            raise RuntimeError("killed") from None
+async def killed_and_started_again(rig: Rig, killing: Killing) -> None:
+    """Two turns of an agent, a kill, and a start; each text is there once at the end."""
+    session_id, state = await started(rig)
+    rig.writer.before = killing
+    content = [*text("One."), call(command="ls")]
+    await rig.put(*said_rows(state, TURN, content, interrupted=False))
+    await rig.put(result_row(state, f"{TURN}/tool[0]", is_error=False))
+    await rig.put(*said_rows(state, NEXT, text("Two."), interrupted=False))
 
-    return raising
-
-
-def _done(rig: Rig, session_id: str, struck: Any) -> Any:
-    async def done() -> bool:
+    async def over() -> bool:
         row = await rig.row(text_key(session_id, NEXT))
-        return struck() or (row is not None and row.state == "sent")
+        return killing.struck or row.state == "sent"
 
-    return done
+    await rig.until(over)
+    await rig.crash()
+    rig.writer.before = None
+    rig.send(live_seconds=0.0)
+    await rig.settled(text_key(session_id, NEXT))
+    shown = "\n".join(await said(rig, session_id))
+    assert shown == "One.\n⚙️ shell: `ls` ✅\nTwo."
 
 
 # --- direct messages ---------------------------------------------------------------------------------------
