@@ -12,7 +12,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    RootModel,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from engine.codec import Json
 from engine.durations import DURATION_PATTERN, SIZE_PATTERN, parse_duration, parse_moment, parse_size
@@ -197,6 +207,24 @@ def _one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]
 # --- effects ---------------------------------------------------------------------------------------------
 
 
+def _or_any(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    return value if value == "any" else check(value)
+
+
+# Not a union with the word: what pydantic says of a union names all of its members.
+_OR_ANY = WrapValidator(_or_any)
+_AS_IT_IS = PlainSerializer(lambda value: value)
+
+
+def _codes(least: int, most: int) -> WithJsonSchema:
+    numbers = {
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "integer", "minimum": least, "maximum": most},
+    }
+    return WithJsonSchema({"anyOf": [{"enum": ["any"]}, numbers]})
+
+
 class ShellConfig(Config):
     """Runs a program, or a script with `sh`, on the machine of the bot.
 
@@ -221,9 +249,9 @@ class ShellConfig(Config):
         None,
         description="Where to run; a relative path begins at the folder of the flow file. Left out: the session's own folder.",
     )
-    ok_codes: Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1)] | Literal["any"] = (
-        Field([0], description="Exit codes that are no failure; `any`: however it ends by itself.")
-    )
+    ok_codes: Annotated[
+        list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1), _OR_ANY, _AS_IT_IS, _codes(0, 255)
+    ] = Field([0], description="Exit codes that are no failure; `any`: however it ends by itself.")
     max_output: Size = Field(
         256 * 1024,
         description="How much of `stdout`, and of `stderr`, is kept: head and tail, and a line between them that "
@@ -301,7 +329,14 @@ class HttpConfig(Config):
     body: str | None = Field(None, description="The body as text. Either this or `json`.")
     json_: Json = Field(None, alias="json", description="The body as JSON.")
     ok_status: (
-        Annotated[list[Annotated[int, Field(ge=100, le=599)]], Field(min_length=1)] | Literal["any"] | None
+        Annotated[
+            list[Annotated[int, Field(ge=100, le=599)]],
+            Field(min_length=1),
+            _OR_ANY,
+            _AS_IT_IS,
+            _codes(100, 599),
+        ]
+        | None
     ) = Field(
         None,
         description="Statuses that are no failure. Left out: everything below 400. A redirect that is no failure is not "
