@@ -23,9 +23,10 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The long version of what `make test` shows: a pause at any point changes nothing.
+# The long version of what `make test` shows: a pause at any point changes nothing. Generated values are new each time.
 prove: $(VENV)/.dev
 	PROVE=1 $(BIN)/python -m pytest tests/proof tests/simulation $(ARGS)
+	PROVE=1 $(BIN)/python -m pytest -m hypothesis --ignore tests/proof --ignore tests/simulation $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench $(ARGS)

@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_said_to_be_cut_and_can_be_read_whole(message: str)
 
 
 @given(st.text(max_size=100).map(lambda text: text * 60))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_whole_text_is_in_the_modal(text: str) -> None:
     """All that will run is in the modal's code blocks, cut nowhere, within a modal's limits."""
     blocks = whole_blocks(text)

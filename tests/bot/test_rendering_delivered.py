@@ -76,7 +76,7 @@ def check(config: dict[str, Any]) -> None:
         assert block["type"] != "image" or block["image_url"].startswith("https://charts.example.com/")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TEXTS, st.sets(st.sampled_from(sorted(EVERYWHERE)), min_size=1))
 def test_no_value_calls_anybody_in_any_field(value: str, fields: set[str]) -> None:
     """A hostile text in every field at once, or in any of them."""
@@ -86,7 +86,7 @@ def test_no_value_calls_anybody_in_any_field(value: str, fields: set[str]) -> No
         check(config)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LONG)
 def test_any_length_fits_and_what_does_not_is_in_a_file(value: str) -> None:
     """The message is taken by Slack, and each part that was cut has its file."""

@@ -172,7 +172,7 @@ def test_a_closed_question_looks_the_same_from_its_row() -> None:
     assert words.closed_text(row) == f"Already answered by ana at {clock.told(prompt.at)}: fine."
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(walks(), st.booleans())
 def test_whatever_a_flow_does_its_card_questions_and_end_fit(walk: Walk, ending: bool) -> None:
     """For flows with containers in containers, wherever they stand, every message keeps Slack's limits."""

@@ -263,7 +263,7 @@ def _flipped(text: str, position: int, bit: int) -> str:
     return data.decode("utf-8", "replace")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @of(st.sampled_from(sorted(ACTIONS)), st.data())
 def test_whatever_is_changed_after_the_approval_does_not_run(kind: str, data: st.DataObject) -> None:
     """One changed byte in what runs, wherever it is, and nothing runs."""

@@ -199,7 +199,7 @@ def modelled(votes: list[tuple[Actor, str]], required: int, veto: str) -> str | 
     return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @of(VOTES, st.integers(1, 3), st.sampled_from(["any", "majority"]))
 def test_votes_never_give_a_wrong_outcome(votes: list[tuple[Actor, str]], required: int, veto: str) -> None:
     """Whatever is voted in whatever order, the outcome is that of a model, and the fold of the journal agrees."""

@@ -335,7 +335,7 @@ def graphs(draw: st.DrawFn) -> tuple[str, list[bool]]:
     return "nodes:\n" + "\n".join(nodes) + "\nedges:\n" + "\n".join(dict.fromkeys(edges)), order
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given_by(graphs())
 def test_no_graph_waits_for_ever(drawn: tuple[str, list[bool]]) -> None:
     """Whatever the edges, gates, failures and the order of outcomes, every node gets its outcome and the flow ends."""

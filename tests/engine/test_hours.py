@@ -51,7 +51,7 @@ def model(start: datetime, minutes: int, given_hours: Hours) -> datetime:
         walk += MINUTE
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     zone=st.sampled_from(ZONES),
     days=st.sets(st.integers(0, 6), min_size=4),
@@ -74,7 +74,7 @@ def test_time_counts_as_in_a_walk_minute_by_minute(
     assert hours.after(clock.to_text(start), minutes * 60, given_hours) == clock.to_text(expected)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     zone=st.sampled_from(ZONES),
     start=st.integers(1_577_836_800, 1_893_456_000),

@@ -377,7 +377,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_any_text_gives_json_or_an_expression_error(text: str) -> None:
     """Whatever is written, compiling and evaluating give a JSON value or an `ExpressionError`, and nothing else."""
@@ -396,7 +396,7 @@ JSON_DATA: st.SearchStrategy[Json] = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(JSON_DATA)
 def test_data_comes_out_as_it_went_in(data: Json) -> None:
     """Any JSON value is itself after a lookup, a computed lookup, and a round through `tojson`."""

@@ -100,7 +100,7 @@ def test_a_flow_without_inputs_says_so() -> None:
         coerce_inputs(flow, {"a": "1"})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(FLOW.inputs)), st.text(max_size=40))
 def test_any_text_is_a_value_or_refused(name: str, text: str) -> None:
     """Whatever people type gives a value that can be stored, or `InvalidInputs`."""

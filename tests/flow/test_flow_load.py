@@ -232,7 +232,7 @@ def _places(value: Json, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_flow_with_anything_anywhere_is_a_flow_or_a_flow_error(data: st.DataObject) -> None:
     """Whatever JSON stands in the place of any value of a sound flow, there is no other exception."""

@@ -279,7 +279,7 @@ JSON_VALUES: st.SearchStrategy[Json] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(node_types())), st.data())
 def test_any_configuration_is_settled_or_refused(kind: str, data: st.DataObject) -> None:
     """Whatever stands under `with`, the result is JSON or `InvalidConfig`; what loads clean without expressions runs."""

@@ -174,7 +174,7 @@ YAML_PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.one_of(st.text(max_size=200), st.lists(YAML_PIECES, max_size=40).map("".join)))
 def test_any_text_is_a_flow_or_a_flow_error(text: str) -> None:
     """Whatever stands in a file, loading gives a flow or a `FlowError` with places, and never another exception."""
@@ -183,7 +183,7 @@ def test_any_text_is_a_flow_or_a_flow_error(text: str) -> None:
     assert error is None or all(problem.line >= 1 and problem.column >= 1 for problem in error.problems)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_text_or_a_flow_error(data: bytes) -> None:
     """Whatever the bytes of a file are, they decode to a text without surprises or give a `FlowError`."""
@@ -194,7 +194,7 @@ def test_any_bytes_are_text_or_a_flow_error(data: bytes) -> None:
     encode(located.data)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(YAML_PIECES, max_size=30).map("".join))
 def test_any_text_is_taken_by_the_slow_parser_too(text: str) -> None:
     """Without libyaml as well there is no other exception."""

@@ -90,7 +90,7 @@ def told(template: str, value: str) -> str:
     return text
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(TEXTS, st.sampled_from(TEMPLATES))
 def test_a_value_in_markdown_calls_nobody_and_leads_nowhere(value: str, template: str) -> None:
     """Outside of code there is no mention, link, picture or address left, and inside of it no mention; the author's
@@ -128,7 +128,7 @@ def test_what_would_deceive_is_spelled_out() -> None:
     assert shown("one\r\n\ttwo ü 漢 😀 مرحبا") == "one\n\ttwo ü 漢 😀 مرحبا"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS)
 def test_a_value_cannot_end_the_code_that_its_author_opened(value: str) -> None:
     """In a fence and in a span of the flow's own the value stays inside."""
@@ -140,7 +140,7 @@ def test_a_value_cannot_end_the_code_that_its_author_opened(value: str) -> None:
     assert "\n" not in spanned
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS)
 def test_a_value_in_mrkdwn_has_no_markup_of_slack(value: str) -> None:
     """Neither alone nor in a nested field: the three characters are escaped."""

@@ -100,7 +100,7 @@ def test_json_loses_secrets_everywhere() -> None:
     }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     values=st.lists(st.text("abc\n", min_size=4, max_size=9), min_size=1, max_size=3),
     pieces=st.lists(st.text("abcd\r\n", max_size=12), max_size=12),
@@ -144,7 +144,7 @@ def captured(data: bytes, limit: int, sizes: list[int]) -> str:
     return capture.text()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     text=st.text("abcdefgh\n", max_size=80),
     limit=st.integers(0, 60),
@@ -160,7 +160,7 @@ def test_capture_keeps_both_ends(text: str, limit: int, sizes: list[int]) -> Non
         assert kept == f"{head}\n[… {len(text) - limit} bytes left out …]\n{tail}"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     text=st.text("aé日😀", max_size=60),
     limit=st.integers(0, 90),
@@ -176,7 +176,7 @@ def test_capture_cuts_between_characters(text: str, limit: int, sizes: list[int]
     assert bool(mark) == (len(text.encode()) > limit)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     before=st.integers(0, 40),
     count=st.integers(1, 6),

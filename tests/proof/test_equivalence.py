@@ -103,9 +103,6 @@ async def test_pausing_at_every_point_of_one_run_changes_nothing(
 @pytest.mark.timeout(1200 if LONG else 120)
 @settings(
     max_examples=300 if LONG else 20,
-    deadline=None,
-    derandomize=not LONG,
-    print_blob=True,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink] if LONG else [Phase.explicit, Phase.generate],
 )

@@ -77,7 +77,7 @@ async def test_a_request_says_everything_that_was_asked_for(
     }
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(legal_conversations())
 def test_messages_arrive_verbatim(messages: list[Message]) -> None:
     """What the server reads is what was given, block by block and key by key, but for the marks of the cache."""

@@ -291,6 +291,6 @@ def said(work: Callable[[], object]) -> object:
 
 
 Backends.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestBackendsAgree = Backends.TestCase
