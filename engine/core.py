@@ -214,10 +214,11 @@ def _failed_at(state: State, frame: Frame) -> str | None:
 def _end_flow(
     turn: Turn, outcome: Status, path: str | None = None, error: dict[str, Json] | None = None
 ) -> None:
-    """The flow is over; what its file has under `finally` comes before that is said."""
+    """The flow is over; what its file has under `finally` comes before that is said, once it has begun."""
     list_id = turn.flow.finally_list
     if (
         list_id is not None
+        and turn.state.inputs is not None
         and turn.state.phase in ("running", "pausing", "unreachable")
         and not locks.pending(turn.state)
     ):

@@ -410,6 +410,14 @@ def test_out_of_reach_has_a_deadline_of_its_own() -> None:
     }
 
 
+def test_out_of_reach_before_it_began_nothing_is_cleaned_up() -> None:
+    """A session whose inputs nobody gave has done nothing: it fails without what its flow has at the end."""
+    case = given("inputs: {a: {type: string}}\n" + FOLLOWED).started()
+    case.when(Unreachable("is_archived")).later(HOUR * 24 * 366).when(case.timer_due())
+    assert case.state.status == "failed"
+    assert "flow:finalizing" not in [event.type for event in case.events]
+
+
 def test_what_is_held_or_over_does_not_become_unreachable() -> None:
     """A person's pause stays a pause, and an end an end."""
     case = asked("timeout: 1h").when(Hold(ANA))

@@ -15,14 +15,21 @@ from engine.commands import (
     Claimed,
     Command,
     Due,
+    Edit,
+    Gone,
+    HandOver,
     Hold,
     Message,
     NodeBroke,
     NodeCut,
     NodeDone,
+    Reachable,
     Resume,
     Shown,
     Start,
+    Steer,
+    Undo,
+    Unreachable,
 )
 from engine.errors import Refused, SessionError
 from engine.events import Event
@@ -36,6 +43,11 @@ _COMMON: dict[str, st.SearchStrategy[Any]] = {
     "on_error": st.sampled_from(["fail", "continue", "ask"]),
     "on_crash": st.sampled_from(["again", "ask"]),
 }
+_CLOCKS: dict[str, Any] = {
+    "remind_every": "1m",
+    "escalate": [{"after": "1m", "to": [BEN.id], "may_answer": True}, {"after": "1h", "to": ["@sre"]}],
+}
+_FORM: dict[str, Any] = {"properties": {"n": {"type": "integer", "default": 1}}}
 _WITH: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "noop": st.just({}),
     "set": st.sampled_from([{"x": "{{ inputs.word }}"}, {"x": "{{ inputs.missing.deep }}"}]).map(
@@ -51,12 +63,17 @@ _WITH: dict[str, st.SearchStrategy[dict[str, Any]]] = {
             {"message": "How?"},
             {"message": "Which?", "choices": ["a", "b"], "timeout": "1m"},
             {"message": "How?", "timeout": "1m", "on_timeout": "default", "default": "x"},
+            {"message": "How?", "undo": "1m"},
+            {"message": "How?", **_CLOCKS, "timeout": "2h"},
+            {"message": "How many?", "form": {"properties": {"n": {"type": "integer"}}, "required": ["n"]}},
         ]
     ),
     "approval": st.sampled_from(
         [
             {"message": "Go?", "approvers": ["channel"]},
             {"message": "Go?", "approvers": ["channel"], "timeout": "1m", "on_timeout": "approve"},
+            {"message": "Go?", "approvers": ["channel"], **_CLOCKS, "required": 2, "veto": "majority"},
+            {"message": "Go?", "approvers": ["channel"], "form": _FORM, "editable": ["n"], "required": 2},
         ]
     ),
 }
@@ -205,7 +222,7 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
     path = draw(st.sampled_from([*state.active, *state.nodes, "nowhere"]))
     attempt = draw(st.sampled_from([state.nodes[path].attempt if path in state.nodes else 1, 1, 2]))
     timer = draw(st.sampled_from([*state.timers, "timer-none"]))
-    kind = draw(st.integers(0, 14))
+    kind = draw(st.integers(0, 20))
     match kind:
         case 0 | 1:
             return Answer(prompt_id, draw(_WHO), draw(_KEYS), value=draw(_VALUES))
@@ -232,6 +249,22 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
             return Hold(draw(_WHO), waits=True)
         case 13:
             return Resume(draw(_TEXTS), draw(_WHO), draw(_KEYS))
+        case 14:
+            values = draw(st.dictionaries(st.sampled_from(["n", "m"]), st.integers(0, 3), max_size=2))
+            made = [Edit(prompt_id, draw(_WHO), draw(_KEYS), values)]
+            made += [Answer(prompt_id, draw(_WHO), draw(_KEYS), values=values)]
+            return draw(st.sampled_from(made))
+        case 15:
+            return HandOver(prompt_id, draw(_WHO), draw(_KEYS), draw(st.sampled_from([ANA.id, BEN.id, "x"])))
+        case 16:
+            return Undo(prompt_id, draw(_WHO), draw(_KEYS))
+        case 17:
+            shown = state.prompts[prompt_id].shown if prompt_id in state.prompts else None
+            return Gone(prompt_id, str((shown or {}).get("ts")))
+        case 18:
+            return draw(st.sampled_from([Unreachable("is_archived"), Reachable()]))
+        case 19:
+            return Steer(draw(_TEXTS), draw(_WHO), draw(_KEYS))
         case _:
             return Abort(draw(_WHO)) if draw(st.integers(0, 4)) == 0 else Begin()
 
