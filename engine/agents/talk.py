@@ -176,12 +176,19 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         _say(turn, owner, turn.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
         agent = agent_at(turn.state, owner)
     config: dict[str, Json] = {
-        "purpose": "compact" if least.full and len(agent.messages) > 2 else "answer",
+        "purpose": _purpose(agent, before, least.full),
         "reserved": None if least.cost is None else format(least.cost, "f"),
         **({"exempt": True} if agent.caps.get("day") else {}),
     }
     attempt = 1 if before is None else before.attempt + 1
     turn.start(path, key, TURN, 0, config, attempt)
+
+
+def _purpose(agent: AgentRun, before: NodeRun | None, full: bool) -> str:
+    """What the model is asked for: a call that is made again asks for the same."""
+    if before is not None and before.input:
+        return str(before.input["purpose"])
+    return "compact" if full and len(agent.messages) > 1 else "answer"
 
 
 def answered(turn: Turn, path: str, output: Json) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 
@@ -82,23 +82,23 @@ class Scenario:
 
     # -- given
 
-    def started(self, actor: Actor = ANA, **inputs: Json) -> Scenario:
+    def started(self, actor: Actor = ANA, **inputs: Json) -> Self:
         """The session was started with these inputs."""
         return self.when(Start(SESSION, dict(inputs), actor, {"key": "T1:C1:1.2", "channel": "C1"}))
 
-    def allowing(self, *people: Actor) -> Scenario:
+    def allowing(self, *people: Actor) -> Self:
         """Only these people may do anything."""
         self.policy = nobody_but(*people)
         return self
 
-    def later(self, seconds: float) -> Scenario:
+    def later(self, seconds: float) -> Self:
         """So much time has passed."""
         self.now = clock.after(self.now, seconds)
         return self
 
     # -- when
 
-    def when(self, *commands: Command) -> Scenario:
+    def when(self, *commands: Command) -> Self:
         """Carry commands out as the engine does: the command, then what is due begins."""
         self.last = []
         for command in commands:
@@ -106,13 +106,13 @@ class Scenario:
             self._take(Begin())
         return self
 
-    def only(self, command: Command) -> Scenario:
+    def only(self, command: Command) -> Self:
         """Carry a command out without beginning what is due, as while a process is leaving."""
         self.last = []
         self._take(command)
         return self
 
-    def claimed(self) -> Scenario:
+    def claimed(self) -> Self:
         """Another process claims the session."""
         self.epoch += 1
         return self.when(Claimed())
@@ -128,7 +128,7 @@ class Scenario:
 
     # -- then
 
-    def then(self, *types: str) -> Scenario:
+    def then(self, *types: str) -> Self:
         """Exactly these events were written."""
         assert [event.type for event in self.last] == list(types)
         return self

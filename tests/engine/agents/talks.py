@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from engine.agents.conversation import request
 from engine.agents.facts import AgentFacts
@@ -79,9 +79,9 @@ class Talk(Scenario):
         stop: str | None = None,
         interrupted: bool = False,
         usage: dict[str, int] | None = None,
-    ) -> Talk:
+    ) -> Self:
         """The model answers: a text, and calls of tools."""
-        return self.when(self.reply(text, *tools, stop=stop, interrupted=interrupted, usage=usage))  # type: ignore[return-value]  # itself
+        return self.when(self.reply(text, *tools, stop=stop, interrupted=interrupted, usage=usage))
 
     def reply(
         self,
@@ -115,17 +115,17 @@ class Talk(Scenario):
         error = {"type": kind, "message": "too much to do", "details": told}
         return NodeBroke(self.calling, self.state.nodes[self.calling].attempt, error)
 
-    def tool(self, name: str, output: Json) -> Talk:
+    def tool(self, name: str, output: Json) -> Self:
         """The tool call of that name (`turn[1]/tool[0]`) gives this."""
         path = next(path for path in launched(self.state) if path.endswith(name))
-        return self.when(NodeDone(path, self.state.nodes[path].attempt, output))  # type: ignore[return-value]  # itself
+        return self.when(NodeDone(path, self.state.nodes[path].attempt, output))
 
-    def decide(self, value: str, *, prompt: PromptRun | None = None, **more: Any) -> Talk:
+    def decide(self, value: str, *, prompt: PromptRun | None = None, **more: Any) -> Self:
         """A person decides the open question."""
         asked = prompt or self.prompt
         self._turns += 1
         fields = {"actor": ANA, "key": f"key-{self._turns}", **more}
-        return self.when(Answer(asked.prompt_id, value=value, **fields))  # type: ignore[return-value]  # itself
+        return self.when(Answer(asked.prompt_id, value=value, **fields))
 
 
 def _text(block: Json) -> str:
@@ -139,4 +139,4 @@ def talk(with_: str = "", *, rest: str = "", head: str = SERVICE) -> Talk:
     node has beside `with`, or the nodes after it."""
     lines = "".join(f"      {line}\n" for line in with_.strip("\n").splitlines())
     scenario = Talk(flow_of(head + HEAD.strip("\n").replace("\n\n", "\n") + "\n" + lines + rest))
-    return scenario.started()  # type: ignore[return-value]  # itself
+    return scenario.started()

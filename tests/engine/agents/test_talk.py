@@ -270,7 +270,7 @@ def test_agents_in_a_loop_keep_apart() -> None:
 
 def talk_of(text: str) -> Talk:
     """A session of a flow that the test wrote out."""
-    return Talk(flow_of(text)).started()  # type: ignore[return-value]  # itself
+    return Talk(flow_of(text)).started()
 
 
 FLOW_TOOLS = """
