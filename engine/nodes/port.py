@@ -154,10 +154,19 @@ def as_text(value: Json, where: str) -> str:
 
 def runners() -> Mapping[str, Runner]:
     """The runners of the node types that have effects, by type; those of installed packages when they are needed."""
+    from engine.nodes.files import read_file, write_file
     from engine.nodes.python import python
     from engine.nodes.shell import shell
 
-    return _Runners({"shell": shell, "http": _http, "python": python})
+    return _Runners(
+        {
+            "shell": shell,
+            "http": _http,
+            "python": python,
+            "read_file": read_file,
+            "write_file": write_file,
+        }
+    )
 
 
 async def _http(config: dict[str, Json], ctx: NodeContext) -> Outcome:

@@ -1,0 +1,34 @@
+"""Tools as a flow file would make them, for tests that need no file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.agents.builtin import BUILTIN
+from engine.agents.plans import ToolKind, ToolPlan
+from engine.codec import Json
+from engine.expressions import compile_config
+from engine.flow.model import Node
+from engine.nodes.specs import node_types
+
+_TYPES = {"python": "python", "mcp": "mcp"}
+
+
+def tool(
+    kind: ToolKind, config: Mapping[str, Any] | None = None, *, schema: Json = None, **settings: Any
+) -> ToolPlan:
+    """A tool of this kind: `config` is the `with` that the author gave its node, `settings` are its allow-lists."""
+    builtin = BUILTIN.get(kind)
+    node_type = builtin.node_type if builtin else _TYPES[kind]
+    spec, raw = node_types()[node_type], dict(config or {})
+    node = Node(
+        id=f"diagnose.{kind}",
+        type=node_type,
+        name=kind,
+        index=0,
+        config=raw,
+        compiled=compile_config(raw, spec.secret_fields, spec.verbatim_fields),
+    )
+    given = builtin.input_schema if builtin and schema is None else schema
+    return ToolPlan(kind, kind, builtin.description if builtin else "", given, node, settings)
