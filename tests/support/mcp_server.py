@@ -1,0 +1,87 @@
+"""An MCP server to test against, as a process of its own: over stdio, or with `http PORT` over HTTP on 127.0.0.1.
+
+Over HTTP it writes its address as one line to its standard output; PORT 0 means any.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import sys
+from pathlib import Path
+
+import anyio
+import uvicorn
+from mcp.server import MCPServer
+from mcp.types import CallToolResult, ImageContent, TextContent
+
+server = MCPServer("tests")
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(32)).decode()
+
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@server.tool()
+def whoami() -> str:
+    """Says which process answers, in which folder, and what it was told in secret."""
+    return f"{os.getpid()} {os.getcwd()} {os.environ.get('TOKEN', '')}"
+
+
+@server.tool()
+def broken(word: str) -> str:
+    """Fails."""
+    raise ValueError(f"cannot do {word}")
+
+
+@server.tool()
+def note(file: str) -> CallToolResult:
+    """Leaves a line in a file for each call, and gives text and a picture."""
+    with Path(file).open("a", encoding="utf-8") as stream:
+        stream.write("called\n")
+    picture = ImageContent(type="image", data=PIXEL, mime_type="image/png")
+    other = ImageContent(type="image", data=PIXEL, mime_type="image/tiff")
+    return CallToolResult(content=[TextContent(type="text", text="noted"), picture, other])
+
+
+@server.tool()
+def large() -> str:
+    """Gives more than anybody reads."""
+    return "x" * 2_000_000
+
+
+@server.tool()
+async def wait(file: str) -> str:
+    """Says in a file that it began, and never ends."""
+    await anyio.Path(file).write_text("began", encoding="utf-8")
+    await anyio.sleep(3600)
+    return "late"
+
+
+@server.tool()
+def die(file: str) -> str:
+    """Says in a file that it began, and ends the process."""
+    Path(file).write_text("began", encoding="utf-8")
+    os._exit(3)
+
+
+def main() -> None:
+    """Serve until the input ends, or for ever over HTTP."""
+    if sys.argv[1:2] != ["http"]:
+        server.run("stdio")
+        return
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", int(sys.argv[2])))
+    listening.listen()
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
+    config = uvicorn.Config(server.streamable_http_app(), log_level="error")
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    main()
