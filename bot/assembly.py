@@ -7,12 +7,16 @@ from bot.models import TURN, Models
 from bot.settings import Settings
 from engine.agents.spend import SpendRows
 from engine.engine import Engine
+from engine.nodes.mcp import McpServers
 from engine.nodes.port import with_runner
 from engine.nodes.secrets import SecretSource
 from engine.stepping import Extension
 from engine.storage.port import Store
 from prompt_state.extension import projection
 from prompt_state.policy import Gate
+
+MCP_FILE = "mcp.json"
+"""Where MCP servers are configured, beside the flows, unless `SAYSO_MCP_CONFIG` says otherwise."""
 
 
 def make_engine(
@@ -25,11 +29,13 @@ def make_engine(
 
         extensions.append(slack_intents)
     extensions.append(SpendRows(settings.agents.day_cap))
-    source, models = SecretSource(settings.env, settings.secrets_dir), Models(settings)
+    source = SecretSource(settings.env, settings.secrets_dir)
+    servers = McpServers(settings.agents.mcp_config or settings.flows / MCP_FILE, source.get)
+    models = Models(settings, servers.mcp_tools)
     engine = Engine(
         store,
         policy=gate,
-        runners=with_runner(machine.runners(), TURN, models),
+        runners=with_runner(with_runner(machine.runners(), TURN, models), "mcp", servers),
         home=settings.home,
         secret=source.get,
         extensions=extensions,
@@ -39,5 +45,5 @@ def make_engine(
         entropy=machine.entropy,
         writer=machine.writer(store),
     )
-    engine.closing.append(models.close)
+    engine.closing += [models.close, servers.close]
     return engine

@@ -10,7 +10,7 @@ from engine.flow import Flow
 from engine.nodes.port import NodeContext, Outcome
 
 if TYPE_CHECKING:
-    from engine.agents.runner import TurnRunner
+    from engine.agents.runner import McpTools, TurnRunner
     from engine.providers.port import Provider
 
 TURN = "turn"
@@ -42,17 +42,18 @@ def needs_model(flow: Flow) -> bool:
 class Models:
     """The runner of model calls, with who answers them. One for each engine."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, mcp_tools: McpTools | None = None) -> None:
         self._settings = settings
+        self._mcp_tools = mcp_tools
         self._runner: TurnRunner | None = None
         self._claude: Provider | None = None
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Run a model call; see `Runner`."""
         if self._runner is None:
-            from engine.agents.runner import TurnRunner
+            from engine.agents.runner import TurnRunner, no_mcp
 
-            self._runner = TurnRunner(self._provider)
+            self._runner = TurnRunner(self._provider, self._mcp_tools or no_mcp)
         return await self._runner(config, ctx)
 
     async def close(self) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from engine.codec import Json
 from engine.errors import SaysoError
 from engine.faults import suggest
-from engine.nodes.mcp_config import McpUnconfigured, Server, find, resolved
+from engine.nodes.mcp_config import Server, find, resolved
 from engine.nodes.mcp_results import clean, output_of
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.redact import Redactor
@@ -49,49 +49,20 @@ class McpLost(SaysoError):
     code = "mcp"
 
 
-async def mcp(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-    """Call what `config` says: server, tool, arguments."""
-    if _process is None:
-        return Failed("mcp_config", "this process was not told where its MCP servers are configured")
-    return await _process.call(config["server"], config["tool"], config.get("arguments") or {}, ctx)
-
-
-def configure(file: Path, secret: Callable[[str], str]) -> McpServers:
-    """Say where the servers of this process are configured, and where secrets come from."""
-    global _process
-    _process = McpServers(file, secret)
-    return _process
-
-
-async def list_tools(server: str) -> list[Tool]:
-    """The tools of a server, by its own names. Raises `SaysoError`."""
-    return await _servers().list_tools(server)
-
-
-async def mcp_tools(server: str, names: Sequence[str]) -> list[Tool]:
-    """Those of a server's tools, named as the model knows them. Raises `SaysoError`."""
-    return await _servers().mcp_tools(server, names)
-
-
-async def close() -> None:
-    """Close all connections of this process; its programs end."""
-    if _process is not None:
-        await _process.close()
-
-
-def _servers() -> McpServers:
-    if _process is None:
-        raise McpUnconfigured("this process was not told where its MCP servers are configured")
-    return _process
-
-
 class McpServers:
-    """The servers that a file names, each with at most one connection."""
+    """The servers that a file names, each with at most one connection; and the runner of nodes of type `mcp`.
+
+    `secret` gives the value of a secret, or raises a `SaysoError`.
+    """
 
     def __init__(self, file: Path, secret: Callable[[str], str]) -> None:
         self._file = file
         self._secret = secret
         self._open: dict[str, _Connection] = {}
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """Call what `config` says: server, tool, arguments. See `Runner`."""
+        return await self.call(config["server"], config["tool"], config.get("arguments") or {}, ctx)
 
     async def call(self, server: str, tool: str, arguments: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Call a tool and say how that ended."""
@@ -109,7 +80,7 @@ class McpServers:
         return Interrupted("timeout", late) if sent else Failed("timeout", late)
 
     async def list_tools(self, server: str) -> list[Tool]:
-        """See the function of that name."""
+        """The tools of a server, by its own names. Raises `SaysoError`."""
         connection = await self._connection(server)
         try:
             async with asyncio.timeout(OPEN_WITHIN + LIST_WITHIN):
@@ -118,7 +89,7 @@ class McpServers:
             raise await self._lost(connection, error) from error
 
     async def mcp_tools(self, server: str, names: Sequence[str]) -> list[Tool]:
-        """See the function of that name."""
+        """Those of a server's tools that are wanted, named as the model knows them. Raises `SaysoError`."""
         known = {tool.name: tool for tool in await self.list_tools(server)}
         for name in names:
             if name not in known:
@@ -178,9 +149,6 @@ class McpServers:
         if connection is None:
             connection = self._open[name] = _Connection(server, self._secret)
         return connection
-
-
-_process: McpServers | None = None
 
 
 def _unknown_session(error: Exception) -> bool:

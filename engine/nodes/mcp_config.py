@@ -38,7 +38,7 @@ class McpUnconfigured(SaysoError):
 
 
 class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 class _Program(_Entry):

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from engine.errors import SaysoError
-from engine.nodes import mcp
+from engine.nodes.mcp import McpServers
 from engine.nodes.mcp_config import McpUnconfigured, find, servers
-from engine.nodes.port import Completed, Failed, Interrupted, Outcome, runners
+from engine.nodes.port import Completed, Failed, Interrupted, Outcome
 from tests.nodes.nodekit import PYTHON, Context, runs, until
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "mcp_server.py"
@@ -40,7 +40,7 @@ class Kit:
     def __init__(self, context: Context, folder: Path) -> None:
         self.context, self.folder, self.file = context, folder, folder / "mcp.json"
         self.processes: list[subprocess.Popen[str]] = []
-        self.servers = mcp.configure(self.file, context.secret)
+        self.servers = McpServers(self.file, context.secret)
 
     def write(self, **entries: Any) -> None:
         """Say which servers there are."""
@@ -70,7 +70,7 @@ class Kit:
     async def call(self, tool: str, server: str = "tools", timeout: float = 60, **arguments: Any) -> Outcome:
         """Call a tool as a node does."""
         config = {"server": server, "tool": tool, "arguments": arguments}
-        return await runners()["mcp"](config, self.context.build(timeout=timeout))
+        return await self.servers(config, self.context.build(timeout=timeout))
 
     async def text(self, tool: str, **arguments: Any) -> str:
         """The text that a call gave, which must have completed."""
@@ -84,7 +84,7 @@ async def kit(context: Context, tmp_path: Path) -> AsyncIterator[Kit]:
     """A kit whose connections and processes end with the test."""
     kit = Kit(context, tmp_path)
     yield kit
-    await mcp.close()
+    await kit.servers.close()
     while kit.processes:
         await kit.end_http()
 
@@ -104,7 +104,7 @@ async def served(request: pytest.FixtureRequest, kit: Kit) -> Kit:
 
 async def test_a_tool_is_listed_and_called(served: Kit) -> None:
     """A server says what its tools are, and a call gives text and the structured value."""
-    tools = {tool.name: tool for tool in await mcp.list_tools("tools")}
+    tools = {tool.name: tool for tool in await served.servers.list_tools("tools")}
     assert tools["add"].description == "Adds two numbers."
     assert set(tools["add"].input_schema["properties"]) == {"a", "b"}
     outcome = await served.call("add", a=1, b=2)
@@ -115,9 +115,9 @@ async def test_a_tool_is_listed_and_called(served: Kit) -> None:
 
 async def test_the_model_knows_tools_by_server_and_name(served: Kit) -> None:
     """Only wanted tools are given, as `<server>__<tool>`; one that the server does not have is told."""
-    assert [tool.name for tool in await mcp.mcp_tools("tools", ["add"])] == ["tools__add"]
+    assert [tool.name for tool in await served.servers.mcp_tools("tools", ["add"])] == ["tools__add"]
     with pytest.raises(SaysoError, match=r"has no tool ad \(did you mean `?add"):
-        await mcp.mcp_tools("tools", ["ad"])
+        await served.servers.mcp_tools("tools", ["ad"])
 
 
 async def test_an_error_of_a_tool_is_a_result(served: Kit) -> None:
@@ -195,7 +195,7 @@ async def test_a_program_ends_with_its_connections(kit: Kit) -> None:
     """Closing ends the process, and the next call starts another."""
     kit.stdio()
     pid = int((await kit.text("whoami")).split()[0])
-    await mcp.close()
+    await kit.servers.close()
     await until(lambda: not runs(pid))
     assert int((await kit.text("whoami")).split()[0]) != pid
 
@@ -236,7 +236,7 @@ async def test_a_server_that_does_not_start_is_a_failure_that_says_why(
     assert isinstance(outcome, Failed), outcome
     assert said in outcome.message
     with pytest.raises(SaysoError, match=said):
-        await mcp.list_tools("tools")
+        await kit.servers.list_tools("tools")
 
 
 # --- HTTP ----------------------------------------------------------------------------------------------
@@ -294,9 +294,9 @@ def test_a_name_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
 
 
 def test_the_library_is_loaded_by_a_call_only() -> None:
-    """Importing the module, and the runners, loads neither the client nor its HTTP library."""
+    """Importing the module, and what puts an engine together, loads neither the client nor its HTTP library."""
     script = (
-        "import sys, engine.nodes.mcp; from engine.nodes.port import runners; runners()['mcp'];"
+        "import sys, bot.assembly, engine.nodes.mcp;"
         "print([name for name in ('mcp', 'mcp_types', 'httpx2', 'starlette') if name in sys.modules])"
     )
     root = Path(__file__).resolve().parents[2]
