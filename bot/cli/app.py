@@ -257,6 +257,34 @@ def validate(
     _end(command(_place(context), files or [], as_json=as_json))
 
 
+@app.command("test")
+def play_scenarios(
+    context: typer.Context,
+    scenarios: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[SCENARIO...]", help="Scenario files or folders. [`scenarios` in the folder of flows]"
+        ),
+    ] = None,
+    kill: Annotated[
+        bool,
+        typer.Option("--kill", help="Also kill sayso before and after every event: nothing may change."),
+    ] = False,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write a report as JUnit XML.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Test flows: play scenarios with scripted people, a scripted Claude and a clock that moves when it is told to.
+
+    Nothing outside is touched unless a scenario says so. Exit code 1: something was not as expected; 2: a scenario, or its
+    flow, cannot be read.
+    """
+    from bot.cli.testing import run_scenarios
+
+    _end(run_scenarios(_place(context), scenarios or [], kills=kill, report=junit, as_json_=as_json))
+
+
 @app.command()
 def graph(
     context: typer.Context,

@@ -1,0 +1,284 @@
+"""What a scenario expects, held against what is: every difference, and not the first one only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.rendering.text import plain
+from bot.scenarios.document import ExpectDoc
+from bot.scenarios.load import described
+from bot.scenarios.steps import is_at, open_lines
+from bot.scenarios.world import World
+from engine.codec import Json
+from engine.events import Event
+from engine.faults import Path
+from engine.state import PromptRun, State
+from engine.tree import Entry, tree
+
+_REGEX = re.compile(r"/(.*)/", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Something that is not as expected. `path` is the place inside `expect`."""
+
+    path: Path
+    expected: str
+    came: str
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """What can be looked at: the session now, its journal, and what happened since somebody last did something."""
+
+    state: State
+    events: Sequence[Event]
+    since: int
+    """The number of the last event before that."""
+    world: World
+
+    @property
+    def fresh(self) -> list[Event]:
+        """The events since then."""
+        return [event for event in self.events if event.seq > self.since]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Every node of the flow, as far as the journal tells of it, and those that have not begun."""
+        root = tree(self.events, self.world.scenario.flow)
+        return [entry for entry in root.walk() if entry.kind == "node"]
+
+    def entry(self, name: str) -> list[Entry]:
+        """The entries that an id or a path means. Of several visits of a node the last one counts."""
+        exact = [entry for entry in self.entries if entry.path == name]
+        if exact:
+            return exact
+        found = [entry for entry in self.entries if is_at(entry.path or entry.name, name)]
+        return list({_place(entry): entry for entry in found}.values())
+
+
+def _place(entry: Entry) -> str:
+    """The place of a node, whichever visit this is."""
+    scope, slash, name = (entry.path or entry.name).rpartition("/")
+    return f"{scope}{slash}{name.partition('~')[0]}"
+
+
+def says(text: str, expected: str) -> bool:
+    """Whether a text has these words in it; `/.../` is a regular expression."""
+    pattern = _REGEX.fullmatch(expected)
+    return re.search(pattern[1], text) is not None if pattern else expected in text
+
+
+def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
+    """Everything in which an expectation is not met."""
+    if expect.prompt is not None:
+        yield from _prompt(expect, expect.prompt, view)
+    if expect.prompts is not None:
+        yield from _prompts(expect.prompts, view)
+    if expect.status is not None and view.state.status != expect.status:
+        yield Mismatch(("status",), expect.status, _standing(view.state), tuple(_error(view.state)))
+    for name, status in (expect.nodes or {}).items():
+        yield from _node(name, status, view)
+    for name, output in (expect.outputs or {}).items():
+        yield from _output(name, output, view)
+    for name, words in (expect.errors or {}).items():
+        yield from _failed(name, words, view)
+    if expect.effects is not None:
+        yield from _effects(expect.effects, view)
+    for index, words in enumerate(expect.posted or ()):
+        yield from _posted(words, index, view)
+    yield from _happened(expect, view)
+    for name, words in (expect.said or {}).items():
+        yield from _said(name, words, view)
+
+
+def _standing(state: State) -> str:
+    waits = ", ".join(sorted(state.prompts[prompt_id].path for prompt_id in state.open_prompts))
+    return f"{state.status}" + (f": {waits} waits for an answer" if waits else "")
+
+
+def _error(state: State) -> Iterator[str]:
+    failed = [path for path, run in state.nodes.items() if run.status == "failed"]
+    for path in failed:
+        yield f"{path} failed: {(state.nodes[path].error or {}).get('message')}"
+    if state.error and not failed:
+        yield str(state.error.get("message"))
+
+
+# --- questions -----------------------------------------------------------------------------------------------
+
+
+def _prompt(expect: ExpectDoc, name: str, view: View) -> Iterator[Mismatch]:
+    asked = [view.state.prompts[prompt_id] for prompt_id in view.state.open_prompts]
+    found = [prompt for prompt in asked if is_at(prompt.path, name)]
+    if not found:
+        came, *more = open_lines(view.state)
+        yield Mismatch(("prompt",), f"{name} asks", came, (*more, *_error(view.state)))
+        return
+    options = [_asked(expect, prompt) for prompt in found]
+    # With several of that name one is enough.
+    yield from min(options, key=len)
+
+
+def _asked(expect: ExpectDoc, prompt: PromptRun) -> list[Mismatch]:
+    spec, wrong = prompt.spec, []
+    message = str(spec.get("message"))
+    if expect.message is not None and not (
+        says(message, expect.message) or says(plain(message), expect.message)
+    ):
+        wrong.append(Mismatch(("message",), expect.message, plain(message)))
+    if expect.kind is not None and prompt.kind != expect.kind:
+        wrong.append(Mismatch(("kind",), expect.kind, prompt.kind))
+    if expect.choices is not None:
+        labels = [str(option["label"]) for option in spec.get("options") or []]
+        values = [str(option["value"]) for option in spec.get("options") or []]
+        if expect.choices not in (labels, values):
+            wrong.append(Mismatch(("choices",), _listed(expect.choices), _listed(labels)))
+    if expect.asks is not None:
+        people = [str(entry) for entry in spec.get("approvers") or spec.get("who") or ["requester"]]
+        if sorted(expect.asks) != sorted(people):
+            wrong.append(Mismatch(("asks",), _listed(expect.asks), _listed(people)))
+    return wrong
+
+
+def _prompts(expected: Sequence[str], view: View) -> Iterator[Mismatch]:
+    paths = [view.state.prompts[prompt_id].path for prompt_id in view.state.open_prompts]
+    left = list(paths)
+    for name in expected:
+        found = next((path for path in left if is_at(path, name)), None)
+        if found is not None:
+            left.remove(found)
+    if left or len(paths) != len(expected):
+        yield Mismatch(("prompts",), _listed(expected), _listed(sorted(paths)))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+# --- nodes ---------------------------------------------------------------------------------------------------
+
+
+def _node(name: str, status: str, view: View) -> Iterator[Mismatch]:
+    entries = view.entry(name)
+    if not entries and status != "pending":
+        yield Mismatch(("nodes", name), status, "pending: the flow has not come to it")
+    for entry in entries:
+        if entry.status != status:
+            why = (entry.error or {}).get("message") or entry.reason
+            at = f" at {entry.path}" if entry.path not in ("", name) else ""
+            yield Mismatch(("nodes", name), status, f"{entry.status}{at}" + (f": {why}" if why else ""))
+
+
+def _output(name: str, expected: Json, view: View) -> Iterator[Mismatch]:
+    entries = view.entry(name)
+    if len(entries) > 1:
+        paths = _listed([entry.path for entry in entries])
+        yield Mismatch(("outputs", name), "the output of one node", f"there are several: {paths}")
+        return
+    if not entries or entries[0].status != "completed":
+        status = entries[0].status if entries else "pending"
+        yield Mismatch(("outputs", name), described(expected), f"no output: it is {status}")
+        return
+    output = _output_at(entries[0], view)
+    for path, wanted, came in differences(expected, output, ("outputs", name)):
+        yield Mismatch(path, described(wanted), came)
+
+
+def _output_at(entry: Entry, view: View) -> Json:
+    """The journal does not say a container's output twice; the state has it."""
+    run = view.state.nodes.get(entry.path)
+    return entry.output if entry.output is not None or run is None else run.output
+
+
+def differences(expected: Json, came: Json, path: Path) -> Iterator[tuple[Path, Json, str]]:
+    """Where a value is not as expected. Mappings may have more than is expected of them; text may be `/.../`."""
+    if isinstance(expected, dict) and isinstance(came, dict):
+        for name, value in expected.items():
+            if name not in came:
+                yield (*path, name), value, f"no such field; there are: {_listed(list(came))}"
+            else:
+                yield from differences(value, came[name], (*path, name))
+        return
+    if isinstance(expected, list) and isinstance(came, list) and len(expected) == len(came):
+        for index, (value, item) in enumerate(zip(expected, came, strict=True)):
+            yield from differences(value, item, (*path, index))
+        return
+    if isinstance(expected, str) and isinstance(came, str) and _REGEX.fullmatch(expected):
+        if not says(came, expected):
+            yield path, expected, described(came)
+        return
+    if expected != came or isinstance(expected, bool) != isinstance(came, bool):
+        yield path, expected, "nothing (null)" if came is None else described(came)
+
+
+def _failed(name: str, words: str, view: View) -> Iterator[Mismatch]:
+    entries = [entry for entry in view.entry(name) if entry.error]
+    messages = [str((entry.error or {}).get("message")) for entry in entries]
+    if not any(says(message, words) for message in messages):
+        came = "; ".join(messages) or "it did not fail"
+        yield Mismatch(("errors", name), words, came)
+
+
+# --- what happened -------------------------------------------------------------------------------------------
+
+
+def _effects(expected: Sequence[Json], view: View) -> Iterator[Mismatch]:
+    done = view.world.done
+    names = [next(iter(item)) if isinstance(item, dict) else str(item) for item in expected]
+    same = len(names) == len(done) and all(
+        name in (one.path, one.node_id) or is_at(one.path, name)
+        for name, one in zip(names, done, strict=True)
+    )
+    if not same:
+        yield Mismatch(("effects",), _listed(names), _listed([one.path for one in done]))
+        return
+    for index, (item, one) in enumerate(zip(expected, done, strict=True)):
+        if isinstance(item, dict):
+            ((name, config),) = item.items()
+            for path, wanted, came in differences(config, one.config, ("effects", index, name)):
+                yield Mismatch(path, described(wanted), came)
+
+
+def _posted(words: str, index: int, view: View) -> Iterator[Mismatch]:
+    paths = [event.path or "" for event in view.fresh if event.path in view.world.posts]
+    posts = [view.world.posts[path] for path in dict.fromkeys(paths)]
+    if not any(says(post, words) for post in posts):
+        came = "nothing was posted since" if not posts else "; ".join(f"“{post.strip()}”" for post in posts)
+        yield Mismatch(("posted", index), words, came)
+
+
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "reminded": ("prompt:reminded", "was reminded of"),
+    "escalated": ("prompt:escalated", "was escalated"),
+    "expired": ("prompt:expired", "ran out of time"),
+}
+
+
+def _happened(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
+    for field, (kind, words) in _WORDS.items():
+        name: str | None = getattr(expect, field)
+        if name is None:
+            continue
+        paths = [event.path or "" for event in view.fresh if event.type == kind]
+        if not any(is_at(path, name) for path in paths):
+            came = _listed(paths) if paths else "that did not happen since the last step that did something"
+            yield Mismatch((field,), f"{name} {words}", came, tuple(open_lines(view.state)))
+
+
+def _said(name: str, words: str, view: View) -> Iterator[Mismatch]:
+    mine = [event for event in view.fresh if is_at(event.path or "", name)]
+    texts = [text for event in mine for text in texts_of(event)]
+    if not any(says(text, words) for text in texts):
+        yield Mismatch(("said", name), words, "; ".join(f"“{text}”" for text in texts) or "it said nothing")
+
+
+def texts_of(event: Event) -> list[str]:
+    """What the model said in a message of an agent's conversation; nothing for any other event."""
+    wire = event.to_wire()
+    of_model = wire["type"] == "agent:message" and wire.get("role") == "assistant"
+    blocks = wire.get("content") or [] if of_model else []
+    return [block["text"] for block in blocks if block.get("type") == "text"]

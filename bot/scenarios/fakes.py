@@ -1,0 +1,152 @@
+"""The runner of every node in a scenario: what the scenario says comes of it, or the real one where it says so.
+
+A run is known by its idempotency key and by how many outcomes its place has had before. What was done under both is
+done: when a killed process had not yet recorded it, the same run gives the same again and touches nothing twice, as
+a service does that honours idempotency keys. Any other second run is a second effect, and is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from bot.scenarios.document import ErrorDoc, FakeDoc
+from bot.scenarios.world import Done
+from engine.codec import Json, encode
+from engine.events import Event
+from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome, Runner, runners
+from engine.nodes.specs import READ_ONLY_METHODS, node_types
+
+if TYPE_CHECKING:
+    from bot.scenarios.life import Life
+
+_OUTCOMES = (
+    *("node:completed", "container:childCompleted", "node:retried", "node:failing", "node:error"),
+    "agent:toolResult",
+)
+_UNKNOWN = ("timeout", "lost")
+_HARMLESS = ("read_file", "write_file")
+"""Types that work in the session's own folder only, which a scenario throws away: they run unless it says otherwise."""
+
+_DEFAULTS: Mapping[str, Mapping[str, Json]] = {
+    "shell": {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0},
+    "http": {"status": 200, "headers": {}, "body": "", "json": None},
+}
+
+
+class Fakes(Mapping[str, Runner]):
+    """Runners by type, for one life."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._real = runners()
+
+    def __getitem__(self, kind: str) -> Runner:
+        async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+            return await self._run(kind, config, ctx)
+
+        return run
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._real)
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    async def _run(self, kind: str, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        life, world = self._life, self._life.world
+        if life.over:
+            return Interrupted("cut")
+        node_id = life.node_id(ctx.path)
+        number = outcomes_at(life.events, ctx.path)
+        run = (ctx.idempotency_key, number)
+        before = [done for done in world.done if (done.path, done.number) == (ctx.path, number)]
+        if any(done.life == world.lives for done in before):
+            world.twice.append(ctx.path)
+        if run not in world.outcomes:
+            outcome = await self._outcome(kind, node_id, config, ctx, number)
+            if outcome is None or (isinstance(outcome, Interrupted) and outcome.reason in ("cut", "left")):
+                return outcome or Interrupted("cut")
+            world.outcomes[run] = outcome
+        if not before:
+            world.done.append(Done(ctx.path, node_id, number, config, world.lives))
+        return world.outcomes[run]
+
+    async def _outcome(
+        self, kind: str, node_id: str, config: dict[str, Json], ctx: NodeContext, number: int
+    ) -> Outcome | None:
+        """What comes of this run; None where the scenario does not say, which ends it."""
+        scenario = self._life.world.scenario
+        name = next((name for name in (ctx.path, node_id) if name in scenario.fakes), None)
+        if name is None:
+            if kind in _HARMLESS:
+                return await self._real[kind](config, ctx)
+            self._life.give_up(unmentioned(kind, node_id, ctx.path, config))
+            return None
+        entries = scenario.fakes[name]
+        entry = self._life.world.entry(name, ctx.idempotency_key, number)
+        fake = entries[min(entry, len(entries) - 1)]
+        if fake.real:
+            return await self._real[kind](config, ctx)
+        return outcome_of(fake, kind, config)
+
+
+def outcomes_at(events: list[Event], path: str) -> int:
+    """How many outcomes a place has had. What a kill cut has none; what a time limit or a lost connection cut has."""
+    return sum(1 for event in events if _is_outcome(event, path))
+
+
+def _is_outcome(event: Event, path: str) -> bool:
+    kind: str = event.type
+    if kind == "agent:message":
+        return getattr(event, "turn", None) == path
+    if event.path != path:
+        return False
+    return kind in _OUTCOMES or (event.type == "node:interrupted" and event.reason in _UNKNOWN)
+
+
+def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
+    """What a fake says, as the real runner would report it."""
+    if fake.interrupted is not None:
+        return Interrupted("timeout" if fake.interrupted == "timeout" else "cut", "says the scenario")
+    if fake.error is not None:
+        error = ErrorDoc(message=fake.error) if isinstance(fake.error, str) else fake.error
+        return Failed(error.type, error.message, error.details)
+    if kind not in _DEFAULTS:
+        default = node_types()[kind].unknown_output if kind in node_types() else {}
+        return Completed({**default, **fake.output} if isinstance(fake.output, dict) else fake.output)
+    output = {**_DEFAULTS[kind], **(fake.output if isinstance(fake.output, dict) else {})}
+    return _shell(output, config) if kind == "shell" else _http(output, config)
+
+
+def _shell(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
+    code = output["exit_code"]
+    if code in (config.get("ok_codes") or [0]):
+        return Completed(output)
+    return Failed("exit_code", f"ended with exit code {code}", output)
+
+
+def _http(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
+    if output["json"] is not None and not output["body"]:
+        output["body"] = encode(output["json"]).decode()
+    status, fine = output["status"], config.get("ok_status")
+    if status in fine if fine else isinstance(status, int) and status < 400:
+        return Completed(output)
+    return Failed("http_status", f"{config.get('url')} was answered with {status}", output)
+
+
+def unmentioned(kind: str, node_id: str, path: str, config: Mapping[str, Json]) -> list[str]:
+    """What to write for a node that the scenario does not mention."""
+    example = {
+        "shell": "{output: {stdout: ...}}",
+        "http": "{output: {status: 200, json: {...}}}",
+        "turn": "a list of turns under `claude`",
+    }.get(kind, "{output: ...}")
+    what = encode(config.get("run") or config.get("url") or config.get("call")).decode()
+    where = "" if path == node_id else f" ({path})"
+    reads = kind == "http" and config.get("method", "GET") in READ_ONLY_METHODS
+    return [
+        f"`{node_id}`{where} would {'read' if reads else 'run'} now, and the scenario does not say what comes of it.",
+        *([f"It is of type {kind}: {what}"] if what != "null" else []),
+        f"Write under `nodes`:   {node_id}: {example}   (or `done`, `{{error: ...}}`, a list of them, or `real`)",
+    ]

@@ -1,0 +1,263 @@
+"""One process over the world of a scenario: an engine that runs until nothing more happens by itself.
+
+Prompts are shown and messages are posted at once. What is to be tried again after a failure is tried again: the clock
+moves on to it. Everything else that needs time or people waits for the scenario's steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from bot.rendering.delivered import as_plain
+from bot.scenarios.fakes import Fakes
+from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, World, gate_for
+from engine.commands import Answer, Command, Due, NodeDone, Shown
+from engine.engine import Engine
+from engine.errors import Fenced, SaysoError
+from engine.events import Event, event_from_bytes
+from engine.nodes.specs import node_types
+from engine.state import State, TimerRun
+from engine.storage.memory import MemoryStore
+from engine.storage.port import Commit, Store
+from prompt_state.extension import projection
+
+MOST_ROUNDS = 10_000
+"""So many things may happen one after the other without a person or time in between."""
+
+
+class Died(Exception):
+    """The process is gone; the next one goes on over the same world."""
+
+
+class GaveUp(Exception):
+    """The scenario cannot go on; `lines` say why, and what to do."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = list(lines)
+        super().__init__("\n".join(self.lines))
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The process dies right before or right after the commit that has this event."""
+
+    seq: int
+    when: Literal["before", "after"]
+
+
+class Mortal:
+    """A store that serves one life: after its end it writes nothing. It notes the events of every commit."""
+
+    def __init__(self, inner: MemoryStore, kill: Kill | None) -> None:
+        self._inner = inner
+        self._kill = kill
+        self.dead = False
+        self.commits: list[list[Event]] = []
+
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        """Commit, or die before it, or right after it."""
+        hit = any(self._hits(commit) for commit in batch)
+        self.dead = self.dead or (hit and self._kill is not None and self._kill.when == "before")
+        if self.dead:
+            raise Fenced("this process is gone")
+        outcomes = self._inner.commit(batch)
+        self.commits += [
+            [event_from_bytes(row) for row in commit.events] for commit in batch if commit.events
+        ]
+        self.dead = hit
+        return outcomes
+
+    def _hits(self, commit: Commit) -> bool:
+        seq = None if self._kill is None else self._kill.seq
+        return seq is not None and commit.seq < seq <= commit.seq + len(commit.events)
+
+    def claim(self, session_id: str, owner: str, now: str) -> int:
+        """Claim, unless this life is over."""
+        if self.dead:
+            raise Fenced("this process is gone")
+        return self._inner.claim(session_id, owner, now)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Life:
+    """An engine over the world, until it ends or is killed."""
+
+    def __init__(self, world: World, kill: Kill | None = None) -> None:
+        world.lives += 1
+        self.world = world
+        self.store = Mortal(world.store.another(), kill)
+        self.gate = gate_for(world.scenario)
+        self.events = world.events
+        self._why: list[str] | None = None
+        self._fired: set[tuple[str, str]] = set()
+        self.engine = Engine(
+            cast(Store, self.store),
+            policy=self.gate,
+            runners=Fakes(self),
+            home=world.home,
+            secret=self._secret,
+            extensions=[projection],
+            label="scenario",
+            now=lambda: world.now,
+            entropy=lambda: "scenario-0000000000000000",
+        )
+        self.engine.subscribe(lambda state, events: self.events.extend(events))
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Life]:
+        """The process runs; at the end everything that it had in memory is gone."""
+        with _quiet():
+            await self.engine.open()
+            try:
+                yield self
+            finally:
+                await self.engine.close()
+                self.store.close()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing that happens now may have an effect."""
+        return self.store.dead or self._why is not None
+
+    def give_up(self, lines: Sequence[str]) -> None:
+        """The scenario cannot go on: nothing further is stored."""
+        self._why = self._why or list(lines)
+        self.store.dead = True
+
+    def check(self) -> None:
+        """Raise `GaveUp` or `Died` where it is over."""
+        if self._why is not None:
+            raise GaveUp(self._why)
+        if self.store.dead:
+            raise Died
+
+    def node_id(self, path: str) -> str:
+        """The id of the node at a path that is under way."""
+        live = self.engine._live.get(SESSION)
+        run = None if live is None else live.state.nodes.get(path)
+        return path.rpartition("/")[2] if run is None else run.node_id
+
+    def _secret(self, name: str) -> str:
+        if name not in self.world.scenario.doc.secrets:
+            raise SaysoError(f"The scenario has no secret {name}: write it under `secrets`.")
+        return self.world.scenario.doc.secrets[name]
+
+    # --- one thing ---------------------------------------------------------------------------------------
+
+    async def apply(self, command: Command | None) -> State:
+        """Carry out a command. Raises what the engine raises, `Died`, `GaveUp`."""
+        try:
+            state = await self.engine.apply(SESSION, command)
+        except Fenced:
+            self.check()
+            raise
+        self.check()
+        return state
+
+    async def state(self) -> State:
+        """The state as it is stored."""
+        self.check()
+        return await self.engine.state(SESSION)
+
+    # --- until nothing happens by itself -----------------------------------------------------------------
+
+    async def settle(self) -> State:
+        """Return once only people or time can bring the session on. Raises `Died`, `GaveUp`."""
+        for _ in range(MOST_ROUNDS):
+            self.check()
+            state = await self.engine.parked(SESSION)
+            self.check()
+            if state.ended or not await self._something(state):
+                return state
+        raise GaveUp([f"The flow does not come to rest: {MOST_ROUNDS:,} things happened without anybody."])
+
+    async def _something(self, state: State) -> bool:
+        """Let the one next thing happen; whether there was one."""
+        for happens in (self._resolve, self._show, self._post, self._fire, self._try_again):
+            if await happens(state):
+                return True
+        return False
+
+    async def _resolve(self, state: State) -> bool:
+        """After a kill: what was cut runs again. Somebody has looked, and says so."""
+        for prompt_id in state.open_prompts:
+            prompt = state.prompts[prompt_id]
+            run = state.nodes.get(prompt.path)
+            if prompt.kind == "interrupted" and run is not None and run.reason == "crash":
+                await self.apply(Answer(prompt_id, OPERATOR, f"again:{prompt_id}", value="again"))
+                return True
+        return False
+
+    async def _show(self, state: State) -> bool:
+        for prompt_id in state.open_prompts:
+            prompt = state.prompts[prompt_id]
+            if prompt.shown is None:
+                ts = f"1767603600.{int(prompt.spec.get('number') or 0):06}"
+                await self.apply(Shown(prompt_id, {"channel": CHANNEL, "ts": ts}))
+                return True
+        return False
+
+    async def _post(self, state: State) -> bool:
+        for path in state.active:
+            run = state.nodes[path]
+            if run.status == "started" and node_types()[run.type].mode == "delivery":
+                self.world.posts.setdefault(path, as_plain(run.input if isinstance(run.input, dict) else {}))
+                place = list(self.world.posts).index(path)
+                output = {"channel": CHANNEL, "ts": f"1767603601.{place:06}", "permalink": None}
+                await self.apply(NodeDone(path, run.attempt, output))
+                return True
+        return False
+
+    async def _fire(self, state: State) -> bool:
+        """Fire the first timer that is due."""
+        due = [timer for timer in state.timers.values() if timer.due_at <= self.world.now]
+        fresh = [timer for timer in due if (timer.timer_id, timer.due_at) not in self._fired]
+        if not fresh:
+            return False
+        timer = min(fresh, key=_when)
+        await self.apply(Due(timer.timer_id))
+        self._fired.add((timer.timer_id, timer.due_at))
+        return True
+
+    async def _try_again(self, state: State) -> bool:
+        """Nothing else happens: the clock moves on to what is to be tried again."""
+        again = [timer for timer in state.timers.values() if timer.purpose == "retry"]
+        if not again or state.phase == "held":
+            return False
+        first = min(again, key=_when)
+        between = [timer for timer in state.timers.values() if _when(timer) <= _when(first)]
+        self.world.advance(min(between, key=_when).due_at)
+        return await self._fire(state)
+
+    async def wait_until(self, moment: str) -> State:
+        """Time goes by up to a moment, and every timer on the way fires at its time."""
+        while True:
+            state = await self.settle()
+            due = [timer for timer in state.timers.values() if timer.due_at <= moment]
+            fresh = [timer for timer in due if (timer.timer_id, timer.due_at) not in self._fired]
+            if not fresh or state.ended:
+                self.world.advance(moment)
+                return state
+            self.world.advance(min(fresh, key=_when).due_at)
+
+
+def _when(timer: TimerRun) -> tuple[str, str]:
+    return timer.due_at, timer.timer_id
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """A kill is no news here: the engine's warnings about it are not for people."""
+    logger = logging.getLogger("sayso")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

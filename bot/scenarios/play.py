@@ -1,0 +1,304 @@
+"""Plays a scenario: once, or also with a kill before and after every commit of that run."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bot.scenarios.document import ExpectDoc
+from bot.scenarios.expect import Mismatch, View, mismatches, says
+from bot.scenarios.life import Died, GaveUp, Kill, Life
+from bot.scenarios.load import Act, Scenario, Step, Wait
+from bot.scenarios.steps import Hand, done_before
+from bot.scenarios.story import Story, changes, story
+from bot.scenarios.world import SESSION, THREAD, World, actors, starter
+from engine.commands import Hold, Resume
+from engine.errors import SaysoError
+from engine.events import Event
+from engine.fold import derive_state
+from engine.state import State
+
+PATIENCE = 120.0
+"""Seconds that one run may take: what hangs is told, and not waited for."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run did not go as the scenario says: where in its file, at which step, and in which lines."""
+
+    place: str
+    title: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is over."""
+
+    failures: tuple[Failure, ...]
+    events: tuple[Event, ...]
+    commits: tuple[tuple[Event, ...], ...] = ()
+    story: Story | None = None
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A run with a kill that came out otherwise."""
+
+    kill: Kill
+    what: str
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a scenario. `kills` is None where nothing was killed, else how many kills were tried."""
+
+    scenario: Scenario
+    plain: Run
+    kills: int | None = None
+    killed: tuple[Killed, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether all of it went as it should."""
+        return not self.plain.failures and not self.killed
+
+
+@dataclass
+class Cursor:
+    """How far the people are, who outlive every process. `since` is the last event before they last did something."""
+
+    started: bool = False
+    at: int = 0
+    begun: int = -1
+    since: int = 0
+    until: str | None = None
+
+
+@dataclass
+class _Failed(Exception):
+    failures: list[Failure] = field(default_factory=list)
+
+
+async def play(
+    scenario: Scenario, *, kills: bool = False, told: Callable[[int, int], None] = lambda done, of: None
+) -> Result:
+    """Play a scenario. `told` hears how many of the kills were tried."""
+    plain = await run(scenario)
+    if not kills or plain.failures:
+        return Result(scenario, plain)
+    found: list[Killed] = []
+    points = list(_points(plain))
+    for number, (kill, what) in enumerate(points, 1):
+        other = await run(scenario, kill)
+        failures = other.failures or tuple(_compared(scenario, plain, other))
+        if failures:
+            found.append(Killed(kill, what, failures))
+        told(number, len(points))
+    return Result(scenario, plain, len(points), tuple(found))
+
+
+def _points(plain: Run) -> Iterator[tuple[Kill, str]]:
+    """Before and after every commit: between two events of one commit nothing can die."""
+    for events in plain.commits:
+        names = ", ".join(_named(event) for event in events)
+        first, last = events[0].seq, events[-1].seq
+        number = f"event {first}" if first == last else f"events {first} to {last}"
+        yield Kill(first, "before"), f"killed before {number} ({names})"
+        yield Kill(first, "after"), f"killed after {number} ({names})"
+
+
+def _named(event: Event) -> str:
+    return f"{event.type} {event.path}" if event.path else event.type
+
+
+def _compared(scenario: Scenario, plain: Run, other: Run) -> Iterator[Failure]:
+    assert plain.story is not None
+    assert other.story is not None
+    lines = tuple(changes(plain.story, other.story))
+    if lines:
+        yield Failure(scenario.place(("scenario",)), "the kill changed how it came out", lines)
+
+
+async def run(scenario: Scenario, kill: Kill | None = None) -> Run:
+    """One run, through one process, or through two with a kill between them."""
+    with TemporaryDirectory(prefix="sayso-test-") as home:
+        world = World.of(scenario, Path(home))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await _lives(world, kill)
+        except TimeoutError:
+            line = f"After {PATIENCE:.0f} s it had not come to rest."
+            return Run((Failure(scenario.place(("scenario",)), "it hangs", (line,)),), ())
+
+
+async def _lives(world: World, kill: Kill | None) -> Run:
+    cursor, failures = Cursor(), []
+    commits: list[tuple[Event, ...]] = []
+    for kills in itertools.chain([kill], itertools.repeat(None)):
+        life = Life(world, kills)
+        try:
+            async with life.open():
+                await _Player(life, cursor).play()
+        except Died:
+            continue
+        except _Failed as failed:
+            failures = failed.failures
+        commits = [tuple(events) for events in life.store.commits]
+        break
+    return _finished(world, failures, commits)
+
+
+def _finished(world: World, failures: list[Failure], commits: list[tuple[Event, ...]]) -> Run:
+    events = tuple(world.events)
+    for path in dict.fromkeys(world.twice):
+        lines = (f"{path} was run again although its first run had not been cut.",)
+        failures.append(Failure(world.scenario.place(("scenario",)), "it ran twice", lines))
+    told = story(derive_state(events), events, world)
+    return Run(tuple(failures), events, tuple(commits), told)
+
+
+class _Player:
+    """Takes the steps in one life, from where the people are."""
+
+    def __init__(self, life: Life, cursor: Cursor) -> None:
+        self._life = life
+        self._world = life.world
+        self._scenario = life.world.scenario
+        self._cursor = cursor
+        self._people = actors(self._scenario.people)
+
+    async def play(self) -> None:
+        """All that is left of it. Raises `_Failed`, `Died`."""
+        await self._guarded(self._begin, ("start",), "start")
+        steps = self._scenario.steps
+        while self._cursor.at < len(steps):
+            step = steps[self._cursor.at]
+            head = _head(step)
+            title = f"step {step.number}, {head}"
+            await self._guarded(partial(self._take, step), (*step.path, head), title)
+            self._cursor.at += 1
+
+    async def _guarded(
+        self, work: Callable[[], Awaitable[None]], path: tuple[str | int, ...], title: str
+    ) -> None:
+        try:
+            await work()
+        except GaveUp as reason:
+            raise _Failed([self._failure(path, title, reason.lines)]) from None
+
+    def _failure(self, path: tuple[str | int, ...], title: str, lines: list[str]) -> Failure:
+        return Failure(self._scenario.place(path), title, tuple(lines))
+
+    # --- the beginning -----------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        if await self._life.engine.writer.call("head", SESSION) is not None:
+            await self._life.apply(None)
+        elif not self._cursor.started:
+            await self._start()
+        await self._life.settle()
+        self._cursor.started = True
+
+    async def _start(self) -> None:
+        scenario, refused = self._scenario, self._scenario.doc.start.refused
+        try:
+            await self._life.engine.start(
+                scenario.flow,
+                scenario.doc.inputs,
+                actor=starter(scenario),
+                thread=THREAD,
+                session_id=SESSION,
+            )
+        except SaysoError as error:
+            self._life.check()
+            self._refused(error, refused)
+            return
+        self._life.check()
+        if refused is not None:
+            raise GaveUp([f"It was started, and not refused: “{refused}”."])
+
+    def _refused(self, error: SaysoError, expected: str | None) -> None:
+        if expected is None:
+            raise GaveUp([f"It was refused: {error}"])
+        if not says(str(error), expected):
+            raise GaveUp([f"expected the refusal  {expected}", f"came                  {error}"])
+
+    # --- steps -------------------------------------------------------------------------------------------
+
+    async def _take(self, step: Step) -> None:
+        state = await self._life.settle()
+        match step.does:
+            case Act() as act:
+                self._open_window(state)
+                await self._act(act, step)
+                await self._life.settle()
+            case Wait(seconds):
+                if self._cursor.begun != self._cursor.at:
+                    self._cursor.until = self._world.later(seconds)
+                self._open_window(state)
+                assert self._cursor.until is not None
+                await self._life.wait_until(self._cursor.until)
+            case ExpectDoc() as expect:
+                self._expect(expect, state, step)
+
+    def _open_window(self, state: State) -> None:
+        """A step that does something begins: what happens from here on is what can be expected to have happened."""
+        if self._cursor.begun != self._cursor.at:
+            self._cursor.begun, self._cursor.since = self._cursor.at, state.seq
+
+    def _expect(self, expect: ExpectDoc, state: State, step: Step) -> None:
+        view = View(state, self._life.events, self._cursor.since, self._world)
+        found = [
+            Failure(
+                self._scenario.place((*step.path, "expect", *wrong.path)),
+                f"step {step.number}, expect {'.'.join(str(part) for part in wrong.path)}",
+                _difference(wrong),
+            )
+            for wrong in mismatches(expect, view)
+        ]
+        if found:
+            raise _Failed(found)
+
+    async def _act(self, act: Act, step: Step) -> None:
+        key = f"scenario:{step.number}"
+        state = await self._life.state()
+        since = [event.type for event in self._life.events if event.seq > self._cursor.since]
+        if done_before(act, key, state, since):
+            return
+        hand = Hand(act, self._people[act.person], key, self._life.gate)
+        command = hand.command(state, self._people)
+        try:
+            if isinstance(command, Hold):
+                await self._life.engine.pause(SESSION, actor=command.actor, reason=command.reason)
+            elif isinstance(command, Resume):
+                await self._life.engine.resume(SESSION, command.text, actor=command.actor, key=command.key)
+            else:
+                await self._life.apply(command)
+        except SaysoError as error:
+            self._life.check()
+            self._refused(error, act.refused)
+            return
+        self._life.check()
+        if act.refused is not None:
+            raise GaveUp([f"{act.person} could do it, and was not refused: “{act.refused}”."])
+
+
+def _difference(wrong: Mismatch) -> tuple[str, ...]:
+    expected, came = (" ".join(text.split()) for text in (wrong.expected, wrong.came))
+    return f"expected  {expected}", f"came      {came}", *wrong.more
+
+
+def _head(step: Step) -> str:
+    match step.does:
+        case Act(person):
+            return person
+        case Wait():
+            return "wait"
+    return "expect"

@@ -1,0 +1,210 @@
+"""What became of scenarios: for people, and as JUnit XML for whatever runs tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.cli.narration import happened
+from bot.cli.output import Paint, clean, one_line, plural
+from bot.rendering.text import plain
+from bot.scenarios.play import Failure, Result
+from engine.codec import Json
+from engine.events import Event, PromptRequested
+from engine.fold import evolve
+from engine.state import State
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+MOST_KILLS = 5
+"""So many kills that came out otherwise are told in full."""
+
+MOST_HAPPENED = 30
+
+
+@dataclass(frozen=True)
+class Told:
+    """A scenario with its result, or why it could not be read; `seconds` is how long it took."""
+
+    file: str
+    result: Result | None
+    problem: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The scenario's title, or its file where that could not be read."""
+        return self.result.scenario.name if self.result is not None else self.file
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was read and all of it went as it should."""
+        return self.result is not None and self.result.passed
+
+
+def lines(told: Told, paint: Paint) -> Iterator[str]:
+    """What to print of a scenario."""
+    if told.result is None:
+        yield f"{paint('red', '✗')} {clean(told.file)}"
+        yield from _indented([told.problem or ""])
+        return
+    result = told.result
+    mark = paint("green", "✓") if result.passed else paint("red", "✗")
+    steps = plural(len(result.scenario.steps), "step")
+    facts = f"{result.scenario.flow.name}, {steps}, {told.seconds:.1f} s"
+    yield f"{mark} {clean(result.scenario.name)}  {paint('dim', f'({facts})')}"
+    for failure in result.plain.failures:
+        yield from _indented(_failure(failure, paint))
+    if result.plain.failures:
+        yield from _indented([paint("dim", "what happened:")])
+        yield from _indented([f"  {line}" for line in story_lines(result.plain.events, paint)])
+    yield from _indented(_kills(result, paint))
+
+
+def _failure(failure: Failure, paint: Paint) -> list[str]:
+    head = f"{clean(failure.place)}: {paint('bold', clean(failure.title))}"
+    return [head, *(f"  {clean(line)}" for line in failure.lines)]
+
+
+def _kills(result: Result, paint: Paint) -> Iterator[str]:
+    if result.kills is None:
+        return
+    events = len(result.plain.events)
+    if not result.killed:
+        yield paint("dim", f"killed {result.kills} times, around every of {events} events: nothing changed")
+        return
+    count, of = len(result.killed), f"{result.kills} times, around every of {events} events"
+    yield f"killed {of}: {count} came out otherwise"
+    for killed in result.killed[:MOST_KILLS]:
+        yield f"  {paint('red', one_line(killed.what, 200))}"
+        for failure in killed.failures:
+            yield from (f"    {line}" for line in _failure(failure, paint))
+    if count > MOST_KILLS:
+        yield f"  … and {count - MOST_KILLS} more"
+
+
+def _indented(texts: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        for line in text.splitlines():
+            yield f"    {line}"
+
+
+def story_lines(events: Sequence[Event], paint: Paint) -> list[str]:
+    """What happened, a line for each thing that people care about; the last ones where there are many."""
+    state, found = State(), []
+    for event in events:
+        state = evolve(state, event)
+        if isinstance(event, PromptRequested):
+            found.append(f"  ? {event.path}: {one_line(plain(str(event.prompt.get('message'))), 100)}")
+        elif (line := happened(state, event, paint)) is not None:
+            found.append(line)
+    left = len(found) - MOST_HAPPENED
+    return found if left <= 0 else [f"  … {left} more before", *found[-MOST_HAPPENED:]]
+
+
+def summary(all_told: Sequence[Told], paint: Paint) -> str:
+    """The last line."""
+    bad = sum(1 for told in all_told if not told.passed)
+    good = len(all_told) - bad
+    if bad:
+        return paint("red", f"{bad} of {plural(len(all_told), 'scenario')} failed, {good} passed")
+    return paint("green", f"{plural(good, 'scenario')} passed")
+
+
+def as_json(all_told: Sequence[Told]) -> Json:
+    """All results for a program."""
+    return {"ok": all(told.passed for told in all_told), "scenarios": [_json(told) for told in all_told]}
+
+
+def _json(told: Told) -> Json:
+    result = told.result
+    return {
+        "file": told.file,
+        "name": told.name,
+        "ok": told.passed,
+        "seconds": round(told.seconds, 3),
+        "problem": told.problem,
+        "failures": [_failed(failure) for failure in (result.plain.failures if result else ())],
+        "kills": None if result is None else result.kills,
+        "killed": [
+            {"what": killed.what, "failures": [_failed(failure) for failure in killed.failures]}
+            for killed in (result.killed if result else ())
+        ],
+    }
+
+
+def _failed(failure: Failure) -> Json:
+    return {"place": failure.place, "title": failure.title, "lines": list(failure.lines)}
+
+
+# --- JUnit -------------------------------------------------------------------------------------------------
+
+
+def junit(all_told: Sequence[Told]) -> bytes:
+    """JUnit XML: a test case for each scenario, and one more for its kills where there were any."""
+    from xml.etree import ElementTree
+
+    suite = ElementTree.Element("testsuite", name="sayso test")
+    for told in all_told:
+        _case(suite, told, told.name)
+        if told.result is not None and told.result.kills is not None:
+            _killed_case(suite, told)
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("errors", str(len(suite.findall("testcase/error"))))
+    suite.set("skipped", "0")
+    suite.set("time", f"{sum(told.seconds for told in all_told):.3f}")
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _new_case(suite: Element, told: Told, name: str, seconds: float) -> Element:
+    from xml.etree import ElementTree
+
+    return ElementTree.SubElement(
+        suite,
+        "testcase",
+        name=clean(name),
+        classname=clean(told.file),
+        file=clean(told.file),
+        time=f"{seconds:.3f}",
+    )
+
+
+def _case(suite: Element, told: Told, name: str) -> None:
+    case = _new_case(suite, told, name, told.seconds)
+    if told.result is None:
+        _problem(case, "error", "the scenario cannot be read", told.problem or "")
+    elif told.result.plain.failures:
+        failures = told.result.plain.failures
+        texts = [line for failure in failures for line in _failure(failure, _PLAIN)]
+        _problem(case, "failure", failures[0].title, "\n".join(texts))
+
+
+def _killed_case(suite: Element, told: Told) -> None:
+    assert told.result is not None
+    case = _new_case(suite, told, f"{told.name}: killed at every event", 0.0)
+    if told.result.killed:
+        first = told.result.killed[0]
+        _problem(case, "failure", first.what, "\n".join(_kills(told.result, _PLAIN)))
+
+
+def _problem(case: Element, kind: str, message: str, text: str) -> None:
+    from xml.etree import ElementTree
+
+    found = ElementTree.SubElement(case, kind, message=clean(message), type=kind)
+    found.text = clean(text)
+
+
+class _NoPaint(Paint):
+    """No colours: for a file."""
+
+    def __init__(self) -> None:
+        self.on = False
+
+
+_PLAIN = _NoPaint()

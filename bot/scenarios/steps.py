@@ -1,0 +1,165 @@
+"""What people do in a scenario: which question they mean, and the command that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from bot.scenarios.life import GaveUp
+from bot.scenarios.load import Act
+from engine.actors import Actor
+from engine.commands import (
+    Abort,
+    Answer,
+    Command,
+    Edit,
+    HandOver,
+    Hold,
+    Message,
+    Resume,
+    Steer,
+    Undo,
+)
+from engine.forms import match_option
+from engine.forms.asking import asked_fields
+from engine.state import PromptRun, State
+from prompt_state.policy import ACTION_OF, Gate
+
+Fits: TypeAlias = Callable[[PromptRun], bool]
+
+
+class Hand:
+    """One person at one step: `key` is what makes the deed the same when it is done again after a kill."""
+
+    def __init__(self, act: Act, actor: Actor, key: str, gate: Gate) -> None:
+        self._act = act
+        self._actor = actor
+        self._key = key
+        self._gate = gate
+
+    def command(self, state: State, people: dict[str, Actor]) -> Command:
+        """What the deed is to the engine. Raises `GaveUp` where no question, or no one question, is meant."""
+        act, actor, key, value = self._act, self._actor, self._key, self._act.value
+        text = value if isinstance(value, str) else None
+        match act.verb:
+            case "reply":
+                return self._reply(state, text or "")
+            case "message":
+                return Steer(text or "", actor, key)
+            case "pause":
+                return Hold(actor, text)
+            case "resume":
+                return Resume(text or "go on", actor, key)
+            case "cancel":
+                return Abort(actor, text)
+            case "undo":
+                return Undo(self._undone(state).prompt_id, actor, key)
+            case "hand_over":
+                to = people[text].id if text in people else text or ""
+                return HandOver(self._open(state, lambda prompt: True).prompt_id, actor, key, to)
+            case "edit":
+                prompt = self._open(state, lambda prompt: bool(prompt.spec.get("editable")))
+                return Edit(prompt.prompt_id, actor, key, dict(value))
+            case "form":
+                prompt = self._open(state, lambda prompt: bool(asked_fields(prompt.spec)))
+                return Answer(prompt.prompt_id, actor, key, values=dict(value))
+        return self._choice(state, act.verb, text)
+
+    def _reply(self, state: State, text: str) -> Command:
+        if self._act.on is None:
+            return Message(text, self._actor, self._key)
+        prompt = self._open(state, lambda prompt: True)
+        return Answer(prompt.prompt_id, self._actor, self._key, text=text)
+
+    def _choice(self, state: State, verb: str, text: str | None) -> Command:
+        """A press: of `approve` and `reject`, of a choice by its label or value; else, for one text, a reply."""
+        said = {"say": text, "choose": text}.get(verb, verb) or ""
+        prompt = self._open(state, lambda prompt: _takes(prompt, said, verb))
+        reason = text if verb in ("approve", "reject") else None
+        option = match_option(prompt.spec.get("options") or [], said)
+        if option is None:
+            return Answer(prompt.prompt_id, self._actor, self._key, text=said)
+        return Answer(prompt.prompt_id, self._actor, self._key, value=option["value"], reason=reason)
+
+    def _open(self, state: State, fits: Fits) -> PromptRun:
+        """The one open question that is meant."""
+        asked = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+        if self._act.on is not None:
+            named = [prompt for prompt in asked if is_at(prompt.path, self._act.on)]
+            if not named:
+                raise GaveUp([f"`{self._act.on}` asks nothing now.", *open_lines(state)])
+            asked = named
+        found = [prompt for prompt in asked if fits(prompt)]
+        if len(found) > 1:
+            found = [prompt for prompt in found if self._may(state, prompt)] or found
+        if len(found) > 1:
+            paths = ", ".join(f"`{prompt.path}`" for prompt in found)
+            raise GaveUp(
+                [f"Several questions could be meant: {paths}. Say which: `on: {found[0].path}` in this step."]
+            )
+        if not found:
+            raise GaveUp([f"No open question takes {_said(self._act)}.", *open_lines(state)])
+        return found[0]
+
+    def _undone(self, state: State) -> PromptRun:
+        found = [
+            prompt
+            for prompt in state.prompts.values()
+            if prompt.undo_until is not None and (self._act.on is None or is_at(prompt.path, self._act.on))
+        ]
+        if len(found) != 1:
+            raise GaveUp(["There is no answer that could be taken back now.", *open_lines(state)])
+        return found[0]
+
+    def _may(self, state: State, prompt: PromptRun) -> bool:
+        action = ACTION_OF.get(prompt.kind)
+        return action is not None and self._gate(self._actor, action, state, prompt) is None
+
+
+def _takes(prompt: PromptRun, said: str, verb: str) -> bool:
+    options = prompt.spec.get("options") or []
+    if match_option(options, said):
+        return True
+    return verb == "say" and not options and bool(prompt.spec.get("acceptsText"))
+
+
+def _said(act: Act) -> str:
+    if act.verb == "say":
+        return f"“{act.value}”"
+    return f"`{act.verb}`" + (f" “{act.value}”" if isinstance(act.value, str) else "")
+
+
+def is_at(path: str, name: str) -> bool:
+    """Whether a path is what a scenario names: the path itself, or the id of its node."""
+    return name in (path, path.rpartition("/")[2].partition("~")[0])
+
+
+def open_lines(state: State) -> list[str]:
+    """What is asked now, for people."""
+    prompts = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+    if not prompts:
+        return [f"Nothing is asked now: the session is {state.status}{_at(state)}."]
+    return ["Asked now:", *(f"  {line}" for prompt in prompts for line in _lines(prompt))]
+
+
+def _at(state: State) -> str:
+    active = [path for path in state.active if path not in state.containers]
+    return f", at {', '.join(active)}" if active else ""
+
+
+def _lines(prompt: PromptRun) -> Sequence[str]:
+    options = [str(option["label"]) for option in prompt.spec.get("options") or []]
+    fields = [str(field["name"]) for field in asked_fields(prompt.spec) or []]
+    takes = " | ".join(options) or ("form: " + ", ".join(fields) if fields else "a reply")
+    message = " ".join(str(prompt.spec.get("message")).split())
+    message = message if len(message) <= 100 else message[:99] + "…"
+    return [f"{prompt.path}: {message}  [{takes}]"]
+
+
+def done_before(act: Act, key: str, state: State, since: Sequence[str]) -> bool:
+    """Whether a deed had its effect before the process was killed; `since` are the types of the events since."""
+    if act.verb == "pause":
+        return state.phase == "held" or state.ended
+    if act.verb == "cancel":
+        return "session:abort" in since
+    return key in state.seen
