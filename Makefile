@@ -18,6 +18,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/sayso validate examples
+	$(BIN)/sayso test examples/scenarios
 
 fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

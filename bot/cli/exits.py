@@ -22,8 +22,8 @@ class Exit(IntEnum):
 
 MEANINGS: dict[Exit, str] = {
     Exit.OK: "done",
-    Exit.FAILED: "the session failed or was aborted; a check of doctor failed",
-    Exit.USAGE: "wrong usage, unknown name, or a setting that cannot be used",
+    Exit.FAILED: "the session failed or was aborted; a check of doctor, or a scenario, failed",
+    Exit.USAGE: "wrong usage, unknown name, a setting or a scenario that cannot be used",
     Exit.PAUSED: "paused: waiting for people, kept for later",
     Exit.INVALID_FLOW: "a flow file is not valid",
     Exit.REFUSED: "refused: not allowed, already answered, already ended",

@@ -55,7 +55,7 @@ class Fakes(Mapping[str, Runner]):
 
     async def _run(self, kind: str, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         life, world = self._life, self._life.world
-        if life.over:
+        if not await life.at_gate(ctx):
             return Interrupted("cut")
         node_id = life.node_id(ctx.path)
         number = outcomes_at(life.events, ctx.path)

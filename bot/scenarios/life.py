@@ -6,6 +6,7 @@ moves on to it. Everything else that needs time or people waits for the scenario
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -19,10 +20,12 @@ from engine.commands import Answer, Command, Due, NodeDone, Shown
 from engine.engine import Engine
 from engine.errors import Fenced, SaysoError
 from engine.events import Event, event_from_bytes
+from engine.nodes.port import NodeContext
 from engine.nodes.specs import node_types
 from engine.state import State, TimerRun
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
+from engine.turn import launched
 from prompt_state.extension import projection
 
 MOST_ROUNDS = 10_000
@@ -39,6 +42,9 @@ class GaveUp(Exception):
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = list(lines)
         super().__init__("\n".join(self.lines))
+
+
+_STARTS = ("node:started", "container:childStarted")
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,7 @@ class Life:
         self.store = Mortal(world.store.another(), kill)
         self.gate = gate_for(world.scenario)
         self.events = world.events
+        self._gates: dict[str, asyncio.Event] = {}
         self._why: list[str] | None = None
         self._fired: set[tuple[str, str]] = set()
         self.engine = Engine(
@@ -117,6 +124,8 @@ class Life:
             try:
                 yield self
             finally:
+                # What is cut by leaving is no part of the story.
+                self.store.dead = True
                 await self.engine.close()
                 self.store.close()
 
@@ -171,18 +180,51 @@ class Life:
         """Return once only people or time can bring the session on. Raises `Died`, `GaveUp`."""
         for _ in range(MOST_ROUNDS):
             self.check()
-            state = await self.engine.parked(SESSION)
+            state = await self.engine.state(SESSION)
+            if not state.ended and await self._something(state):
+                continue
+            rested = await self.engine.parked(SESSION)
             self.check()
-            if state.ended or not await self._something(state):
-                return state
+            if rested.seq == state.seq:
+                return rested
         raise GaveUp([f"The flow does not come to rest: {MOST_ROUNDS:,} things happened without anybody."])
 
     async def _something(self, state: State) -> bool:
         """Let the one next thing happen; whether there was one."""
-        for happens in (self._resolve, self._show, self._post, self._fire, self._try_again):
+        for happens in (self._resolve, self._work, self._show, self._post, self._fire, self._try_again):
             if await happens(state):
                 return True
         return False
+
+    async def at_gate(self, ctx: NodeContext) -> bool:
+        """A node waits here until it is its turn; False when it has to leave."""
+        gate = self._gates.setdefault(ctx.path, asyncio.Event())
+        waits = [asyncio.ensure_future(event.wait()) for event in (gate, ctx.aborted)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return gate.is_set() and not ctx.aborted.is_set() and not self.over
+
+    async def _work(self, state: State) -> bool:
+        """What runs at the same time does its work one by one, in the order in which it first began."""
+        working, live = launched(state), self.engine._live.get(SESSION)
+        if not working or live is None:
+            return False
+        path = min(working, key=self._began)
+        task = live.tasks.get(f"{path}#{state.nodes[path].attempt}")
+        if task is None:
+            return False
+        gate = self._gates.setdefault(path, asyncio.Event())
+        gate.set()
+        await asyncio.wait([task])
+        del self._gates[path]
+        return True
+
+    def _began(self, path: str) -> int:
+        starts = (event.seq for event in self.events if event.path == path and event.type in _STARTS)
+        return next(starts, 0)
 
     async def _resolve(self, state: State) -> bool:
         """After a kill: what was cut runs again. Somebody has looked, and says so."""

@@ -222,6 +222,8 @@ class _Reader:
             self._wrong(("start", "trigger"), "either a person starts the flow or a trigger", on_key=True)
         if start.as_ is not None:
             self._person(start.as_, ("start", "as"))
+        if self.doc.steps and start.refused is not None:
+            self._wrong(("steps",), "after a start that is refused nothing happens", on_key=True)
         if not self.doc.steps and start.refused is None:
             self._wrong((), "a scenario has `steps`: what people do, and what must be true", _STEP_HINT)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -74,7 +74,6 @@ class Result:
 class Cursor:
     """How far the people are, who outlive every process. `since` is the last event before they last did something."""
 
-    started: bool = False
     at: int = 0
     begun: int = -1
     since: int = 0
@@ -156,11 +155,14 @@ async def _lives(world: World, kill: Kill | None) -> Run:
 
 
 def _finished(world: World, failures: list[Failure], commits: list[tuple[Event, ...]]) -> Run:
-    events = tuple(world.events)
+    events, top = tuple(world.events), world.scenario.place(("scenario",))
     for path in dict.fromkeys(world.twice):
-        lines = (f"{path} was run again although its first run had not been cut.",)
-        failures.append(Failure(world.scenario.place(("scenario",)), "it ran twice", lines))
-    told = story(derive_state(events), events, world)
+        line = f"{path} was run again although its first run had not been cut."
+        failures.append(Failure(top, "it ran twice", (line,)))
+    try:
+        told = story(derive_state(events), events, world)
+    except SaysoError as error:
+        return Run((*failures, Failure(top, "its journal is not sound", (str(error),))), events)
     return Run(tuple(failures), events, tuple(commits), told)
 
 
@@ -192,6 +194,9 @@ class _Player:
             await work()
         except GaveUp as reason:
             raise _Failed([self._failure(path, title, reason.lines)]) from None
+        except SaysoError as error:
+            self._life.check()
+            raise _Failed([self._failure(path, title, [str(error)])]) from error
 
     def _failure(self, path: tuple[str | int, ...], title: str, lines: list[str]) -> Failure:
         return Failure(self._scenario.place(path), title, tuple(lines))
@@ -201,12 +206,12 @@ class _Player:
     async def _begin(self) -> None:
         if await self._life.engine.writer.call("head", SESSION) is not None:
             await self._life.apply(None)
-        elif not self._cursor.started:
-            await self._start()
+        elif not await self._start():
+            return
         await self._life.settle()
-        self._cursor.started = True
 
-    async def _start(self) -> None:
+    async def _start(self) -> bool:
+        """Whether there is a session now."""
         scenario, refused = self._scenario, self._scenario.doc.start.refused
         try:
             await self._life.engine.start(
@@ -219,10 +224,11 @@ class _Player:
         except SaysoError as error:
             self._life.check()
             self._refused(error, refused)
-            return
+            return False
         self._life.check()
-        if refused is not None:
-            raise GaveUp([f"It was started, and not refused: “{refused}”."])
+        if refused is None:
+            return True
+        raise GaveUp([f"It was started, and not refused: “{refused}”."])
 
     def _refused(self, error: SaysoError, expected: str | None) -> None:
         if expected is None:

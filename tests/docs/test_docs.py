@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.scenarios.load import Flows, load_scenario
+from bot.scenarios.play import play
 from docs import generate
 from engine.flow import load_flow
 
@@ -36,7 +38,11 @@ def blocks(page: Path, language: str) -> Iterator[str]:
 def flows() -> list[tuple[str, str]]:
     """Every whole flow that a page shows, with the page's name."""
     found = [(name(page), block) for page in PAGES for block in blocks(page, "yaml")]
-    return [(page, block) for page, block in found if re.search(r"(?m)^flow:", block)]
+    return [
+        (page, block)
+        for page, block in found
+        if re.search(r"(?m)^flow:", block) and not block.startswith("scenario:")
+    ]
 
 
 def test_the_generated_parts_are_current() -> None:
@@ -69,6 +75,15 @@ def test_every_event_and_setting_is_documented() -> None:
 def test_a_flow_on_a_page_loads(page: str, text: str) -> None:
     """Whoever copies a flow from the documentation gets one that loads."""
     assert load_flow(text, f"{page}.yml").nodes
+
+
+async def test_the_scenario_on_the_page_about_them_passes(tmp_path: Path) -> None:
+    """Whoever copies flow and scenario from the page has a test that passes, with kills too."""
+    flow, scenario = (block for block in blocks(ROOT / "docs/testing-flows.md", "yaml") if "flow:" in block)
+    (tmp_path / "rollback.yml").write_text(flow)
+    (tmp_path / "scenario.yml").write_text(scenario)
+    result = await play(load_scenario(tmp_path / "scenario.yml", Flows()), kills=True)
+    assert result.passed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

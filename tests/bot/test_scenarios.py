@@ -1,0 +1,301 @@
+"""Scenarios: what a flow does when people, time and the world do what a file says; and what a wrong one says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.cli.output import Paint
+from bot.scenarios.load import Flows, Scenario, load_scenario
+from bot.scenarios.play import Result, play
+from bot.scenarios.report import Told, lines
+from engine import work
+from engine.engine import Engine
+from engine.state import ROOT
+from engine.stepping import Live
+from tests.proof.mutants import Change, retries_are_forgotten, rewind
+
+FLOW = """
+flow: rollback
+inputs:
+  service: {type: string}
+nodes:
+  - id: why
+    type: ask
+    with: {message: "Why is {{ inputs.service }} rolled back?", timeout: 2h}
+  - id: gate
+    type: approval
+    with:
+      message: "Roll back {{ inputs.service }}?"
+      approvers: ["@sre"]
+      exclude_requester: true
+      timeout: 30m
+      remind_every: 10m
+      on_timeout: reject
+  - id: apply
+    type: shell
+    if: "{{ nodes.gate.decision == 'approve' }}"
+    with: {run: [./rollback.sh, "{{ inputs.service }}"]}
+    retry: {attempts: 3, delay: 5s}
+  - id: tell
+    type: message
+    with: {text: "{{ inputs.service }}: {{ status.apply }}"}
+"""
+
+HEAD = """
+scenario: A rollback
+flow: rollback
+inputs: {service: checkout}
+people: {ana: {}, ben: {groups: [sre]}, cleo: {groups: [sre]}}
+"""
+
+
+def scenario(folder: Path, steps: str, *, flow: str = FLOW, head: str = HEAD) -> Scenario:
+    """The scenario of these steps, in a file beside its flow."""
+    (folder / "rollback.yml").write_text(flow)
+    file = folder / "scenarios" / "first.yml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(head.strip() + "\n" + steps)
+    return load_scenario(file, Flows())
+
+
+async def played(folder: Path, steps: str, **options: Any) -> Result:
+    """What became of a scenario of these steps."""
+    kills = options.pop("kills", False)
+    return await play(scenario(folder, steps, **options), kills=kills)
+
+
+def report(result: Result) -> str:
+    """What people read about it."""
+    paint = Paint.__new__(Paint)
+    paint.on = False
+    return "\n".join(lines(Told("first.yml", result), paint))
+
+
+GOOD = """
+nodes:
+  apply: [{error: no connection}, {output: {stdout: ok}}]
+steps:
+  - expect: {prompt: why, message: Why is checkout}
+  - ana: It is slow
+  - expect: {prompt: gate, message: /Roll back \\w+\\?/, choices: [Approve, Reject], asks: ["@sre"], kind: approval}
+  - ana: approve
+    refused: You started this
+  - wait: 10m
+  - expect: {reminded: gate, status: paused, prompts: [gate], effects: []}
+  - ben: approve
+  - expect:
+      status: complete
+      posted: "checkout: completed"
+      nodes: {gate: completed, apply: completed}
+      outputs: {why: {text: It is slow, by: {name: ana}}, apply: {stdout: ok}}
+      effects: [{apply: {run: [./rollback.sh, checkout]}}, apply]
+"""
+
+
+async def test_a_scenario_that_is_right_passes(tmp_path: Path) -> None:
+    """People answer, a refusal is expected, the clock moves, a failure is tried again: all of it as the file says."""
+    result = await played(tmp_path, GOOD)
+    assert result.passed, report(result)
+
+
+async def test_a_kill_at_every_event_changes_nothing(tmp_path: Path) -> None:
+    """Killed before and after every commit, the same scenario comes out the same each time."""
+    result = await played(tmp_path, GOOD, kills=True)
+    assert result.passed, report(result)
+    assert result.kills == 2 * len(result.plain.commits)
+    assert result.kills >= 20
+
+
+async def test_what_is_not_as_expected_is_told_with_its_place(tmp_path: Path) -> None:
+    """Every difference has file, line and column, what was expected and what came; and what happened until then."""
+    steps = """
+steps:
+  - ana: It is slow
+  - expect:
+      status: complete
+      nodes: {why: skipped}
+      outputs: {why: {text: It is fast}}
+"""
+    result = await played(tmp_path, steps)
+    assert not result.passed
+    shown = report(result)
+    assert f"{tmp_path}/scenarios/first.yml:9:7: step 2, expect status" in shown
+    assert "      expected  complete\n      came      paused: gate waits for an answer" in shown
+    assert "first.yml:10:15: step 2, expect nodes.why" in shown
+    assert "      expected  skipped\n      came      completed" in shown
+    assert "      expected  It is fast\n      came      It is slow" in shown
+    assert "? gate: Roll back checkout?" in shown
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ("  - ana: approve\n    on: gate", "`gate` asks nothing now."),
+        ("  - ana: {approve: fine}", "No open question takes `approve` “fine”."),
+        ("  - ben: Because", "It was refused: Only"),
+        ("  - ana: Because\n    refused: no", "ana could do it, and was not refused: “no”."),
+        ("  - ben: Because\n    refused: tomorrow", "expected the refusal  tomorrow"),
+        ("  - ana: Because\n  - ben: aprove", "No open question takes “aprove”."),
+        ("  - ana: Because\n  - ben: approve", "`apply` would run now"),
+        ("  - ana: {undo: a slip}", "There is no answer that could be taken back now."),
+        ("  - expect: {prompt: gate}", "came      Asked now:"),
+        ("  - expect: {prompt: why, choices: ['Yes']}", "came      none"),
+        ("  - expect: {prompt: why, asks: ['@sre']}", "came      requester"),
+        ("  - expect: {prompt: why, message: Who}", "came      Why is checkout rolled back?"),
+        ("  - expect: {prompts: [why, gate]}", "expected  why, gate"),
+        ("  - expect: {effects: [apply]}", "came      none"),
+        ("  - expect: {posted: done}", "came      nothing was posted since"),
+        ("  - expect: {reminded: why}", "came      that did not happen since"),
+        ("  - expect: {errors: {apply: broken}}", "came      it did not fail"),
+        ("  - expect: {outputs: {gate: {decision: approve}}}", "came      no output: it is pending"),
+        ("  - wait: 2h\n  - expect: {status: complete}", "why failed: nobody answered why in time"),
+    ],
+)
+async def test_a_wrong_step_says_what_is_instead(tmp_path: Path, steps: str, said: str) -> None:
+    """A deed that fits no question, a refusal that nobody expected, and every kind of expectation that is not met."""
+    result = await played(tmp_path, f"steps:\n{steps}")
+    assert not result.passed
+    assert said in report(result)
+
+
+async def test_a_node_that_is_not_mentioned_runs_nothing(tmp_path: Path) -> None:
+    """Where a node with effects comes up that the file does not mention, it says what to write, and nothing is run."""
+    result = await played(tmp_path, "steps:\n  - ana: Because\n  - ben: approve")
+    assert "apply: {output: {stdout: ...}}" in report(result)
+    assert [event.type for event in result.plain.events][-1] == "node:started"
+
+
+async def test_a_real_node_runs(tmp_path: Path) -> None:
+    """`real` runs the command itself, beside the flow's file."""
+    script = tmp_path / "rollback.sh"
+    script.write_text("#!/bin/sh\necho rolled back $1\n")
+    script.chmod(0o755)
+    steps = """
+nodes: {apply: real}
+steps:
+  - ana: Because
+  - ben: approve
+  - expect: {status: complete, outputs: {apply: {stdout: /rolled back checkout/}}}
+"""
+    result = await played(tmp_path, steps)
+    assert result.passed, report(result)
+
+
+async def test_an_interrupted_node_asks_what_to_do(tmp_path: Path) -> None:
+    """`interrupted` leaves the outcome of a node unknown: people are asked, and the next entry is what comes then."""
+    steps = """
+nodes: {apply: [{interrupted: timeout}, done]}
+steps:
+  - ana: Because
+  - ben: approve
+  - expect: {prompt: apply, kind: interrupted}
+  - ana: again
+  - expect: {status: complete, effects: [apply, apply]}
+"""
+    result = await played(tmp_path, steps, kills=True)
+    assert result.passed, report(result)
+
+
+async def test_people_can_pause_resume_steer_and_cancel(tmp_path: Path) -> None:
+    """A held session takes answers and starts nothing until somebody lets it go on; who cancels ends it."""
+    steps = """
+nodes: {apply: done}
+steps:
+  - ana: {message: The customer has called}
+  - ana: {pause: lunch}
+  - ana: {reply: It is slow}
+  - expect: {nodes: {why: completed, gate: pending}, status: paused}
+  - ana: {resume: go on}
+  - expect: {prompt: gate}
+  - cleo: {cancel: no}
+    refused: cancel
+  - ana: {cancel: not today}
+  - expect: {status: aborted, nodes: {gate: stopped}, effects: []}
+"""
+    result = await played(tmp_path, steps, kills=True)
+    assert result.passed, report(result)
+
+
+async def test_a_start_can_be_refused(tmp_path: Path) -> None:
+    """`refused` beside `start` expects that the policy says no, with these words."""
+    flow = FLOW.replace("inputs:", "allowed_to_start: ['@sre']\ninputs:", 1)
+    head = HEAD + "start: {as: ana, refused: start}\n"
+    assert (await played(tmp_path, "", flow=flow, head=head)).passed
+    other = await played(tmp_path, "", flow=flow, head=head.replace("as: ana", "as: ben"))
+    assert "It was started, and not refused" in report(other)
+
+
+async def test_missing_inputs_are_asked_for(tmp_path: Path) -> None:
+    """An input that is not given is a question, as everywhere."""
+    steps = """
+steps:
+  - expect: {prompt: inputs/service}
+  - ana: search
+  - expect: {prompt: why, message: Why is search}
+"""
+    result = await played(tmp_path, steps, head=HEAD.replace("inputs: {service: checkout}\n", ""))
+    assert result.passed, report(result)
+
+
+# --- seeded faults -------------------------------------------------------------------------------------------
+
+
+def after_a_kill(patch: pytest.MonkeyPatch, change: Change) -> None:
+    """A fault in what a process reads of a session that it has not had in memory before."""
+    claim = Engine._claim
+
+    async def claimed(self: Engine, live: Live) -> None:
+        known = live.session_id in self._warm
+        await claim(self, live)
+        if not known and not live.state.ended and live.flow is not None:
+            live.state = change(live.flow, live.state)
+
+    patch.setattr(Engine, "_claim", claimed)
+
+
+async def test_a_step_that_runs_again_after_a_kill_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that forgets at a claim what had completed does things twice, and the kills that show it are named."""
+    after_a_kill(monkeypatch, lambda flow, state: rewind(state, ROOT, 2))
+    result = await played(tmp_path, GOOD, kills=True)
+    assert not result.plain.failures, "without a kill nothing is wrong"
+    assert result.killed
+    shown = report(result)
+    assert "came out otherwise" in shown
+    assert "killed after event" in shown
+    assert "apply" in shown
+
+
+async def test_a_try_too_many_after_a_kill_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that forgets at a claim how often a node has failed tries it once more, and the kills say so."""
+    steps = """
+nodes: {apply: {error: no connection}}
+steps:
+  - ana: Because
+  - ben: approve
+  - expect: {status: failed, effects: [apply, apply, apply]}
+"""
+    assert (await played(tmp_path, steps, kills=True)).passed
+    after_a_kill(monkeypatch, retries_are_forgotten)
+    result = await played(tmp_path, steps, kills=True)
+    assert result.killed
+    assert "came      apply, apply, apply, apply" in report(result)
+
+
+async def test_an_effect_that_runs_twice_without_a_kill_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is launched twice for one start has run twice, and the scenario fails by itself."""
+    perform = work.Workplace.perform
+
+    async def twice(self: work.Workplace, job: work.Job) -> Any:
+        await self.runners[job.run.type](job.run.input, self._context(job))
+        return await perform(self, job)
+
+    monkeypatch.setattr(work.Workplace, "perform", twice)
+    result = await played(tmp_path, GOOD)
+    assert "apply was run again although its first run had not been cut." in report(result)
