@@ -22,10 +22,10 @@ from engine.errors import Fenced, SaysoError
 from engine.events import Event, event_from_bytes
 from engine.nodes.port import NodeContext
 from engine.nodes.specs import node_types
+from engine.queries import launched
 from engine.state import State, TimerRun
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
-from engine.turn import launched
 from prompt_state.extension import projection
 
 MOST_ROUNDS = 10_000
