@@ -9,15 +9,82 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.agents import brief_input, split_text, text_of
+from bot.rendering.agents import as_code, brief_input, split_text, text_of
 from engine.codec import Json, encode
-from engine.state import State
+from engine.events import (
+    AgentCompacted,
+    AgentMessage,
+    AgentToolResult,
+    ChildStarted,
+    Event,
+    NodeFailed,
+    SessionAborted,
+    SessionEnd,
+)
+from engine.folds.agents import TURN
+from engine.state import State, scope_of
 from engine.storage.port import PutOutbox
 
 ENTRY = "agent"
 """Kind of rows that are shown."""
 RESULT = "agent_tool"
 """Kind of rows that only change what is shown: a call has its result."""
+
+
+def agent_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """The rows of a step's events that are about agents, for a session that lives in a thread; without the marks on
+    people's messages (`marks`)."""
+    rows: list[PutOutbox] = []
+    for event in events:
+        match event:
+            case AgentMessage(source="model", turn=str(turn)):
+                cut = bool(event.interrupted)
+                data = _is_structured(before, event.path) and bool(event.final)
+                rows += said_rows(after, turn, event.content, interrupted=cut, structured=data)
+            case AgentToolResult(path=str(path)):
+                rows.append(result_row(after, path, is_error=bool(event.is_error)))
+            case AgentCompacted():
+                rows.append(compacted_row(after, event.turn, event.replaced))
+            case NodeFailed(path=str(path)) if _is_turn(before, path):
+                rows.append(cut_row(after, path))
+            case SessionAborted() | SessionEnd():
+                rows += _cut_short(before, after, events)
+            case _:
+                pass
+    return rows
+
+
+def _is_structured(state: State, path: str | None) -> bool:
+    container = state.containers.get(path or "")
+    return container is not None and container.agent is not None and container.agent.structured
+
+
+def _is_turn(state: State, path: str) -> bool:
+    return path in state.nodes and state.nodes[path].type == TURN
+
+
+def _cut_short(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """Turns that were under way when the session was ended and gave no answer."""
+    ended = {event.turn for event in events if isinstance(event, AgentMessage | AgentCompacted)}
+    turns = [path for path in before.active if _is_turn(before, path) and path not in ended]
+    return [cut_row(after, path) for path in sorted(turns)]
+
+
+def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[str], list[str]]:
+    """The keys of people's messages that an agent has kept for its next call, and of those that are part of it now."""
+    kept: dict[str, list[str]] = {}
+    read: list[str] = []
+    for event in events:
+        if isinstance(event, AgentMessage) and event.source == "person" and event.key:
+            kept.setdefault(event.path or "", []).append(event.key)
+        elif isinstance(event, ChildStarted) and event.node_type == TURN:
+            frame = after.frames.get(scope_of(event.path or "")) or before.frames.get(
+                scope_of(event.path or "")
+            )
+            owner = (frame.owner if frame is not None else None) or ""
+            agent = before.containers[owner].agent if owner in before.containers else None
+            read += [*(agent.heard if agent is not None else ()), *kept.pop(owner, [])]
+    return [key for keys in kept.values() for key in keys], list(dict.fromkeys(read))
 
 
 def text_key(session_id: str, turn: str, part: int = 0) -> str:
@@ -62,10 +129,17 @@ def writing_row(state: State, turn: str, part: int) -> PutOutbox:
 
 
 def said_rows(
-    state: State, turn: str, content: Sequence[Mapping[str, Json]], *, interrupted: bool
+    state: State,
+    turn: str,
+    content: Sequence[Mapping[str, Json]],
+    *,
+    interrupted: bool,
+    structured: bool = False,
 ) -> list[PutOutbox]:
-    """What a turn said and asked for. An empty text takes away what a broken attempt has shown."""
-    parts = split_text(text_of(content))
+    """What a turn said and asked for. An empty text takes away what a broken attempt has shown; an answer that is data
+    is shown as such."""
+    text = text_of(content)
+    parts = split_text(as_code(text) if structured else text)
     rows = []
     for number, text in enumerate(parts):
         last = number == len(parts) - 1

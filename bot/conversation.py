@@ -28,7 +28,8 @@ from bot.rendering.text import escape, plain
 from bot.standing import Standing
 from bot.start_line import BadLine, StartLine, parse
 from bot.starting import Starter
-from engine import clock
+from bot.steering import steerable
+from engine import clock, commands
 from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.commands import Answer, Command, Undo
@@ -229,6 +230,7 @@ class Conversation:
             ),
             prompts=tuple(asked),
             may_answer=self._may_answer(actor, asked),
+            steerable=await steerable(self._engine, self._gate, actor, heads),
             hinted=await self._hinted(asked),
             author=actor.id,
         )
@@ -243,7 +245,9 @@ class Conversation:
             case TakeBack(prompt_id):
                 session_id = _by_id(asked, prompt_id).session_id
                 return await self._do(row, data, session_id, Undo(prompt_id, actor, row.key))
-            case Chatter() | Ignore() | Note() | Steer():
+            case Steer(session_id, text):
+                return await self._do(row, data, session_id, commands.Steer(text, actor, row.key))
+            case Chatter() | Ignore() | Note():
                 await self._consume(row, "ignored")
                 return True
             case Menu() | Hint() | Say():
@@ -343,9 +347,9 @@ class Conversation:
             return await self._tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:
             return await self._whisper(row, data, str(error), "refused")
-        if state.phase == "held" and isinstance(command, Answer):
-            # The row was consumed together with the answer.
-            said = _whispered(row, data, words.RECORDED)
+        if state.phase == "held" and isinstance(command, Answer | commands.Steer):
+            # The row was consumed together with what it said.
+            said = _whispered(row, data, words.RECORDED if isinstance(command, Answer) else words.KEPT)
             await self._engine.writer.call("consume", [], self._engine.now(), [said])
         return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.agent_intents import agent_rows, marks
 from bot.rendering import card_key, prompt_key
 from bot.rendering.decisions import edited_text
 from bot.rendering.failures import LOG, log_of
@@ -47,7 +48,10 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     rows = [card_row(after.session_id, after.seq)] if _card_changed(before, after) else []
     for event in events:
         rows += _of_event(before, after, event)
-    return rows
+    kept, read = marks(before, after, events)
+    rows += [row for key in kept for row in _mark(key, "kept", KEPT)]
+    rows += [row for key in read for row in _taken(key)]
+    return rows + agent_rows(before, after, events)
 
 
 def _card_changed(before: State, after: State) -> bool:
@@ -111,15 +115,21 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
 
 TAKEN = "white_check_mark"
 """The reaction on a reply that counts."""
+KEPT = "eyes"
+"""The reaction on a message that an agent reads with its next call."""
 
 
 def _taken(key: str | None) -> list[PutOutbox]:
     """A mark on the message that was used, where it was one: without it nobody sees which words count."""
+    return _mark(key, "taken", TAKEN)
+
+
+def _mark(key: str | None, what: str, name: str) -> list[PutOutbox]:
     kind, _, where = (key or "").partition(":")
     if kind != "message" or where.count(":") != 2:
         return []
     _, channel, ts = where.split(":")
-    return [reaction_row(f"taken:{where}", channel, ts, TAKEN)]
+    return [reaction_row(f"{what}:{where}", channel, ts, name)]
 
 
 def _log(state: State) -> list[PutOutbox]:

@@ -223,8 +223,11 @@ class Bot:
             files=files,
             meters=lambda session_id: self.engine.meters.get(session_id) or {},
             posted=lambda: self.slack.sockets.posted(),
+            link_hosts=settings.agents.link_hosts,
         )
         self.engine.subscribe(lambda state, events: self.outbound.notify())
+        self.engine.subscribe(self.outbound.streams.happened)
+        self.engine.on_stream = self.outbound.streams.heard
         Meters(self.engine, self.outbound.notify)
         self.slack = machine.slack_app(
             bot,
@@ -285,6 +288,8 @@ class Bot:
         """What was missed in a thread is older than what arrives now, so the thread is read first."""
 
         async def handle(row: InboxRow) -> bool:
+            if row.thread_key is not None and row.kind in (inbound.MESSAGE, inbound.OVERHEARD):
+                self.outbound.said(row.thread_key)
             await self._notice_gap()
             if await self.catchup.ensure(row.thread_key):
                 return False

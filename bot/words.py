@@ -42,6 +42,10 @@ RECORDED = "Recorded. This is paused, so it goes on with your answer after `resu
 """Told to whoever answers while a session is held."""
 
 
+KEPT = "Kept for the agent. This is paused, so it reads your message after `resume`."
+"""Told to whoever speaks to an agent whose session is held."""
+
+
 def flows_text(flows: Mapping[str, Flow]) -> str:
     """The flows that can be started here."""
     if not flows:

@@ -19,7 +19,7 @@ from bot.outbound.posts import posted_of, result_of
 from bot.slack_api import Permanent, RateLimited, SlackFault
 from engine.codec import Json
 from engine.errors import SaysoError
-from engine.events import Event
+from engine.events import AgentCompacted, Event
 from engine.providers.turns import Finished, TextDelta, TurnEvent
 from engine.state import State
 from engine.storage.port import OutboxRow
@@ -28,6 +28,8 @@ from engine.storage.writer import Writer
 log = logging.getLogger("sayso.outbound")
 
 _STARTS = ("node:started", "container:childStarted", "node:retrying")
+_KEPT = 100
+"""Texts of ended sessions that are kept: their last rows may not be sent yet."""
 _SLOWEST = 8.0
 """By how much edits become rarer at most, however often Slack asks to wait."""
 
@@ -61,6 +63,7 @@ class Streams:
         self._seconds = seconds
         self._slower = 1.0
         self._next = 0.0
+        self._ended: list[tuple[str, str]] = []
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     # --- hearing -------------------------------------------------------------------------------------------
@@ -72,6 +75,8 @@ class Streams:
         if isinstance(event, TextDelta):
             if live is None:
                 live = self._pieces.lives[key] = LiveText(session_id, path)
+            if live.closed:
+                return
             live.blocks[event.index] = live.blocks.get(event.index, "") + event.text
             if key not in self._tasks:
                 task = asyncio.get_running_loop().create_task(self._run(live), name=f"live:{path}")
@@ -87,10 +92,16 @@ class Streams:
             live = self._pieces.lives.get((state.session_id, str(getattr(event, "path", None) or "")))
             if live is not None and event.type in _STARTS:
                 live.blocks.clear()
+            if isinstance(event, AgentCompacted):
+                self._pieces.lives.pop((state.session_id, event.turn), None)
         if state.ended:
             for session_id, turn in list(self._pieces.lives):
                 if session_id == state.session_id:
                     self._close(self._pieces.lives[session_id, turn])
+                    self._ended.append((session_id, turn))
+        for key in self._ended[:-_KEPT]:
+            self._pieces.lives.pop(key, None)
+        del self._ended[:-_KEPT]
 
     def _close(self, live: LiveText) -> None:
         live.closed = True
@@ -107,6 +118,7 @@ class Streams:
         try:
             state = await self._state(live)
             if state is None:
+                self._close(live)
                 return
             while not live.closed:
                 live.changed.clear()

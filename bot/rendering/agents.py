@@ -7,6 +7,7 @@ somewhere stands as code. Nothing in it becomes a button.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from urllib.parse import urlsplit
 
 from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
-from engine.codec import Json, encode
+from engine.codec import Json, decode, encode
+from engine.errors import NotJson
 from engine.markup import harmless, open_code
 
 MOST_PART = 3_900
@@ -239,6 +241,15 @@ def _fallback(entries: Sequence[Entry]) -> str:
 def entry_weight(entry: Entry) -> int:
     """About how much of a message an entry takes."""
     return weight(entry.text) + 180 * len(entry.tools) + weight(entry.note) + 60
+
+
+def as_code(text: str) -> str:
+    """An answer that is JSON, as code; any other text as it is."""
+    try:
+        value = decode(text.strip().encode())
+    except NotJson:
+        return text
+    return f"```\n{json.dumps(value, ensure_ascii=False, indent=2)}\n```"
 
 
 def text_of(content: Sequence[Mapping[str, Json]]) -> str:

@@ -1,0 +1,37 @@
+"""Who may speak to an agent that is under way.
+
+What is said is kept with the session and stands in the agent's next call; the marks on it say so
+(`bot.agent_intents.marks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.actors import Actor
+from engine.engine import Engine
+from engine.state import State
+from engine.storage.port import Head
+from prompt_state.policy import Gate, authorize
+
+
+def takes_messages(state: State) -> bool:
+    """Whether an agent is under way that hears what people say."""
+    if state.ended or state.phase == "finalizing":
+        return False
+    return any(
+        run.agent is not None and run.error is None and path in state.active
+        for path, run in state.containers.items()
+    )
+
+
+async def steerable(engine: Engine, gate: Gate, actor: Actor, heads: Sequence[Head]) -> tuple[str, ...]:
+    """The sessions of a thread with an agent that takes messages from this person."""
+    found = []
+    for head in heads:
+        if head.quarantined is None and head.status in ("running", "paused"):
+            state = await engine.state(head.session_id)
+            allowed = authorize(actor, "steer", gate.target(state.actor, True)).allowed
+            if allowed and takes_messages(state):
+                found.append(head.session_id)
+    return tuple(found)
