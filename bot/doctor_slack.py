@@ -94,6 +94,8 @@ def _entries(flow: Flow) -> Iterator[str]:
 
 
 def _of_node(node: Node) -> Iterator[str]:
+    for rule in node.agent.rules if node.agent is not None else ():
+        yield from rule.approvers or ()
     if node.type not in ("ask", "approval", "message"):
         return
     for field in ("approvers", "who", "to", "ephemeral_to"):

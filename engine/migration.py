@@ -59,12 +59,15 @@ def plan(old: Flow, new: Flow, state: State) -> Plan:
     _plan_inputs(made, old, new, state)
     for scope in sorted(state.frames):
         frame = state.frames[scope]
+        if _is_talk(frame, state):
+            continue
         there = new.lists.get(frame.list_id)
         if there is None:
             made.problems.append(f"{scope or 'the flow'}: the new text has no such list of nodes")
             continue
         _plan_frame(made, scope, frame, state, (old.lists[frame.list_id], there))
     _plan_calls(made, new, state)
+    _plan_agents(made, old, new, state)
     return made
 
 
@@ -182,6 +185,32 @@ def _plan_calls(made: Plan, new: Flow, state: State) -> None:
         if lacking:
             names = ", ".join(f"`{name}`" for name in lacking)
             made.problems.append(f"{path}: is under way, and the flow that it calls has new inputs: {names}")
+
+
+def _is_talk(frame: Frame, state: State) -> bool:
+    """Whether a pass is part of a conversation: what stands in it is no node of the file."""
+    container = state.containers.get(frame.owner or "")
+    return container is not None and container.kind == "agent"
+
+
+def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
+    """A conversation that is under way goes on with the tools that it has: the model was told of them, and what it asked
+    for refers to them by their place."""
+    for path, container in sorted(state.containers.items()):
+        if container.kind != "agent" or path not in state.nodes:
+            continue
+        list_id = state.frames[scope_of(path)].list_id
+        before = old.lists[list_id].by_id[container.node_id].agent
+        there = new.lists[list_id].by_id.get(container.node_id) if list_id in new.lists else None
+        # Where it is no agent any more, that is a problem already.
+        if before is None or there is None or there.agent is None:
+            continue
+        tools = [
+            [(tool.name, tool.kind, tool.node.type) for tool in plan.tools] for plan in (before, there.agent)
+        ]
+        if tools[0] != tools[1]:
+            made.problems.append(f"{path}: is under way, and the agent has other tools in the new text")
+        made.waits.setdefault(path, "agent")
 
 
 def _approves_less(path: str, run: NodeRun, state: State, after: NodeList) -> list[str]:

@@ -168,8 +168,16 @@ class _Builder:
             name = path.rpartition("/")[2]
             entry = Entry("node", path, name if name.startswith(node_id) else node_id, node_type)
             self._nodes[path] = entry
-            self._passes[scope_of(path)].children.append(entry)
+            self._around(scope_of(path)).children.append(entry)
         return self._nodes[path]
+
+    def _around(self, scope: str) -> Entry:
+        """What stands around the nodes of a scope: a pass, or a node of an agent that has children without passes."""
+        found = self._passes.get(scope)
+        if found is not None:
+            return found
+        head, _, last = scope.rpartition("/")
+        return self._nodes[f"{head}/{last.partition('#')[0]}" if head else last.partition("#")[0]]
 
     def _started(self, event: ev.NodeStarted | ev.ChildStarted, node_id: str) -> None:
         entry = self._node(event, node_id, event.node_type)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -26,7 +26,8 @@ TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 _HOST = re.compile(
     r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", re.ASCII
 )
-_SERVER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+SERVER = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?!_))*", re.ASCII)
+"""What an MCP server may be called: two `_` part its name from that of a tool."""
 
 
 def _host(value: Any) -> str:
@@ -38,14 +39,14 @@ def _host(value: Any) -> str:
 
 
 def _server(value: Any) -> str:
-    if not isinstance(value, str) or not _SERVER.fullmatch(value) or "__" in value:
+    if not isinstance(value, str) or not SERVER.fullmatch(value):
         raise ValueError(f"expected the name of an MCP server such as `grafana`, not {kind_of(value)}")
     return value
 
 
 Host: TypeAlias = Annotated[str, BeforeValidator(_host), WithJsonSchema({"type": "string", "title": "host"})]
 Server: TypeAlias = Annotated[
-    str, BeforeValidator(_server), WithJsonSchema({"type": "string", "pattern": f"^{_SERVER.pattern}$"})
+    str, BeforeValidator(_server), WithJsonSchema({"type": "string", "pattern": f"^{SERVER.pattern}$"})
 ]
 Crash: TypeAlias = Literal["again", "ask"]
 Method: TypeAlias = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -203,7 +204,7 @@ class ToolDoc(Config):
 
 
 def _verdicts(value: Any) -> Any:
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+    if isinstance(value, list) and all(item in get_args(Verdict) for item in value):
         for item in value:
             if value.count(item) > 1:
                 raise ValueError(f"`{item}` stands here twice")

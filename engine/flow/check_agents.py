@@ -6,7 +6,7 @@ Works on the raw data, as `engine.flow.check_nodes` does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -16,7 +16,7 @@ from engine.agents.plans import ToolKind
 from engine.codec import Json
 from engine.expression_text import has_expression
 from engine.faults import Fault, Path, faults_of, kind_of, suggest
-from engine.flow.agent_document import EVALUATED, SECRET, TOOL_NAME, TOOLS, RuleDoc
+from engine.flow.agent_document import EVALUATED, SECRET, SERVER, TOOL_NAME, TOOLS, RuleDoc
 from engine.flow.agent_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of, named_rules, tool_names
 from engine.flow.check_inputs import check_input
 from engine.flow.check_schema import schema_faults
@@ -60,18 +60,32 @@ def _agent(with_: Mapping[str, Any], around: Around) -> Iterator[Fault]:
     for index, name in enumerate(as_list(with_.get("context"))):
         if isinstance(name, str):
             yield from _context(name, ("context", index), around.scope)
+    for field in ("output", "context"):
+        for path in _expressions_in(with_.get(field)) if not has_expression(with_.get(field)) else ():
+            yield Fault((field, *path), f"`{field}` is not evaluated", "write it out")
     if with_.get("approvals") and not around.asks:
         yield Fault(("approvals",), "`finally` asks nobody", "leave out the tools that need it", on_key=True)
+
+
+def _expressions_in(value: Json) -> Iterator[Path]:
+    """The places in a value at which expressions stand."""
+    if has_expression(value):
+        yield ()
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            for path in _expressions_in(item):
+                yield (key, *path)
 
 
 def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
     """An earlier agent whose conversation is to be known."""
     if not NAME.fullmatch(name):
         return
-    if not scope.find(name)[0]:
+    if name == scope.current:
+        yield Fault(path, f"`{name}` is this agent itself", "its own conversation it knows anyway")
+    elif not scope.find(name)[0]:
         known = [each for each in scope.visible() if scope.places[each].type == "agent"]
-        hint = suggest(name, known, None if known else "no agent comes before this one")
-        yield Fault(path, f"no agent `{name[:80]}` comes before this one", hint)
+        yield Fault(path, f"no agent `{name[:80]}` comes before this one", suggest(name, known))
     elif scope.places[name].type != "agent":
         yield Fault(path, f"`{name}` is no agent", "only agents have conversations")
 
@@ -129,7 +143,7 @@ def _settings(kind: ToolKind, model: type[Config], raw: Mapping[str, Json], scop
     """What is wrong with the settings of a tool; what an expression will decide is left open."""
     evaluated = EVALUATED.get(kind, frozenset())
     for fault, given in _shape(model, raw):
-        if not (has_expression(given) and fault.path and fault.path[0] in evaluated):
+        if not has_expression(given):
             yield fault
     yield from model.conflicts(raw)
     for name, value in raw.items():
@@ -142,8 +156,9 @@ def _settings(kind: ToolKind, model: type[Config], raw: Mapping[str, Json], scop
             for key, entry in as_mapping(value).items():
                 for fault in check_input(key, entry):
                     yield fault.under(("input",))
-        elif _has_any(value):
-            yield Fault((name,), f"`{name}` is not evaluated", "write it out")
+        else:
+            for path in _expressions_in(value):
+                yield Fault((name, *path), f"`{name}` is not evaluated", "write it out")
 
 
 def _shape(model: type[BaseModel], raw: Any) -> list[tuple[Fault, Any]]:
@@ -154,16 +169,12 @@ def _shape(model: type[BaseModel], raw: Any) -> list[tuple[Fault, Any]]:
     return []
 
 
-def _has_any(value: Json) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_any, value.values()))
-    return any(map(_has_any, value)) if isinstance(value, list) else has_expression(value)
-
-
 def _names(entry: Entry, known: dict[str, Entry]) -> Iterator[Fault]:
     """Names that the model cannot use, or would have for two tools."""
     settings = entry.settings or {}
     where: Path = () if entry.settings is None else (entry.name,)
+    if entry.name == "mcp" and not SERVER.fullmatch(str(settings.get("server"))):
+        return
     for name in tool_names(entry):
         path = (*where, "name") if isinstance(settings.get("name"), str) else where
         if has_expression(name):
@@ -184,6 +195,8 @@ def _names(entry: Entry, known: dict[str, Entry]) -> Iterator[Fault]:
 
 def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Around) -> Iterator[Fault]:
     """One entry of `approvals`. Paths begin at its name."""
+    if name in known and known[name].name in ASKS_PEOPLE:
+        yield Fault((name,), "whom the model asks decides nothing by that", "leave it out", on_key=True)
     if name != ANY and name not in known:
         yield Fault((name,), f"the agent has no tool `{name[:80]}`", _no_tool(name, known), on_key=True)
     if not isinstance(written, list | dict):
@@ -213,8 +226,8 @@ def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: Arou
         variables: dict[str, Shape] = {"tool": None, "input": _input_shape(entry, around.tools)}
         yield from check_condition(rule["when"], (*path, "when"), around.scope.knowing(variables))
     for name, value in rule.items():
-        if name != "when" and _has_any(value):
-            yield Fault((*path, name), f"`{name}` is not evaluated", "write it out")
+        for place in _expressions_in(value) if name != "when" else ():
+            yield Fault((*path, name, *place), f"`{name}` is not evaluated", "write it out")
 
 
 def _input_shape(entry: Entry | None, tools: Mapping[str, Any]) -> Shape:
@@ -296,9 +309,14 @@ def _flow_tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
 
 def check_used_tools(node: Mapping[str, Any], tools: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
     """What the tools of the file name that is not known where this agent uses them. Paths begin at their names."""
-    for entry in entries(node):
-        if entry.name in tools:
-            yield from _expressions(entry.name, as_mapping(tools[entry.name]), scope)
+    for name in dict.fromkeys(entry.name for entry in entries(node)):
+        for fault in _expressions(name, as_mapping(tools.get(name)), scope):
+            # Of the names of nodes other agents may know others.
+            by_place = (fault.snippet or "").startswith(("nodes.", "status.", "errors."))
+            told = (
+                f"{fault.message}; the agent `{scope.current}` has this tool" if by_place else fault.message
+            )
+            yield replace(fault, message=told)
 
 
 def check_unused_tools(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
@@ -306,8 +324,7 @@ def check_unused_tools(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]
     used = {entry.name for node in agents(data) for entry in entries(node)}
     for name, tool in as_mapping(data.get("tools")).items():
         if name not in used:
-            for fault in _expressions(name, as_mapping(tool), scope):
-                yield fault.under(("tools",))
+            yield from _expressions(name, as_mapping(tool), scope)
 
 
 def _expressions(name: str, tool: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:

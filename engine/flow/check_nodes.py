@@ -54,7 +54,8 @@ def check_nodes(
     yield from _list(nodes, as_list(data.get("edges")), site, ("edges",))
     everything = scope.at(None, Level(shapes(nodes), ids(nodes), (1 << len(nodes)) - 1))
     yield from _list(last, [], replace(site, path=("finally",), scope=everything, asks=False), ())
-    yield from check_unused_tools(data, everything)
+    for fault in check_unused_tools(data, everything):
+        yield fault.under(("tools",))
 
 
 def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> Iterator[Fault]:

@@ -36,7 +36,9 @@ def _is_count(value: Json) -> str | None:
 
 
 def _is_list(value: Json) -> str | None:
-    return None if isinstance(value, list) and value else "a list that is not empty"
+    if value == []:
+        return "at least one entry"
+    return None if isinstance(value, list) else "a list"
 
 
 def _is_names(value: Json) -> str | None:
@@ -50,15 +52,6 @@ def _is_pattern(value: Json) -> str | None:
     except (re.error, TypeError):
         return "a regular expression"
     return None
-
-
-def _is_type(value: Json) -> str | None:
-    names = value if isinstance(value, list) and value else [value]
-    return (
-        None
-        if all(name in TYPES for name in names if name is not None) and None not in names
-        else ", ".join(TYPES)
-    )
 
 
 def _is_anything(value: Json) -> str | None:
@@ -77,7 +70,6 @@ _PLAIN: Mapping[str, Callable[[Json], str | None]] = {
     "deprecated": _is_flag,
     "readOnly": _is_flag,
     "writeOnly": _is_flag,
-    "type": _is_type,
     "enum": _is_list,
     "const": _is_anything,
     "minimum": _is_number,
@@ -111,7 +103,7 @@ _ONE = (
 )
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
-KEYWORDS = frozenset({*_PLAIN, *_ONE, *_LISTED, *_NAMED, "$ref"})
+KEYWORDS = frozenset({*_PLAIN, *_ONE, *_LISTED, *_NAMED, "type", "$ref"})
 """The keywords that a schema may have."""
 
 
@@ -139,7 +131,9 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
         if keyword in _PLAIN:
             expected = _PLAIN[keyword](value)
             if expected is not None:
-                yield Fault(here, f"expected {expected}, not {kind_of(value)}", _near_type(keyword, value))
+                yield Fault(here, f"expected {expected}{_but(value)}")
+        elif keyword == "type":
+            yield from _type(value, here)
         elif keyword in _ONE:
             yield from _schema(value, here, root, depth + 1)
         elif keyword in _LISTED:
@@ -155,12 +149,25 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
     yield from _together(schema, path)
 
 
-def _near_type(keyword: str, value: Json) -> str | None:
-    return suggest(value, TYPES, "") or None if keyword == "type" and isinstance(value, str) else None
+def _but(value: Json) -> str:
+    return "" if value == [] else f", not {kind_of(value)}"
+
+
+def _type(value: Json, path: Path) -> Iterator[Fault]:
+    if value == []:
+        yield Fault(path, "expected at least one entry")
+    for index, name in enumerate(value if isinstance(value, list) else [value]):
+        if name not in TYPES:
+            hint = suggest(name, TYPES, "") or None if isinstance(name, str) else None
+            where = (*path, index) if isinstance(value, list) else path
+            yield Fault(where, f"expected {', '.join(TYPES)}, not {kind_of(name)}", hint)
 
 
 def _several(value: Json, path: Path, root: Json, depth: int, kind: type) -> Iterator[Fault]:
-    if not isinstance(value, kind) or (kind is list and not value):
+    if value == [] and kind is list:
+        yield Fault(path, "expected at least one schema")
+        return
+    if not isinstance(value, kind):
         yield Fault(
             path, f"expected a {'list' if kind is list else 'mapping'} of schemas, not {kind_of(value)}"
         )

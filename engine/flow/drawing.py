@@ -51,8 +51,8 @@ class Column:
 
 
 def columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column]:
-    """The lists that a node holds, as they are titled."""
-    for key, list_id in node.lists.items():
+    """The lists that a node holds, as they are titled. What an agent does is its own affair: it is drawn as one node."""
+    for key, list_id in node.lists.items() if node.agent is None else ():
         title = {"switch": f"case {key}" if key else "otherwise", "parallel": key}.get(node.type, "")
         if node.calls is not None:
             title = f"flow {node.calls}"
@@ -71,6 +71,8 @@ def facts(node: Node) -> list[str]:
             lines.append(f"{word} {bare(compiled.raw)}")
     if node.type == "switch":
         lines.append(f"on {bare(node.config.get('on'))}")
+    if node.agent is not None and node.agent.tools:
+        lines.append(bare(f"with {', '.join(tool.name for tool in node.agent.tools)}"))
     if node.goto is not None:
         lines.append(f"on error: go to {node.goto}")
     return lines

@@ -158,7 +158,9 @@ class NodeSpec:
         config = self.validate(evaluated)
         # A message has many ways to be, and few of them at once: what is not there is not recorded either.
         brief = isinstance(config, MessageConfig)
-        settled: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=brief)
+        # What a flow says once and for all of an agent stands in its plan.
+        left_out = set(AGENT_STATIC) if isinstance(config, AgentConfig) else None
+        settled: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=brief, exclude=left_out)
         if isinstance(config, AskConfig) and config.choices is not None:
             settled["choices"] = [choice.button() for choice in config.choices]
         if self.mode == "prompt" and settled.get("form") is not None:
