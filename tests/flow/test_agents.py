@@ -259,8 +259,8 @@ def test_a_tool_may_name_what_its_agents_place_knows() -> None:
     assert load_flow(text, "a.yml").lists["why:tools"].nodes
     outside = f"{text}  - {{id: out, type: agent, with: {{prompt: Why?, tools: [logs]}}}}\n"
     assert problems(outside) == [
-        "2:69: unknown name `region`",
-        "2:82: unknown name `index`",
+        "2:63: unknown name `region`",
+        "2:76: unknown name `index`",
     ]
 
 
