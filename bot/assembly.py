@@ -5,11 +5,13 @@ from __future__ import annotations
 from bot.machine import THIS_MACHINE, Machine
 from bot.models import TURN, Models
 from bot.settings import Settings
+from engine.agents.facts import DEFAULT_MODEL, AgentFacts
 from engine.agents.spend import SpendRows
 from engine.engine import Engine
 from engine.nodes.mcp import McpServers
 from engine.nodes.port import with_runner
 from engine.nodes.secrets import SecretSource
+from engine.providers.prices import prices_from
 from engine.stepping import Extension
 from engine.storage.port import Store
 from prompt_state.extension import projection
@@ -44,6 +46,10 @@ def make_engine(
         now=machine.now,
         entropy=machine.entropy,
         writer=machine.writer(store),
+        agents=AgentFacts(
+            prices=prices_from(dict(settings.agents.prices)),
+            default_model=settings.agents.model or DEFAULT_MODEL,
+        ),
     )
     engine.closing += [models.close, servers.close]
     return engine

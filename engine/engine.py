@@ -25,6 +25,7 @@ from engine.commands import (
 )
 from engine.core import take_turn
 from engine.errors import (
+    DayBudgetSpent,
     EmptyMessage,
     LockHeld,
     NotAllowed,
@@ -272,19 +273,30 @@ class Engine(Stepper):
             for prompt_id, answer in forks.answered(begun.state, past, answers or {}).items()
         ]
         live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow)
-        facts = self._facts(live)
-        events, state = list(begun.events), begun.state
-        steps: list[Command] = [*commands, Begin()]
-        for command in steps:
-            turn = take_turn(flow, state, command, facts)
-            events, state = events + turn.events, turn.state
         new = NewSession(
             flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
         )
-        await self._create(live, events, state, new)
+        try:
+            state = await self._begin_fork(live, begun, commands, new)
+        except DayBudgetSpent as error:
+            live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow, day_left=error.left)
+            state = await self._begin_fork(live, begun, commands, new)
         if locks.pending(state):
             await self.apply(new_id, None)
         return new_id
+
+    async def _begin_fork(
+        self, live: Live, begun: forks.Fork, commands: Sequence[Command], new: NewSession
+    ) -> State:
+        """Store a fork with what the commands make true in it; how it stands then."""
+        assert live.flow is not None
+        facts = self._facts(live)
+        events, state = list(begun.events), begun.state
+        for command in (*commands, Begin()):
+            turn = take_turn(live.flow, state, command, facts)
+            events, state = events + turn.events, turn.state
+        await self._create(live, events, state, new)
+        return state
 
     async def migrate(
         self, session_id: str, flow: Flow, *, actor: Actor, consumed: Sequence[Consumed] = ()

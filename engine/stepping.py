@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -34,6 +35,7 @@ from engine.commands import (
 from engine.core import due, take_turn
 from engine.errors import (
     Corrupt,
+    DayBudgetSpent,
     Fenced,
     FlowError,
     LockHeld,
@@ -114,6 +116,8 @@ class Live:
     snapshot_seq: int = 0
     snapshot_bytes: int = 0
     """Which event the stored snapshot is of, and how large it is."""
+    day_left: Decimal | None = None
+    """Dollars that may still be spent today, where the last commit was refused for that (`DayBudgetSpent`)."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tells each task that it is to leave."""
@@ -503,7 +507,7 @@ class Stepper:
             try:
                 await self._commit(live, events, after, () if refusal else consumed, new)
                 break
-            except LockHeld as error:
+            except (LockHeld, DayBudgetSpent) as error:
                 # Another session came first since we looked: nothing was stored, so decide again.
                 log.debug("%s: %s", live.session_id, error)
         await self._begin_the_rest(live)
@@ -517,14 +521,17 @@ class Stepper:
         try:
             while live.claimed and not self._draining and not live.pausing and due(live.flow, live.state):
                 events, after, _ = self._decide(live, None)
-                await self._commit(live, events, after, (), None)
+                with contextlib.suppress(DayBudgetSpent):  # nothing was stored; what is left is known now
+                    await self._commit(live, events, after, (), None)
         except StorageError as error:
             log.error("%s goes on later: %s", live.session_id, error)
 
     def _facts(self, live: Live) -> Facts:
         assert live.flow is not None
-        code = self._code.of(live.flow)
-        return Facts(self.now(), live.epoch, self._entropy(), self._policy, code, self._agents, live.pausing)
+        code, agents = self._code.of(live.flow), self._agents
+        if live.day_left is not None:
+            agents = replace(agents, day_left=live.day_left)
+        return Facts(self.now(), live.epoch, self._entropy(), self._policy, code, agents, live.pausing)
 
     def _decide(self, live: Live, command: Command | None) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
@@ -586,12 +593,15 @@ class Stepper:
         except Fenced:
             await self._fenced(live)
             raise
+        except DayBudgetSpent as error:
+            live.day_left = error.left
+            raise
         except LockHeld:
             raise
         except BaseException:
             self._doubt(live)
             raise
-        live.state, live.fresh = after, False
+        live.state, live.fresh, live.day_left = after, False, None
         live.claimed = not idle
         self._unsettled.discard(live.session_id)
         if commit is None:

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
 from engine.codec import Json
-from engine.events import ChildStarted, Event
+from engine.events import AgentCompacted, AgentMessage, ChildStarted, Event
+from engine.folds.agents import TURN
 from engine.state import State
 from engine.storage.port import NANO, PutSpend, Row, SettleSpend
-
-TURN = "turn"
-"""The type of the nodes that are model calls."""
 
 
 def nanos(dollars: Json) -> int:
@@ -37,7 +35,7 @@ class SpendRows:
         for event in events:
             if isinstance(event, ChildStarted):
                 rows += self._begun(after, event)
-            elif event.type in ("agent:message", "agent:compacted"):
+            elif isinstance(event, AgentMessage | AgentCompacted):
                 rows += _ended(before, after, event)
         return rows
 
@@ -60,12 +58,9 @@ class SpendRows:
         ]
 
 
-def _ended(before: State, after: State, event: Event) -> list[Row]:
-    turn, cost = getattr(event, "turn", None), getattr(event, "cost", None)
-    if turn is None or cost is None:
+def _ended(before: State, after: State, event: AgentMessage | AgentCompacted) -> list[Row]:
+    run = before.nodes.get(event.turn or "")
+    if event.turn is None or event.cost is None or run is None:
         return []
-    run = before.nodes.get(turn) or after.nodes.get(turn)
-    if run is None:
-        return []
-    sure = not getattr(event, "interrupted", None)
-    return [SettleSpend(after.session_id, turn, run.attempt, nanos(cost), sure)]
+    sure = not (isinstance(event, AgentMessage) and event.interrupted)
+    return [SettleSpend(after.session_id, event.turn, run.attempt, nanos(event.cost), sure)]
