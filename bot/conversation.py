@@ -294,7 +294,6 @@ class Conversation:
             case _:
                 status = await self._standing.of(await self._heads(row.thread_key))
                 return await self._look(row, data, actor, status)
-        return await self._tell(row, data, text, "told")
 
     # --- presses -------------------------------------------------------------------------------------------
 

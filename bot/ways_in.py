@@ -27,13 +27,11 @@ from engine.codec import Json, canonical, decode, encode
 from engine.engine import Engine
 from engine.flow import Flow
 from engine.flow.model import Trigger
+from engine.machine import ENDED
 from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
 from prompt_state.model import thread_key
 
 log = logging.getLogger("sayso.ways_in")
-
-
-ENDED = ("complete", "failed", "aborted")
 
 
 class WaysIn:
@@ -210,14 +208,8 @@ class WaysIn:
 
     async def about(self, row: InboxRow, data: dict[str, Json]) -> bool:
         """A flow that somebody starts from a message: it lives in that message's thread."""
-        try:
-            return await self._about_message(row, {**data, "ts": data["about"]["ts"]})
-        except UnknownPerson as error:
-            log.warning("%s is ignored: %s", row.key, error)
-            return await self._consume(row, "ignored")
-        except LookupFailed as error:
-            log.warning("%s is held: %s", row.key, error)
-            return False
+        made = {**data, "ts": data["about"]["ts"]}
+        return await self._patient(lambda row: self._about_message(row, made))(row)
 
     async def _about_message(self, row: InboxRow, data: dict[str, Json]) -> bool:
         flow = self._library.refresh().get(data["flow"])

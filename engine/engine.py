@@ -39,6 +39,7 @@ from engine.events import Event
 from engine.flow import Flow
 from engine.fold import derive_state, evolve
 from engine.inspection import inspection
+from engine.machine import ENDED
 from engine.migration import Plan
 from engine.portable import (
     contents,
@@ -108,7 +109,7 @@ class Engine(Stepper):
         `SeveralPrompts` and the refusals; nothing is changed then.
         """
         head = await self.head(session_id)
-        if head.status in ("complete", "failed", "aborted"):
+        if head.status in ENDED:
             raise SessionEnded(f"Session {session_id} is {head.status}; it cannot be resumed.")
         key = key or f"resume:{self._entropy()}"
         if prompt_id is not None:

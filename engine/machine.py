@@ -14,6 +14,9 @@ Phase: TypeAlias = Literal[
 ]
 Status: TypeAlias = Literal["idle", "running", "paused", "complete", "failed", "aborted"]
 
+ENDED: tuple[Status, ...] = ("complete", "failed", "aborted")
+"""Statuses after which a session takes no more commands."""
+
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 _ANY_OPEN = (

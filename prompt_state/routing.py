@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from engine.forms import match_option
+from engine.machine import ENDED
 from prompt_state.model import PromptState
 from prompt_state.text import text_in
 
@@ -42,7 +43,6 @@ _CONTROL: dict[str, ControlWord] = {
 SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadcast"})
 """Kinds of Slack messages in which people say something."""
 
-_ENDED = ("complete", "failed", "aborted")
 _HELD = "held"
 _ONE_PERSON = re.compile(r"<@[UW][A-Z0-9]+(?:\|[^<>]*)?>", re.ASCII)
 _RESUME = re.compile(r"resume\b[\s:,]*(?P<text>.*)", re.DOTALL | re.IGNORECASE)
@@ -83,7 +83,7 @@ class SessionView:
     @property
     def ended(self) -> bool:
         """Whether nothing can happen in it any more."""
-        return self.status in _ENDED
+        return self.status in ENDED
 
     @property
     def held(self) -> bool:

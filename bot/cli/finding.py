@@ -15,12 +15,12 @@ from engine.errors import SessionEnded, SessionQuarantined, UnknownFlow, Unknown
 from engine.faults import suggest
 from engine.flow import Flow, load_flow_file, load_flows
 from engine.flow.load import SUFFIXES
+from engine.machine import ENDED
 from engine.storage.port import Head, Store
 from prompt_state import store as prompt_store
 from prompt_state.model import PromptState
 
 _ALL = 1_000_000
-_ENDED = ("complete", "failed", "aborted")
 
 
 def actor_for(settings: Settings, as_name: str | None) -> Actor:
@@ -87,7 +87,7 @@ def refuse_ended(head: Head) -> None:
     """Raise where a session takes nothing more: `SessionEnded`, `SessionQuarantined`."""
     if head.quarantined:
         raise SessionQuarantined(f"Session {head.session_id} was set aside: {head.quarantined}")
-    if head.status in _ENDED:
+    if head.status in ENDED:
         raise SessionEnded(f"Session {head.session_id} is {head.status} already; nothing was changed.")
 
 

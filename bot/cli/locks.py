@@ -11,10 +11,9 @@ from bot.cli.output import Paint, clean, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from bot.rendering.locks import ordinal
 from engine.codec import Json
+from engine.machine import ENDED
 from engine.stepping import utc_now
 from engine.storage.port import DropLock, Head, LockRow, Store
-
-_ENDED = ("complete", "failed", "aborted")
 
 
 def list_locks(place: Place, *, as_json: bool) -> int:
@@ -77,7 +76,7 @@ def release_lock(place: Place, name: str, session: str) -> int:
     with opened(settings) as store:
         row = _find(store, name, session)
         head = store.head(row.session_id)
-        if head is not None and head.quarantined is None and head.status not in _ENDED:
+        if head is not None and head.quarantined is None and head.status not in ENDED:
             end = place.command("sessions", "abort", row.session_id)
             raise UsageError(
                 f"Session {row.session_id} is {head.status} and not set aside, so it gives the lock back by itself "

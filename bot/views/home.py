@@ -22,6 +22,7 @@ from engine.actors import requester_of
 from engine.codec import Json
 from engine.engine import Engine
 from engine.errors import SaysoError
+from engine.machine import ENDED
 from engine.state import State
 from engine.storage.port import Head, InboxRow
 from prompt_state import store as prompts
@@ -32,7 +33,6 @@ _LOOKED_AT = 100
 """Sessions that are looked at for one Home; beyond them only newer ones are shown."""
 
 _OPEN = ("running", "paused")
-_ENDED = ("complete", "failed", "aborted")
 
 
 class HomeKind:
@@ -61,7 +61,7 @@ class HomeKind:
             return Show(words_home("This is for members of the workspace."))
         waiting = await self._waiting(opening)
         running = await self._runs(opening, _OPEN, MOST_RUNNING + 1)
-        recent = await self._runs(opening, _ENDED, MOST_RECENT)
+        recent = await self._runs(opening, ENDED, MOST_RECENT)
         spots = [_spot(prompt) for prompt in waiting] + [_root(state) for state in [*running, *recent]]
         links = await self._links.those_known(spot for spot in spots if spot is not None)
         names = {state.session_id: state.flow_name for state in running}
@@ -129,7 +129,8 @@ class HomeKind:
             except SaysoError:
                 continue
         mine = opening.user
-        found.sort(key=lambda state: (requester_of(state.actor) != mine, _later_first(state.updated_at)))
+        found.sort(key=lambda state: state.updated_at, reverse=True)
+        found.sort(key=lambda state: requester_of(state.actor) != mine)
         return found[:most]
 
     async def _is_in(self, user: str, channel: str) -> bool:
@@ -143,10 +144,6 @@ class HomeKind:
             head: Head | None = await self._engine.writer.call("head", prompt.session_id)
             names[prompt.session_id] = head.flow_name if head is not None else ""
         return names[prompt.session_id]
-
-
-def _later_first(moment: str) -> str:
-    return "".join(chr(0x10FFFF - ord(char)) for char in moment)
 
 
 def _spot(prompt: PromptState) -> Spot | None:

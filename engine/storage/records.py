@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from engine.errors import Corrupt, DayBudgetSpent, LockHeld, StorageError
 from engine.events import SCHEMA_VERSION
+from engine.machine import ENDED
 from engine.storage.macs import Sealer
 from engine.storage.port import (
     NANO,
@@ -34,8 +35,6 @@ from engine.storage.port import (
     TimerRow,
 )
 
-ENDED = ("complete", "failed", "aborted")
-"""Statuses after which a session takes no more commands."""
 UNVERIFIED = "its head does not verify: it was changed outside this program"
 """What lists say of a session that nobody has set aside yet, but should."""
 OutboxState = Literal["pending", "sent", "failed"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from bot.workspace import Workspace
+from tests.support.bot import ROOT, BotProcess
 from tests.support.workspace import running_workspace
 
 
@@ -15,3 +17,16 @@ async def workspace() -> AsyncIterator[Workspace]:
     """A new workspace with the default people and channels."""
     async with running_workspace() as started:
         yield started
+
+
+@pytest.fixture
+async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[BotProcess]:
+    """The bot with the examples, as a process."""
+    home = tmp_path / "home"
+    home.mkdir()
+    process = BotProcess(workspace, home, ROOT / "examples")
+    try:
+        await process.start()
+        yield process
+    finally:
+        await process.close()

@@ -20,19 +20,6 @@ from tests.support.bot import ROOT, BotProcess, ThreadView, start_flow
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture
-async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[BotProcess]:
-    """The bot with the examples."""
-    home = tmp_path / "home"
-    home.mkdir()
-    process = BotProcess(workspace, home, ROOT / "examples")
-    try:
-        await process.start()
-        yield process
-    finally:
-        await process.close()
-
-
 # --- release-checklist -------------------------------------------------------------------------------------
 
 

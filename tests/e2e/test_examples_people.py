@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from bot.workspace import Workspace
-from tests.support.bot import ROOT, BotProcess, ThreadView, counted, start_flow, words
+from tests.support.bot import BotProcess, ThreadView, counted, start_flow, words
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture
-async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[BotProcess]:
-    """The bot with the examples."""
-    home = tmp_path / "home"
-    home.mkdir()
-    process = BotProcess(workspace, home, ROOT / "examples")
-    try:
-        await process.start()
-        yield process
-    finally:
-        await process.close()
 
 
 @pytest.fixture

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.engine import Backing
+from tests.support.engine import Backing, EngineRig, running
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def backing(request: pytest.FixtureRequest, tmp_path: Path) -> Backing:
     """A database that outlives the engines that open it."""
     return Backing(request.param, tmp_path)
+
+
+@pytest.fixture
+async def rig(backing: Backing, tmp_path: Path) -> AsyncIterator[EngineRig]:
+    """An engine over it."""
+    async with running(backing.open(), tmp_path) as made:
+        yield made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -28,19 +27,6 @@ nodes:
     with: {message: "Go?", approvers: [channel]}
   - {id: z, type: shell, if: "{{ nodes.gate.decision == 'approve' }}", with: {run: [now, z]}}
 """
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def backing(request: pytest.FixtureRequest, tmp_path: Path) -> Backing:
-    """A database of each kind."""
-    return Backing(request.param, tmp_path)
-
-
-@pytest.fixture
-async def rig(backing: Backing, tmp_path: Path) -> AsyncIterator[EngineRig]:
-    """An engine over it."""
-    async with running(backing.open(), tmp_path) as made:
-        yield made
 
 
 async def finish(rig: EngineRig, session_id: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -48,19 +47,6 @@ nodes:
       - {id: after, type: shell, with: {run: [now, "after {{ it }}"]}}
   - {id: end, type: set, with: {said: "{{ inputs.more }}"}}
 """
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def backing(request: pytest.FixtureRequest, tmp_path: Path) -> Backing:
-    """A database of each kind."""
-    return Backing(request.param, tmp_path)
-
-
-@pytest.fixture
-async def rig(backing: Backing, tmp_path: Path) -> AsyncIterator[EngineRig]:
-    """An engine over it."""
-    async with running(backing.open(), tmp_path) as made:
-        yield made
 
 
 async def waiting(rig: EngineRig, text: str = OLD) -> str:
