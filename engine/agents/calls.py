@@ -17,6 +17,7 @@ from engine.agents.schemas import problems
 from engine.codec import Json, encode
 from engine.covers import digest as node_digest
 from engine.errors import SaysoError, ToolRefused
+from engine.markup import escape_markup
 from engine.nodes.address import is_disguised, why_refused
 from engine.nodes.hosts import host_allowed
 from engine.nodes.session_paths import BadPath, session_path
@@ -83,7 +84,8 @@ _Base = Mapping[str, Json]
 
 
 def _ask_human(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
-    config = {**base, "message": given["question"]}
+    # A message is markup, and the model's words are not: what the author wrote may mention people, this may not.
+    config = {**base, "message": escape_markup(given["question"])}
     for name in ("choices", "form"):
         if given.get(name) is not None:
             config[name] = given[name]

@@ -7,12 +7,13 @@ one field of JSON. What a form of Slack cannot hold stays as it is. What nobody 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from engine.agents.plans import ToolPlan
-from engine.codec import Json, decode, encode
+from engine.codec import Json, clean_text, decode, encode
 from engine.errors import InvalidAnswer, NotJson
 from engine.forms import MOST_TEXT, is_empty
 from engine.forms.values import read_value, units
@@ -84,6 +85,8 @@ def _entries(tool: ToolPlan, given: Mapping[str, Json]) -> list[_Entry]:
         if key not in held and not (isinstance(value, str) and _too_long(value))
     }
     text = encode(rest).decode()
+    if clean_text(text)[0] != text:  # what a form gives back is clean
+        text = json.dumps(rest)
     if rest and not _too_long(text):
         about = (
             "JSON: what the tool is given beside the fields above."

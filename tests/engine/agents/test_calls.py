@@ -257,6 +257,12 @@ def test_a_question_becomes_an_ask_node() -> None:
     assert prepare(asker, {"question": "?", "form": form})["form"]["fields"][0]["name"] == "count"
 
 
+def test_a_question_mentions_nobody() -> None:
+    """What the model writes is no markup: no mention and no link that hides where it leads."""
+    config = prepare(tool("ask_human"), {"question": "<!channel> <https://evil.example|here> & more?"})
+    assert config["message"] == "&lt;!channel&gt; &lt;https://evil.example|here&gt; &amp; more?"
+
+
 @pytest.mark.parametrize(
     "given_",
     [
