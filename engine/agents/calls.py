@@ -168,7 +168,10 @@ def _file(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json
 
 
 def _python(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
-    return {**base, "args": {**given, **(base.get("args") or {})}}
+    # Defaults of the file; those of the function's own are its own affair.
+    known = (tool.input_schema or {}).get("properties") or {}
+    defaults = {name: field["default"] for name, field in known.items() if "default" in field}
+    return {**base, "args": {**defaults, **given, **(base.get("args") or {})}}
 
 
 def _mcp(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
