@@ -190,8 +190,8 @@ class _Player:
 
     async def _end(self) -> None:
         """What Claude was to say must have been said once the session is over."""
-        script, state = self._scenario.script, await self._life.settle()
-        if script is None or not state.ended:
+        script = self._scenario.script
+        if script is None or not self._world.said or not (await self._life.settle()).ended:
             return
         for agent, said in self._world.said.items():
             left = len(script.turns_of(agent)) - said
