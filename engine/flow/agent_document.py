@@ -22,6 +22,7 @@ from engine.nodes.configs import Config, Duration, Person, Scalar, Size, Text, c
 from engine.nodes.container_configs import Callable_
 from engine.nodes.hosts import is_host
 from engine.nodes.prompt_configs import too_few
+from engine.nodes.specs import NodeSpec
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 """What a tool may be called, with at most `MAX_NAME` characters."""
@@ -212,6 +213,11 @@ class ToolDoc(Config):
     with_: dict[str, Any] | None = Field(None, alias="with", description="The configuration, by type.")
     timeout: Duration | None = Field(None, description=_TIMEOUT)
     on_crash: Crash | None = Field(None, description=_ON_CRASH)
+
+
+def usable_as_tool(spec: NodeSpec) -> bool:
+    """Whether calls of an agent can be nodes of this type."""
+    return spec.name == "flow" or (spec.mode in ("run", "pure") and not spec.internal)
 
 
 def _verdicts(value: Any) -> Any:
