@@ -173,3 +173,34 @@ def test_a_conversation_keeps_its_tools(new: Flow, said: str) -> None:
     case = under_way()
     made = plan(case.flow, new, case.state)
     assert said in "; ".join(made.problems)
+
+
+# --- at the end of a flow --------------------------------------------------------------------------------------
+
+AT_THE_END = """
+nodes:
+  - {id: a, type: noop}
+finally:
+  - id: helper
+    type: agent
+    with: {prompt: Sum up., max_turns: 1, tools: [{shell: {commands: ["*"]}}]}
+"""
+
+
+def test_an_agent_in_finally_fails_at_its_cap() -> None:
+    """There is nobody to ask whether it may go on."""
+    case = Talk(flow_of(AT_THE_END)).started().model("", CALLS[0])
+    case.tool("tool[0]", {"stdout": "up", "stderr": "", "exit_code": 0, "seconds": 1})
+    assert case.state.status == "failed"
+    error = case.node("finally/helper").error
+    assert error is not None
+    assert error["type"] == "budget"
+    assert "`finally` asks nobody" in error["message"]
+
+
+def test_a_tool_that_was_interrupted_in_finally_is_an_error_for_the_model() -> None:
+    """Nobody is asked whether the call had its effect; the model is told that nobody knows."""
+    case = Talk(flow_of(AT_THE_END.replace("max_turns: 1", "max_turns: 5"))).started()
+    case.model("", CALLS[0]).claimed()
+    assert "interrupted" in case.said()
+    assert case.model("Nobody knows.").state.status == "complete"
