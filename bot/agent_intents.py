@@ -31,27 +31,23 @@ RESULT = "agent_tool"
 """Kind of rows that only change what is shown: a call has its result."""
 
 
-def agent_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
-    """The rows of a step's events that are about agents, for a session that lives in a thread; without the marks on
+def agent_rows(before: State, after: State, event: Event, events: Sequence[Event]) -> list[PutOutbox]:
+    """The rows of an event of a step that is about an agent, for a session that lives in a thread; without the marks on
     people's messages (`marks`)."""
-    rows: list[PutOutbox] = []
-    for event in events:
-        match event:
-            case AgentMessage(source="model", turn=str(turn)):
-                cut = bool(event.interrupted)
-                data = _is_structured(before, event.path) and bool(event.final)
-                rows += said_rows(after, turn, event.content, interrupted=cut, structured=data)
-            case AgentToolResult(path=str(path)):
-                rows.append(result_row(after, path, is_error=bool(event.is_error)))
-            case AgentCompacted():
-                rows.append(compacted_row(after, event.turn, event.replaced))
-            case NodeFailed(path=str(path)) if _is_turn(before, path):
-                rows.append(cut_row(after, path))
-            case SessionAborted() | SessionEnd():
-                rows += _cut_short(before, after, events)
-            case _:
-                pass
-    return rows
+    match event:
+        case AgentMessage(source="model", turn=str(turn)):
+            data = _is_structured(before, event.path) and bool(event.final)
+            return said_rows(after, turn, event.content, interrupted=bool(event.interrupted), structured=data)
+        case AgentToolResult(path=str(path)):
+            return [result_row(after, path, is_error=bool(event.is_error))]
+        case AgentCompacted():
+            return [compacted_row(after, event.turn, event.replaced)]
+        case NodeFailed(path=str(path)) if _is_turn(before, path):
+            return [cut_row(after, path)]
+        case SessionAborted() | SessionEnd():
+            return _cut_short(before, after, events)
+        case _:
+            return []
 
 
 def _is_structured(state: State, path: str | None) -> bool:

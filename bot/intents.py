@@ -47,11 +47,11 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
         return []
     rows = [card_row(after.session_id, after.seq)] if _card_changed(before, after) else []
     for event in events:
-        rows += _of_event(before, after, event)
+        rows += [*agent_rows(before, after, event, events), *_of_event(before, after, event)]
     kept, read = marks(before, after, events)
     rows += [row for key in kept for row in _mark(key, "kept", KEPT)]
     rows += [row for key in read for row in _taken(key)]
-    return rows + agent_rows(before, after, events)
+    return rows
 
 
 def _card_changed(before: State, after: State) -> bool:

@@ -39,8 +39,8 @@ Action: TypeAlias = Literal[
     "help",
     "list",
 ]
-"""`answer` an ask or an input, `decide` an approval, `resolve` an interrupted or failed node, `edit` what an approval
-proposes, `hand_over` a prompt, `undo` an answer; the rest as people say it."""
+"""`answer` an ask or an input, `decide` an approval, `resolve` an interrupted or failed node or a
+question about a cap, `edit` what an approval proposes, `hand_over` a prompt, `undo` an answer; the rest as people say it."""
 
 ACTION_OF: Mapping[str, Action] = {
     "ask": "answer",
@@ -48,6 +48,7 @@ ACTION_OF: Mapping[str, Action] = {
     "approval": "decide",
     "interrupted": "resolve",
     "failed": "resolve",
+    "budget": "resolve",
 }
 """What it is called to answer a prompt of this kind."""
 
@@ -335,7 +336,7 @@ def _edit(actor: Actor, action: Action, target: Target) -> str | None:
 def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or ACTION_OF.get(prompt.kind) != "resolve":
-        return "This is no question about an interrupted or failed step."
+        return "This is no question about an interrupted or failed step, or about a cap."
     if actor.id in prompt.excluded:
         return _HANDED_OVER
     if _listed(actor, prompt.who or (), target):

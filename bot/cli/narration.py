@@ -121,7 +121,7 @@ _INTERRUPTED = {
 }
 
 
-_RESOLVED = ("interrupted", "failed")
+_RESOLVED = ("interrupted", "failed", "budget")
 """Kinds of prompts that ask how a node goes on, and are not its own question."""
 
 

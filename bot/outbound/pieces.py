@@ -107,6 +107,7 @@ class Pieces:
         self._clock = clock
         self._hosts = hosts
         self._tails: dict[str, _Tail] = {}
+        self._floors: dict[str, float] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._drawn: dict[Posted, Rendered] = {}
         self._native = True
@@ -115,9 +116,12 @@ class Pieces:
         """By kind of row."""
         return {ENTRY: self.entry, RESULT: self.result}
 
-    def below(self, lane: str) -> None:
-        """Something stands below the last message of this thread: nothing is added to that any more."""
-        self._tails.pop(lane, None)
+    def below(self, lane: str, ts: str) -> None:
+        """Something else stands in this thread, at `ts`: nothing is added to what stands above it."""
+        self._floors[lane] = max(self._floors.get(lane, 0.0), float(ts))
+        tail = self._tails.get(lane)
+        if tail is not None and float(tail.where.ts) < self._floors[lane]:
+            del self._tails[lane]
 
     def lock(self, lane: str) -> asyncio.Lock:
         """Held while a message of this thread is changed, so that what is older never comes last."""
@@ -264,7 +268,7 @@ class Pieces:
         known = self._tails.get(row.lane)
         if known is not None and float(known.where.ts) > float(where.ts):
             return
-        if open_end or data.get("ending") == "cut":
+        if open_end or data.get("ending") == "cut" or float(where.ts) < self._floors.get(row.lane, 0.0):
             self._tails.pop(row.lane, None)
             return
         weight = sum(map(entry_weight, await self._entries(piece)))

@@ -140,9 +140,9 @@ class Outbound:
         if self.failure.done():
             self.failure.result()
 
-    def said(self, thread_key: str) -> None:
+    def said(self, thread_key: str, ts: str) -> None:
         """Somebody said something in a thread: what agents say from now on stands below it."""
-        self._pieces.below(thread_key)
+        self._pieces.below(thread_key, ts)
 
     def notify(self) -> None:
         """There may be something to send."""
@@ -255,7 +255,6 @@ class Outbound:
         except (AuthLost, StorageBroken) as error:
             self._fail(error)
         except Exception:
-            # A fault of ours in one row, which must not keep the others back: its lane waits, longer each time.
             log.exception("%s could not be sent and is tried again", row.key)
             self._hold(row.lane, self._again_in(row))
 
@@ -334,8 +333,8 @@ class Outbound:
         self._troubles.pop(row.key, None)
         self._cards.discard(row.lane)
         result: dict[str, Json] = outcome.result
-        if row.kind not in (*_EDITS, "agent") and ("ts" in result or "fileTs" in result):
-            self._pieces.below(row.lane)
+        if row.kind not in (*_EDITS, "agent") and (result.get("ts") or result.get("fileTs")):
+            self._pieces.below(row.lane, result.get("ts") or result["fileTs"])
         items = [*outcome.items, *await self._reach.regained(row, outcome)]
         await self._writer.call(
             "outbox_finish",

@@ -11,11 +11,13 @@ from bot.rendering.text import one_line, safe
 from engine.codec import Json
 from engine.state import State
 
-CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow")
+CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow", "agent")
 WITHOUT_EFFECT = ("ask", "approval", "wait", *CONTAINERS)
 """Types whose nodes do nothing themselves: ended in the middle, nothing about them is unknown."""
 
 _SEGMENT = re.compile(r"(?P<id>[^\[\]~!]+)(?:~(?P<visit>\d+))?(?:\[(?P<key>[^\[\]]*)\]|!(?P<failed>\d*))?")
+_OF_AGENT = re.compile(r"(turn|tool)\[\d+\]")
+"""A model call or a tool call of an agent: to people it is the agent."""
 _NAMES_OF_ITEM = ("name", "id", "title", "host", "key")
 _ITEM_MOST = 40
 _PLACE_MOST = 160
@@ -76,7 +78,10 @@ def segments(flow: FlowLike, path: str) -> list[Segment]:
     nodes: Sequence[NodeLike] = flow.nodes
     before = ""
     for part in path.split("/"):
-        match = _SEGMENT.fullmatch(part)
+        if found and _is_agent(found[-1].node) and _OF_AGENT.fullmatch(part):
+            before = f"{before}{part}/"
+            continue
+        match = _SEGMENT.fullmatch(part.partition("#")[0])
         node_id, visit, key = (match["id"], match["visit"], match["key"]) if match else (part, None, None)
         node = next((node for node in nodes if node.id == node_id), None)
         failed = match is not None and match["failed"] is not None
@@ -85,6 +90,10 @@ def segments(flow: FlowLike, path: str) -> list[Segment]:
         nodes = _inside(flow, found[-1])
         before = f"{before}{part}/"
     return found
+
+
+def _is_agent(node: NodeLike | None) -> bool:
+    return node is not None and node.type == "agent"
 
 
 def _inside(flow: FlowLike, part: Segment) -> Sequence[NodeLike]:

@@ -19,7 +19,13 @@ MOST_WAITING, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 20, 15, 10, 40
 _ICONS = {"running": "▶️", "paused": "🟡", "complete": "✅", "failed": "❌", "aborted": "🛑"}
 _STANDING = {"paused": "waiting"}
 _WORDS = {"complete": "completed", "failed": "failed", "aborted": "aborted"}
-_ASKED = {"approval": "Approval", "interrupted": "Please check", "failed": "A step failed", "input": "Input"}
+_ASKED = {
+    "approval": "Approval",
+    "interrupted": "Please check",
+    "failed": "A step failed",
+    "input": "Input",
+    "budget": "At a cap",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,17 @@ loop of a thousand passes is as short as one with three.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
+from bot.rendering.agents import brief_input
 from bot.rendering.decisions import tally
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine import clock
+from engine.folds.agents import TURN, agent_of
 from engine.nodes.port import Meter
-from engine.state import COLLECT, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
+from engine.state import COLLECT, AgentRun, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
 
 ICONS = {
     "completed": "✅",
@@ -101,6 +104,8 @@ def node_lines(waits: Waits, path: str, depth: int = 0) -> list[str]:
     container = waits.state.containers.get(path)
     if container is None or depth >= _DEEPEST:
         return lines
+    if container.agent is not None:
+        return lines + _calls(waits, path, container.agent, depth + 1)
     scopes = [scope for scope, frame in waits.state.frames.items() if frame.owner == path]
     if len(scopes) == 1:
         return lines + _inside(waits, scopes[0], depth + 1)
@@ -123,6 +128,41 @@ def _inside(waits: Waits, scope: str, depth: int) -> list[str]:
     lines += [line for path in now[:_MOST_INSIDE] for line in node_lines(waits, path, depth)]
     lines += [f"{indent}… {len(now) - _MOST_INSIDE} more running"] if len(now) > _MOST_INSIDE else []
     return lines + ([f"{indent}▫️ {ahead} to come"] if ahead else [])
+
+
+def _calls(waits: Waits, path: str, agent: AgentRun, depth: int) -> list[str]:
+    """The tool calls of an agent that are under way: those that wait for people, and what runs."""
+    indent, lines = _INDENT * depth, []
+    for call_path, call in sorted(agent.calls.items(), key=lambda item: _ordinal(item[0])):
+        name = safe(one_line(call.name.replace("__", " · "), 60))
+        prompt = waits.prompts.get(call_path)
+        inner = [one for at, one in waits.prompts.items() if at != call_path and below(call_path, at)]
+        if prompt is not None:
+            lines.append(f"{indent}🙋 {name} · {wait_words(prompt, waits.state, waits.names)}")
+        elif call_path in waits.state.nodes:
+            brief = safe(brief_input(call.name, call.input)).replace("`", "'")
+            lines.append(f"{indent}⚙️ {name}: `{brief}`" if brief else f"{indent}⚙️ {name}")
+        for one in inner:
+            asks = asks_for(waits.state, one, waits.flow)
+            lines.append(f"{indent}🙋 {asks} · {wait_words(one, waits.state, waits.names)}")
+    more = len(lines) - _MOST_INSIDE
+    return lines[:_MOST_INSIDE] + ([f"{indent}… {more} more under way"] if more > 0 else [])
+
+
+def _ordinal(path: str) -> int:
+    number = path.rpartition("[")[2].removesuffix("]")
+    return int(number) if number.isdecimal() else 0
+
+
+def _conversation(state: State, path: str, agent: AgentRun) -> str:
+    """How far an agent is: which turn, what goes on, what it has cost."""
+    turns = [one for one in state.active if state.nodes[one].type == TURN and agent_of(state, one) == path]
+    statuses = {state.nodes[one].status for one in turns}
+    doing = "trying again" if "retrying" in statuses else "thinking" if "started" in statuses else ""
+    parts = [f"turn {agent.spent.turns + len(turns)}" if agent.spent.turns or turns else "", doing]
+    cost = Decimal(agent.spent.cost)
+    parts.append(f"${cost:,.2f}" if cost >= Decimal("0.01") else "<$0.01" if cost > 0 else "")
+    return "".join(f" · {part}" for part in parts if part)
 
 
 def _side_by_side(waits: Waits, path: str, depth: int) -> list[str]:
@@ -152,7 +192,9 @@ def _line(waits: Waits, path: str, label: str) -> str:
     if timer is not None and run.status != "retrying":
         return f"⏲️ {label} · until {date(timer.due_at)}"
     if path in state.containers:
-        return f"{ICONS['started']} {label}{_counted(state.containers[path])}"
+        agent = state.containers[path].agent
+        far = _counted(state.containers[path]) if agent is None else _conversation(state, path, agent)
+        return f"{ICONS['started']} {label}{far}"
     return f"{ICONS.get(run.status, '•')} {label}{_detail(run, node_of(waits.flow, path), timer)}{_metered(waits.meters.get(path), run)}"
 
 

@@ -32,6 +32,7 @@ _ASKS = {
     "input": "💬 *Input needed* from {whom}",
     "interrupted": "⚠️ *Please check:* {whom}",
     "failed": "❌ *A step failed:* {whom}",
+    "budget": "💰 *At a cap:* {whom}",
 }
 _ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}
 """The first line of a prompt that is closed: nothing is needed any more."""

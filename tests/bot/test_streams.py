@@ -135,8 +135,10 @@ async def test_turns_share_a_message_until_something_stands_below(rig: Rig) -> N
     await rig.put(*said_rows(state, NEXT, text("Two."), interrupted=False))
     await rig.settled(text_key(session_id, NEXT))
     assert await said(rig, session_id) == ["One.\nTwo."]
+    thread = state.thread or {}
+    ts = await rig.workspace.post("ana", thread["channel"], "And?", thread_ts=thread["threadTs"])
     assert rig.outbound is not None
-    rig.outbound.said(str((state.thread or {})["key"]))
+    rig.outbound.said(thread["key"], ts)
     await rig.put(*said_rows(state, "diagnose/turn[3]", text("Three."), interrupted=False))
     await rig.settled(text_key(session_id, "diagnose/turn[3]"))
     assert await said(rig, session_id) == ["One.\nTwo.", "Three."]

@@ -268,7 +268,7 @@ CASES = [
         ANA,
         "resolve",
         target(GATE),
-        "This is no question about an interrupted or failed step.",
+        "This is no question about an interrupted or failed step, or about a cap.",
     ),
     # -- to look: whoever can read the thread
     Case("a member asks for the status", BEN, "status", target(), None),

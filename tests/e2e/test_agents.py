@@ -1,0 +1,182 @@
+"""Agents in threads: the real bot and the real SDK, against a local workspace and a local server for Claude."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.support.bot import ThreadView, bot_here, start_flow
+from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
+
+INVESTIGATE = """
+flow: investigate
+nodes:
+  - id: diagnose
+    type: agent
+    with:
+      prompt: "Why is web slow?"
+      tools:
+        - ask_human
+        - shell: {commands: ["echo *"], on_crash: again}
+  - id: tell
+    type: message
+    with: {text: "Found: {{ nodes.diagnose.text }}"}
+"""
+APPROVED = INVESTIGATE.replace(
+    "  - id: tell",
+    """      approvals:
+        shell: [approve, edit, reject]
+  - id: tell""",
+)
+CAPPED = INVESTIGATE.replace("      tools:", "      max_turns: 1\n      tools:")
+
+
+@pytest.fixture
+async def claude() -> AsyncIterator[ClaudeServer]:
+    """A server in Claude's place."""
+    async with claude_server() as server:
+        yield server
+
+
+def marks(thread: ThreadView, ts: str) -> set[str]:
+    """The reactions on a message of the thread."""
+    message = next(message for message in thread.messages() if message["ts"] == ts)
+    return {reaction["name"] for reaction in message.get("reactions") or []}
+
+
+def preformatted(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The texts that a message shows exactly as they are, in code blocks."""
+    rich = [element for block in message["blocks"] for element in block.get("elements") or []]
+    return [text for one in rich if one["type"] == "rich_text_preformatted" for text in one["elements"]]
+
+
+async def test_an_agent_is_seen_at_work(workspace: Workspace, claude: ClaudeServer, tmp_path: Path) -> None:
+    """Its text and its call stand in one message of the thread, a question is asked, and the end is told."""
+    ask = call("ask_human", {"question": "Which web?", "choices": ["web-1", "web-2"]}, "t2")
+    claude.queue(
+        Reply(
+            [{"type": "text", "text": "Let me **look**."}, call("shell", {"command": "echo fine"}, "t1")],
+            "tool_use",
+        ),
+        Reply([ask], "tool_use"),
+        text("It is web-2, see https://evil.example/x <!here>"),
+    )
+    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        message = await thread.says("Let me **look**.")
+        await thread.says("⚙️ shell: `echo fine` ✅")
+        question = await thread.says("Question for")
+        await thread.press("ana", question, "web-2")
+        await thread.says("Found: ")
+        await thread.says("💬 ask_human: `Which web?` ✅")
+        final = await thread.says("It is web-2, see `https://evil.example/x` < !here>")
+    assert claude.refused == []
+    assert float(final["ts"]) > float(question["ts"]) > float(message["ts"])
+    assert thread.count("Let me **look**.") == 1
+    assert "t2" in str(claude.requests[2].body)
+    assert "web-2" in str(claude.requests[2].body["messages"][-1])
+
+
+async def test_text_is_there_while_the_model_still_speaks(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """The first words are in the thread before the answer ends, marked as unfinished, and whole afterwards."""
+    slow = text("First words, and more of them", hold_after="text_delta")
+    claude.queue(slow)
+    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        await thread.says("writing …")
+        slow.go.set()
+        await thread.says("First words, and more of them")
+        await thread.says("Found: ")
+        await workspace.wait_for(lambda: not thread.count("writing …"))
+    assert thread.count("First words") == 2, "the agent's message, and what the flow tells"
+
+
+async def test_a_message_steers_a_running_agent(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """A message while the model speaks is marked as kept, stands in the next call, and is marked as read then."""
+    slow = text("I look at the logs", hold_after="text_delta")
+    claude.queue(slow, text("Only web-2 then."))
+    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        await thread.says("writing …")
+        ts = await thread.reply("ana", "Look at web-2 only")
+        await workspace.wait_for(lambda: marks(thread, ts) == {"eyes"})
+        slow.go.set()
+        await workspace.wait_for(lambda: marks(thread, ts) == {"eyes", "white_check_mark"})
+        second = await thread.says("Only web-2 then.")
+    assert float(second["ts"]) > float(ts)
+    assert "Look at web-2 only" in str(claude.requests[1].body["messages"][-1])
+
+
+async def test_stop_keeps_the_partial_text_and_resume_goes_on(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """`stop` cuts the stream; what was said stays, marked; `resume` with words goes on with them."""
+    slow = text("I restart everything now", hold_after="text_delta")
+    claude.queue(slow, text("All right, nothing is restarted."))
+    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        await thread.says("writing …")
+        await thread.reply("ana", "stop")
+        await thread.says("stopped here")
+        assert not thread.count("writing …")
+        await thread.reply("ana", "resume do not restart anything")
+        await thread.says("All right, nothing is restarted.")
+    assert "do not restart anything" in str(claude.requests[1].body["messages"][-1])
+
+
+async def test_a_call_is_approved_as_it_is_shown(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """The exact call is shown with its buttons; it runs once it is approved, and a rejection is the model's to read."""
+    first = Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use")
+    second = Reply([call("shell", {"command": "echo two"}, "t2")], "tool_use")
+    claude.queue(first, second, text("Done."))
+    async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        await thread.says("⚙️ shell: `echo one` …")
+        gate = await thread.says("Approval needed")
+        assert {"type": "text", "text": "echo one"} in preformatted(gate)
+        await thread.press("ana", gate, "Approve")
+        await thread.says("⚙️ shell: `echo one` ✅")
+        await thread.says("⚙️ shell: `echo two` …")
+        gate = await thread.says("Approval needed")
+        await thread.press("ana", gate, "Reject")
+        await thread.says("⚙️ shell: `echo two` ❌")
+        await thread.says("Found: Done.")
+
+
+async def test_at_a_cap_people_are_asked(workspace: Workspace, claude: ClaudeServer, tmp_path: Path) -> None:
+    """The next call waits for a person; with more allowed it goes on."""
+    claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
+    async with bot_here(workspace, tmp_path, {"investigate": CAPPED}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        gate = await thread.says("is at its cap")
+        await thread.press("ana", gate, "Allow 2 turns")
+        await thread.says("Found: Done.")
+
+
+async def test_a_direct_message_streams_natively(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """In a direct message the text is a native stream that ends as an ordinary message."""
+    slow = text("The first words are these, and these are more", hold_after="text_delta")
+    claude.queue(slow)
+    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+        opened = workspace.state.open_im(workspace.user("ana").id, 0)
+        ts = await workspace.post("ana", opened.id, "investigate")
+        thread = ThreadView(workspace, opened.id, str(ts))
+        await workspace.wait_for(
+            lambda: any(message.get("streaming_state") == "in_progress" for message in thread.messages())
+        )
+        slow.go.set()
+        await thread.says("Found: ")
+        await thread.says("The first words are these, and these are more")
+    assert len(workspace.calls_to("chat.startStream")) == 1
