@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.machine import THIS_MACHINE, Machine
-from bot.models import TURN, Models
+from bot.models import TURN, Models, scripted
 from bot.settings import Settings
 from engine.agents.facts import DEFAULT_MODEL, AgentFacts
 from engine.agents.spend import SpendRows
@@ -30,6 +30,10 @@ def make_engine(
         from bot.intents import slack_intents
 
         extensions.append(slack_intents)
+        if scripted(settings):
+            from bot.scripted import scripted_rows
+
+            extensions.append(scripted_rows)
     extensions.append(SpendRows(settings.agents.day_cap))
     source = SecretSource(settings.env, settings.secrets_dir)
     servers = McpServers(settings.agents.mcp_config or settings.flows / MCP_FILE, source.get)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bot import inbound
 from bot.aliases import Aliases
+from bot.app import SlackApp
 from bot.assembly import make_engine
 from bot.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.channels import Channels
@@ -176,33 +177,10 @@ class Bot:
             users=settings.users,
         )
         home = inbound.Home(identity.team_id, identity.app_id, identity.bot_user_id)
+        files = SessionFiles(settings.home)
         self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
         self.engine.on_quarantine = quarantine_rows
-        people = People(bot, identity.team_id, machine.steady, always=settings.users | settings.admins)
-        channels = Channels(bot, machine.steady)
-        limits = RateLimits(settings.rates, machine.steady)
-        files = SessionFiles(settings.home)
-        starter = Starter(self.engine, self.library, channels, limits, settings, gate)
-        talk = Conversation(self.engine, self.library, people, gate, home, starter, IncomingFiles(bot, files))
-        links = Links(bot)
-        ways = WaysIn(
-            self.engine,
-            self.library,
-            people,
-            channels,
-            starter,
-            links,
-            bot,
-            identity.team_id,
-            settings.admins,
-        )
-        home_page = HomeKind(self.engine, self.library, people, gate, links)
-        self.views = self._views(bot, people, gate, talk, ways, home_page)
-        reach = Reach(self.engine, self._reachable_again)
-        handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers(), **reach.handlers()}
-        for kind in (inbound.ROOTED, WANTED_ROOTED):
-            handled[kind] = self._then_read(handled[kind])
-        handlers = {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
+        talk, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))
         self.service = Service(
             self.engine,
             handlers=handlers,
@@ -211,39 +189,8 @@ class Bot:
             dispatcher=LocalDispatcher(self._others_wrote, machine.poll_seconds),
         )
         self.queues = Queues(self.engine)
-        self.outbound = Outbound(
-            self.engine.writer,
-            bot,
-            self.engine.verified_state,
-            self.engine.flow_of,
-            identity.bot_user_id,
-            taken=self.service.notify,
-            now=machine.now,
-            tuning=machine.tuning,
-            files=files,
-            meters=lambda session_id: self.engine.meters.get(session_id) or {},
-            posted=lambda: self.slack.sockets.posted(),
-            link_hosts=settings.agents.link_hosts,
-        )
-        self.engine.subscribe(lambda state, events: self.outbound.notify())
-        self.engine.subscribe(self.outbound.streams.happened)
-        self.engine.on_stream = self.outbound.streams.heard
-        Meters(self.engine, self.outbound.notify)
-        self.slack = machine.slack_app(
-            bot,
-            app,
-            app_token=app_token,
-            home=home,
-            writer=self.engine.writer,
-            now=machine.now,
-            answer=talk.ask,
-            taken=self.service.notify,
-            views=self.views,
-            hears=self._listening,
-            aliases=self.aliases,
-            connections=settings.connections,
-            quiet_seconds=settings.quiet_seconds,
-        )
+        self.outbound = self._telling(bot, identity.bot_user_id, files)
+        self.slack = self._hearing(bot, app, app_token, home, talk)
         self.catchup = CatchUp(
             bot,
             self.engine.writer,
@@ -256,6 +203,77 @@ class Bot:
         )
         self.schedules = Schedules(
             self.library, self.engine.writer, now=machine.now, taken=self.service.notify
+        )
+
+    def _understanding(
+        self, bot: Any, gate: Gate, home: inbound.Home, incoming: IncomingFiles
+    ) -> tuple[Conversation, dict[str, Any]]:
+        """What makes something of what people say and press: the conversation, and handlers by kind of row."""
+        settings, steady = self.settings, self.machine.steady
+        people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
+        channels, links = Channels(bot, steady), Links(bot)
+        limits = RateLimits(settings.rates, steady)
+        starter = Starter(self.engine, self.library, channels, limits, settings, gate)
+        talk = Conversation(self.engine, self.library, people, gate, home, starter, incoming)
+        ways = WaysIn(
+            self.engine,
+            self.library,
+            people,
+            channels,
+            starter,
+            links,
+            bot,
+            home.team_id,
+            settings.admins,
+        )
+        home_page = HomeKind(self.engine, self.library, people, gate, links)
+        self.views = self._views(bot, people, gate, talk, ways, home_page)
+        reach = Reach(self.engine, self._reachable_again)
+        handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers(), **reach.handlers()}
+        for kind in (inbound.ROOTED, WANTED_ROOTED):
+            handled[kind] = self._then_read(handled[kind])
+        return talk, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
+
+    def _telling(self, bot: Any, bot_user_id: str, files: SessionFiles) -> Outbound:
+        """What says everything in Slack, and looks whenever a session took a step."""
+        outbound = Outbound(
+            self.engine.writer,
+            bot,
+            self.engine.verified_state,
+            self.engine.flow_of,
+            bot_user_id,
+            taken=self.service.notify,
+            now=self.machine.now,
+            tuning=self.machine.tuning,
+            files=files,
+            meters=lambda session_id: self.engine.meters.get(session_id) or {},
+            posted=lambda: self.slack.sockets.posted(),
+            link_hosts=self.settings.agents.link_hosts,
+        )
+        self.engine.subscribe(lambda state, events: outbound.notify())
+        self.engine.subscribe(outbound.streams.happened)
+        self.engine.on_stream = outbound.streams.heard
+        Meters(self.engine, outbound.notify)
+        return outbound
+
+    def _hearing(
+        self, bot: Any, app: Any, app_token: str, home: inbound.Home, talk: Conversation
+    ) -> SlackApp:
+        """What takes everything from Slack."""
+        return self.machine.slack_app(
+            bot,
+            app,
+            app_token=app_token,
+            home=home,
+            writer=self.engine.writer,
+            now=self.machine.now,
+            answer=talk.ask,
+            taken=self.service.notify,
+            views=self.views,
+            hears=self._listening,
+            aliases=self.aliases,
+            connections=self.settings.connections,
+            quiet_seconds=self.settings.quiet_seconds,
         )
 
     async def _reachable_again(self, channel: str) -> None:

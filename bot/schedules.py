@@ -70,6 +70,7 @@ class Schedules:
             try:
                 await self._look_at(flow, trigger, now)
             except Exception:
+                # One flow's schedule must not keep the others back; what it missed is made up for at the next look.
                 log.exception("the schedule %s of %s was not looked at", trigger.pattern, flow.name)
             wait = min(wait, (following(trigger, now) - now).total_seconds())
         return max(0.05, wait)

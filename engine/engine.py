@@ -83,7 +83,7 @@ class Engine(Stepper):
         try:
             async with live.lock:
                 await self._step(live, command, consumed, new=new)
-        except BaseException:
+        except BaseException:  # a caller who is cancelled leaves nothing claimed either
             if not live.state.seq:
                 live.claimed = False
             raise
@@ -236,7 +236,7 @@ class Engine(Stepper):
             async with live.lock:
                 await self._commit(live, events, state, (), new)
                 await self._begin_the_rest(live)
-        except BaseException:
+        except BaseException:  # a caller who is cancelled leaves nothing claimed either
             live.claimed = False
             raise
         finally:

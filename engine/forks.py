@@ -30,7 +30,7 @@ from engine.fold import derive_state, evolve
 from engine.locks import pending
 from engine.nodes.specs import node_types
 from engine.queries import open_prompt_at, undo_pending
-from engine.state import PromptRun, State
+from engine.state import AgentRun, PromptRun, State
 
 
 class Fork(NamedTuple):
@@ -125,7 +125,18 @@ def _is_whole(state: State, last: Event) -> bool:
         return False
     if state.inputs is None and not state.open_prompts:
         return pending(state)
-    return all(_can_go_on(state, path) for path in state.active)
+    talks = (container.agent for container in state.containers.values())
+    return all(_can_go_on(state, path) for path in state.active) and all(map(_is_said, filter(None, talks)))
+
+
+def _is_said(agent: AgentRun) -> bool:
+    """Whether all of a step of a conversation is there: its first message, and the calls of an answer that has any."""
+    if not agent.messages:
+        return bool(agent.pending)
+    last = agent.messages[len(agent.messages) - 1]
+    return last["role"] != "assistant" or all(
+        block["type"] != "tool_use" or block["id"] in agent.order for block in last["content"]
+    )
 
 
 def _can_go_on(state: State, path: str) -> bool:

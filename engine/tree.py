@@ -151,6 +151,16 @@ class _Builder:
                 self._timers[event.timer_id] = entry
             case ev.TimerFired():
                 self._fired(event)
+            case ev.AgentToolRequested():
+                self._requested(event)
+            case ev.AgentToolResult():
+                entry = self._end(event, "failed" if event.error is not None else "completed")
+                entry.output, entry.error = event.content, event.error
+                _stop_inside(entry, event.timestamp)
+            case ev.AgentMessage(source="model"):
+                self._said(event)
+            case ev.AgentCompacted():
+                self._turn_ends(event.turn, event.timestamp, "compacted the conversation")
             case ev.FlowFailed():
                 self.root.error = event.error
             case ev.SessionAborted():
@@ -181,6 +191,7 @@ class _Builder:
 
     def _started(self, event: ev.NodeStarted | ev.ChildStarted, node_id: str) -> None:
         entry = self._node(event, node_id, event.node_type)
+        entry.type = event.node_type
         entry.status, entry.reason, entry.until = "started", None, None
         entry.started_at = entry.started_at or event.timestamp
         entry.attempts = event.attempt
@@ -208,6 +219,26 @@ class _Builder:
         )
         self._passes[event.scope] = entry
         container.children.append(entry)
+
+    def _requested(self, event: ev.AgentToolRequested) -> None:
+        """A tool call, which may wait for people before it begins. It is called what the model calls it."""
+        path = event.path or ""
+        entry = Entry("node", path, event.name, "tool", started_at=event.timestamp)
+        self._nodes[path] = entry
+        self._around(scope_of(path)).children.append(entry)
+
+    def _said(self, event: ev.AgentMessage) -> None:
+        """The answer of a model call."""
+        text = "".join(block["text"] for block in event.content if block["type"] == "text")
+        entry = self._turn_ends(
+            event.turn or "", event.timestamp, "interrupted" if event.interrupted else None
+        )
+        entry.output = text or None
+
+    def _turn_ends(self, path: str, at: str, reason: str | None) -> Entry:
+        entry = self._nodes[path]
+        entry.status, entry.ended_at, entry.until, entry.reason = "completed", at, None, reason
+        return entry
 
     def _asked(self, event: ev.PromptRequested) -> None:
         path = event.path or ""

@@ -255,6 +255,7 @@ class Outbound:
         except (AuthLost, StorageBroken) as error:
             self._fail(error)
         except Exception:
+            # A fault of ours in one row, which must not keep the others back: its lane waits, longer each time.
             log.exception("%s could not be sent and is tried again", row.key)
             self._hold(row.lane, self._again_in(row))
 

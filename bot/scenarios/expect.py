@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from bot.rendering.text import plain
 from bot.scenarios.document import ExpectDoc
 from bot.scenarios.load import described
-from bot.scenarios.steps import is_at, open_lines
-from bot.scenarios.world import World
+from bot.scenarios.steps import is_asked, is_at, open_lines
+from bot.scenarios.world import Done, World
 from engine.codec import Json
-from engine.events import Event
+from engine.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded
 from engine.faults import Path
 from engine.state import PromptRun, State
 from engine.tree import Entry, tree
@@ -113,7 +114,7 @@ def _error(state: State) -> Iterator[str]:
 
 def _prompt(expect: ExpectDoc, name: str, view: View) -> Iterator[Mismatch]:
     asked = [view.state.prompts[prompt_id] for prompt_id in view.state.open_prompts]
-    found = [prompt for prompt in asked if is_at(prompt.path, name)]
+    found = [prompt for prompt in asked if is_asked(prompt, name)]
     if not found:
         came, *more = open_lines(view.state)
         yield Mismatch(("prompt",), f"{name} asks", came, (*more, *_error(view.state)))
@@ -145,14 +146,14 @@ def _asked(expect: ExpectDoc, prompt: PromptRun) -> list[Mismatch]:
 
 
 def _prompts(expected: Sequence[str], view: View) -> Iterator[Mismatch]:
-    paths = [view.state.prompts[prompt_id].path for prompt_id in view.state.open_prompts]
-    left = list(paths)
+    asked = [view.state.prompts[prompt_id] for prompt_id in view.state.open_prompts]
+    left = list(asked)
     for name in expected:
-        found = next((path for path in left if is_at(path, name)), None)
+        found = next((prompt for prompt in left if is_asked(prompt, name)), None)
         if found is not None:
             left.remove(found)
-    if left or len(paths) != len(expected):
-        yield Mismatch(("prompts",), _listed(expected), _listed(sorted(paths)))
+    if left or len(asked) != len(expected):
+        yield Mismatch(("prompts",), _listed(expected), _listed(sorted(prompt.path for prompt in asked)))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -227,20 +228,25 @@ def _failed(name: str, words: str, view: View) -> Iterator[Mismatch]:
 
 
 def _effects(expected: Sequence[Json], view: View) -> Iterator[Mismatch]:
-    done = view.world.done
+    done = view.world.effects
     names = [next(iter(item)) if isinstance(item, dict) else str(item) for item in expected]
     same = len(names) == len(done) and all(
         name in (one.path, one.node_id) or is_at(one.path, name)
         for name, one in zip(names, done, strict=True)
     )
     if not same:
-        yield Mismatch(("effects",), _listed(names), _listed([one.path for one in done]))
+        yield Mismatch(("effects",), _listed(names), _listed([_called(one) for one in done]))
         return
     for index, (item, one) in enumerate(zip(expected, done, strict=True)):
         if isinstance(item, dict):
             ((name, config),) = item.items()
             for path, wanted, came in differences(config, one.config, ("effects", index, name)):
                 yield Mismatch(path, described(wanted), came)
+
+
+def _called(done: Done) -> str:
+    """A node as a scenario names it: its place, or for a tool of an agent the tool."""
+    return done.node_id if "." in done.node_id else done.path
 
 
 def _posted(words: str, index: int, view: View) -> Iterator[Mismatch]:
@@ -251,10 +257,12 @@ def _posted(words: str, index: int, view: View) -> Iterator[Mismatch]:
         yield Mismatch(("posted", index), words, came)
 
 
-_WORDS: Mapping[str, tuple[str, str]] = {
-    "reminded": ("prompt:reminded", "was reminded of"),
-    "escalated": ("prompt:escalated", "was escalated"),
-    "expired": ("prompt:expired", "ran out of time"),
+_Clocked: TypeAlias = PromptReminded | PromptEscalated | PromptExpired
+
+_WORDS: Mapping[str, tuple[type[_Clocked], str]] = {
+    "reminded": (PromptReminded, "was reminded of"),
+    "escalated": (PromptEscalated, "was escalated"),
+    "expired": (PromptExpired, "ran out of time"),
 }
 
 
@@ -263,10 +271,17 @@ def _happened(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
         name: str | None = getattr(expect, field)
         if name is None:
             continue
-        paths = [event.path or "" for event in view.fresh if event.type == kind]
-        if not any(is_at(path, name) for path in paths):
-            came = _listed(paths) if paths else "that did not happen since the last step that did something"
+        found = [event for event in view.fresh if isinstance(event, kind)]
+        if not any(_meant(event, name, view.state) for event in found):
+            came = _listed([event.path or "" for event in found])
+            if not found:
+                came = "that did not happen since the last step that did something"
             yield Mismatch((field,), f"{name} {words}", came, tuple(open_lines(view.state)))
+
+
+def _meant(event: _Clocked, name: str, state: State) -> bool:
+    prompt = state.prompts.get(event.prompt_id)
+    return is_at(event.path or "", name) if prompt is None else is_asked(prompt, name)
 
 
 def _said(name: str, words: str, view: View) -> Iterator[Mismatch]:
@@ -278,7 +293,6 @@ def _said(name: str, words: str, view: View) -> Iterator[Mismatch]:
 
 def texts_of(event: Event) -> list[str]:
     """What the model said in a message of an agent's conversation; nothing for any other event."""
-    wire = event.to_wire()
-    of_model = wire["type"] == "agent:message" and wire.get("role") == "assistant"
-    blocks = wire.get("content") or [] if of_model else []
-    return [block["text"] for block in blocks if block.get("type") == "text"]
+    if not isinstance(event, AgentMessage) or event.source != "model":
+        return []
+    return [block["text"] for block in event.content if block.get("type") == "text"]

@@ -7,26 +7,28 @@ a service does that honours idempotency keys. Any other second run is a second e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bot.scenarios.document import ErrorDoc, FakeDoc
-from bot.scenarios.world import Done
+from bot.scenarios.world import HARMLESS, Done
 from engine.codec import Json, encode
-from engine.events import Event
+from engine.events import AgentCompacted, AgentMessage, Event
+from engine.folds.agents import TURN
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome, Runner, runners
 from engine.nodes.specs import READ_ONLY_METHODS, node_types
+from engine.providers.errors import ScriptError
 
 if TYPE_CHECKING:
     from bot.scenarios.life import Life
+    from engine.providers.turns import Tool
 
 _OUTCOMES = (
     *("node:completed", "container:childCompleted", "node:retried", "node:failing", "node:error"),
     "agent:toolResult",
 )
 _UNKNOWN = ("timeout", "lost")
-_HARMLESS = ("read_file", "write_file")
-"""Types that work in the session's own folder only, which a scenario throws away: they run unless it says otherwise."""
+_CLAUDE = "Write under `claude` a list of turns:   - text: what it says"
 
 _DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "shell": {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0},
@@ -43,7 +45,11 @@ class Fakes(Mapping[str, Runner]):
 
     def __getitem__(self, kind: str) -> Runner:
         async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-            return await self._run(kind, config, ctx)
+            try:
+                return await self._run(kind, config, ctx)
+            except Exception as error:
+                self._life.give_up([f"{ctx.path}: {type(error).__name__}: {error}"])
+                return Interrupted("cut")
 
         return run
 
@@ -69,7 +75,7 @@ class Fakes(Mapping[str, Runner]):
                 return outcome or Interrupted("cut")
             world.outcomes[run] = outcome
         if not before:
-            world.done.append(Done(ctx.path, node_id, number, config, world.lives))
+            world.done.append(Done(ctx.path, node_id, kind, number, config, world.lives))
         return world.outcomes[run]
 
     async def _outcome(
@@ -77,9 +83,11 @@ class Fakes(Mapping[str, Runner]):
     ) -> Outcome | None:
         """What comes of this run; None where the scenario does not say, which ends it."""
         scenario = self._life.world.scenario
+        if kind == TURN:
+            return await self._turn(config, ctx, number)
         name = next((name for name in (ctx.path, node_id) if name in scenario.fakes), None)
         if name is None:
-            if kind in _HARMLESS:
+            if kind in HARMLESS:
                 return await self._real[kind](config, ctx)
             self._life.give_up(unmentioned(kind, node_id, ctx.path, config))
             return None
@@ -90,6 +98,36 @@ class Fakes(Mapping[str, Runner]):
             return await self._real[kind](config, ctx)
         return outcome_of(fake, kind, config)
 
+    async def _turn(self, config: dict[str, Json], ctx: NodeContext, number: int) -> Outcome | None:
+        """What Claude says, by the script: the place of the call in its session says which turn that is."""
+        from engine.agents.runner import TurnRunner
+        from engine.agents.scripts import place_of, position_of
+        from engine.providers.scripted import Script, ScriptedProvider
+
+        scenario, said = self._life.world.scenario, self._life.world.said
+        if scenario.script is None:
+            self._life.give_up(
+                [f"{ctx.path}: Claude is asked now, and the scenario does not say what it answers.", _CLAUDE]
+            )
+            return None
+        agent, call = place_of(ctx.path)
+        turns = scenario.script.turns_of(agent)
+        position = position_of(turns, call, number + 1)
+        said[agent] = max(said.get(agent, 0), position + 1)
+        provider = ScriptedProvider(Script(turns=turns), position)
+        outcome = await TurnRunner(lambda ctx: provider, _tools_of_servers)(config, ctx)
+        if isinstance(outcome, Failed) and outcome.type == ScriptError.code:
+            self._life.give_up([f"{ctx.path}: {outcome.message}"], scenario.turn_path(agent, position))
+            return None
+        return outcome
+
+
+async def _tools_of_servers(server: str, names: Sequence[str]) -> Sequence[Tool]:
+    """No server is asked what its tools take: the script says with what it calls them."""
+    from engine.providers.turns import Tool
+
+    return [Tool(f"{server}__{name}", "", {"type": "object"}) for name in names]
+
 
 def outcomes_at(events: list[Event], path: str) -> int:
     """How many outcomes a place has had. What a kill cut has none; what a time limit or a lost connection cut has."""
@@ -97,12 +135,11 @@ def outcomes_at(events: list[Event], path: str) -> int:
 
 
 def _is_outcome(event: Event, path: str) -> bool:
-    kind: str = event.type
-    if kind == "agent:message":
-        return getattr(event, "turn", None) == path
+    if isinstance(event, AgentMessage | AgentCompacted):
+        return event.turn == path
     if event.path != path:
         return False
-    return kind in _OUTCOMES or (event.type == "node:interrupted" and event.reason in _UNKNOWN)
+    return event.type in _OUTCOMES or (event.type == "node:interrupted" and event.reason in _UNKNOWN)
 
 
 def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
@@ -120,8 +157,8 @@ def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
 
 
 def _shell(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
-    code = output["exit_code"]
-    if code in (config.get("ok_codes") or [0]):
+    code, fine = output["exit_code"], config.get("ok_codes") or [0]
+    if fine == "any" or code in fine:
         return Completed(output)
     return Failed("exit_code", f"ended with exit code {code}", output)
 
@@ -140,7 +177,6 @@ def unmentioned(kind: str, node_id: str, path: str, config: Mapping[str, Json]) 
     example = {
         "shell": "{output: {stdout: ...}}",
         "http": "{output: {status: 200, json: {...}}}",
-        "turn": "a list of turns under `claude`",
     }.get(kind, "{output: ...}")
     what = encode(config.get("run") or config.get("url") or config.get("call")).decode()
     where = "" if path == node_id else f" ({path})"

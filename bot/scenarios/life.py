@@ -19,7 +19,9 @@ from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, World, gate_for
 from engine.commands import Answer, Command, Due, NodeDone, Shown
 from engine.engine import Engine
 from engine.errors import Fenced, SaysoError
+from engine.evaluation import node_at
 from engine.events import Event, event_from_bytes
+from engine.faults import Path
 from engine.nodes.port import NodeContext
 from engine.nodes.specs import node_types
 from engine.queries import launched
@@ -37,10 +39,11 @@ class Died(Exception):
 
 
 class GaveUp(Exception):
-    """The scenario cannot go on; `lines` say why, and what to do."""
+    """The scenario cannot go on; `lines` say why, and what to do, and `path` which part of the file it is about."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
+    def __init__(self, lines: Sequence[str], path: Path = ()) -> None:
         self.lines = list(lines)
+        self.path = path
         super().__init__("\n".join(self.lines))
 
 
@@ -101,7 +104,7 @@ class Life:
         self.gate = gate_for(world.scenario)
         self.events = world.events
         self._gates: dict[str, asyncio.Event] = {}
-        self._why: list[str] | None = None
+        self._why: GaveUp | None = None
         self._fired: set[tuple[str, str]] = set()
         self.engine = Engine(
             cast(Store, self.store),
@@ -134,23 +137,24 @@ class Life:
         """Whether nothing that happens now may have an effect."""
         return self.store.dead or self._why is not None
 
-    def give_up(self, lines: Sequence[str]) -> None:
+    def give_up(self, lines: Sequence[str], path: Path = ()) -> None:
         """The scenario cannot go on: nothing further is stored."""
-        self._why = self._why or list(lines)
+        self._why = self._why or GaveUp(lines, path)
         self.store.dead = True
 
     def check(self) -> None:
         """Raise `GaveUp` or `Died` where it is over."""
         if self._why is not None:
-            raise GaveUp(self._why)
+            raise self._why
         if self.store.dead:
             raise Died
 
     def node_id(self, path: str) -> str:
         """The id of the node at a path that is under way."""
         live = self.engine._live.get(SESSION)
-        run = None if live is None else live.state.nodes.get(path)
-        return path.rpartition("/")[2] if run is None else run.node_id
+        if live is None or live.flow is None or path not in live.state.nodes:
+            return path.rpartition("/")[2]
+        return node_at(live.flow, live.state, path).id
 
     def _secret(self, name: str) -> str:
         if name not in self.world.scenario.doc.secrets:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path as FilePath
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,6 +27,10 @@ from engine.faults import Fault, Path, faults_of, kind_of, suggest
 from engine.flow import Flow, Node, load_flow_file, load_flows
 from engine.flow.load import SUFFIXES
 from engine.flow.yaml import MAX_BYTES, Located, decode_source, load_located
+from engine.folds.agents import TURN
+
+if TYPE_CHECKING:
+    from engine.providers.scripted import Script, Turn
 
 _PLACE = re.compile(r"(\[[^\]]*\]|~\d+|#\d+)+$")
 _ODD_LISTS = ("inputs", "finally")
@@ -80,8 +84,8 @@ class Scenario:
     people: Mapping[str, PersonDoc]
     fakes: Mapping[str, tuple[FakeDoc, ...]]
     steps: tuple[Step, ...]
-    scripts: Mapping[str, Json] = field(default_factory=dict)
-    """What Claude says, by the id of the agent; under the empty id for all that are not named."""
+    script: Script | None = None
+    """What Claude says to agents."""
 
     @property
     def name(self) -> str:
@@ -92,6 +96,13 @@ class Scenario:
     def file(self) -> str:
         """Where it stands."""
         return self.located.file
+
+    def turn_path(self, agent: str, position: int) -> Path:
+        """Where a turn of an agent's script stands in the file."""
+        given = self.doc.claude
+        if isinstance(given, list):
+            return ("claude", position)
+        return ("claude", agent if agent in given else "turns", position)
 
     def place(self, path: Path) -> str:
         """`file:line:column` of a part of the file."""
@@ -206,7 +217,7 @@ class _Reader:
         fakes = {name: self._fakes(name, given) for name, given in self.doc.nodes.items()}
         steps = [step for index, given in enumerate(self.doc.steps) if (step := self._step(index, given))]
         return Scenario(
-            self.doc, self.flow, located, self.people, fakes, tuple(steps), self._scripts(self.doc.claude)
+            self.doc, self.flow, located, self.people, fakes, tuple(steps), self._script(self.doc.claude)
         )
 
     def _wrong(self, path: Path, message: str, hint: str | None = None, *, on_key: bool = False) -> None:
@@ -239,7 +250,8 @@ class _Reader:
         found: dict[str, list[Node]] = {}
         for nodes in self.flow.lists.values():
             for node in nodes.nodes:
-                found.setdefault(node.id, []).append(node)
+                if node.type != TURN:
+                    found.setdefault(node.id, []).append(node)
         return found
 
     def _named(self, name: str, path: Path, *, on_key: bool = False) -> list[Node]:
@@ -310,19 +322,36 @@ class _Reader:
 
     # --- Claude --------------------------------------------------------------------------------------------
 
-    def _scripts(self, given: Json) -> Mapping[str, Json]:
+    def _script(self, given: Json) -> Script | None:
+        """A list of turns for every agent, or lists by the ids of agents."""
+        from engine.providers.scripted import Script
+
         if given is None:
-            return {}
-        if isinstance(given, list) or (isinstance(given, dict) and "turns" in given):
-            return {"": given}
-        if not isinstance(given, dict):
-            self._wrong(("claude",), f"expected a list of turns, not {kind_of(given)}")
-            return {}
-        for name in given:
-            nodes = self._named(name, ("claude", name), on_key=True)
-            if nodes and not any(node.type == "agent" for node in nodes):
-                self._wrong(("claude", name), f"`{name}` is of type {nodes[0].type}, no agent", on_key=True)
-        return given
+            return None
+        if isinstance(given, dict) and set(given) == {"turns"}:
+            return Script(turns=self._turns(given["turns"], ("claude", "turns")))
+        if isinstance(given, dict) and given:
+            return Script(agents={name: self._agent(name, turns) for name, turns in given.items()})
+        return Script(turns=self._turns(given, ("claude",)))
+
+    def _agent(self, name: str, turns: Json) -> tuple[Turn, ...]:
+        nodes = self._named(name, ("claude", name), on_key=True)
+        if nodes and not any(node.type == "agent" for node in nodes):
+            self._wrong(("claude", name), f"`{name}` is of type {nodes[0].type}, no agent", on_key=True)
+        return self._turns(turns, ("claude", name))
+
+    def _turns(self, given: Json, path: Path) -> tuple[Turn, ...]:
+        from engine.providers.scripted import Turn
+
+        if not isinstance(given, list) or not given:
+            self._wrong(path, f"expected a list of turns, not {kind_of(given)}", _TURN_HINT)
+            return ()
+        found = []
+        for index, item in enumerate(given):
+            turn, faults = _part(Turn, item, (*path, index))
+            self.faults += faults
+            found += [turn] if turn is not None else []
+        return tuple(found)
 
     # --- steps ---------------------------------------------------------------------------------------------
 
@@ -460,6 +489,7 @@ class _Reader:
 
 
 _STEP_HINT = "write `- expect: {...}`, `- wait: 10m`, or `- ana: approve` for a person"
+_TURN_HINT = "write `- text: what Claude says`, with `tools: [{name: ..., input: {...}}]` where it calls some"
 _ACT_HINT = f"one of {', '.join(VERBS)}"
 _POSTED = "what was posted in the thread is `posted`"
 

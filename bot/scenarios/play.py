@@ -186,6 +186,17 @@ class _Player:
             title = f"step {step.number}, {head}"
             await self._guarded(partial(self._take, step), (*step.path, head), title)
             self._cursor.at += 1
+        await self._guarded(self._end, ("claude",), "the end")
+
+    async def _end(self) -> None:
+        """What Claude was to say must have been said once the session is over."""
+        script = self._scenario.script
+        if script is None or not self._world.said or not (await self._life.settle()).ended:
+            return
+        for agent, said in self._world.said.items():
+            left = len(script.turns_of(agent)) - said
+            if left > 0:
+                raise GaveUp([f"The session is over, and `{agent}` did not come to {left} of these turns."])
 
     async def _guarded(
         self, work: Callable[[], Awaitable[None]], path: tuple[str | int, ...], title: str
@@ -193,7 +204,7 @@ class _Player:
         try:
             await work()
         except GaveUp as reason:
-            raise _Failed([self._failure(path, title, reason.lines)]) from None
+            raise _Failed([self._failure(reason.path or path, title, reason.lines)]) from None
         except SaysoError as error:
             self._life.check()
             raise _Failed([self._failure(path, title, [str(error)])]) from error

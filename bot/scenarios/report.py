@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from bot.cli.narration import happened
 from bot.cli.output import Paint, clean, one_line, plural
 from bot.rendering.text import plain
+from bot.scenarios.expect import texts_of
+from bot.scenarios.load import described
 from bot.scenarios.play import Failure, Result
 from engine.codec import Json
-from engine.events import Event, PromptRequested
+from engine.events import AgentMessage, AgentToolRequested, Event, PromptRequested
 from engine.fold import evolve
 from engine.state import State
 
@@ -98,6 +100,10 @@ def story_lines(events: Sequence[Event], paint: Paint) -> list[str]:
         state = evolve(state, event)
         if isinstance(event, PromptRequested):
             found.append(f"  ? {event.path}: {one_line(plain(str(event.prompt.get('message'))), 100)}")
+        elif isinstance(event, AgentMessage):
+            found += [f"  “ {event.path}: {one_line(text, 100)}" for text in texts_of(event)]
+        elif isinstance(event, AgentToolRequested):
+            found.append(f"  ▸ {event.path}: {event.name} {one_line(described(event.input), 100)}")
         elif (line := happened(state, event, paint)) is not None:
             found.append(line)
     left = len(found) - MOST_HAPPENED

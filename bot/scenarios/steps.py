@@ -85,7 +85,7 @@ class Hand:
         """The one open question that is meant."""
         asked = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
         if self._act.on is not None:
-            named = [prompt for prompt in asked if is_at(prompt.path, self._act.on)]
+            named = [prompt for prompt in asked if is_asked(prompt, self._act.on)]
             if not named:
                 raise GaveUp([f"`{self._act.on}` asks nothing now.", *open_lines(state)])
             asked = named
@@ -105,7 +105,7 @@ class Hand:
         found = [
             prompt
             for prompt in state.prompts.values()
-            if prompt.undo_until is not None and (self._act.on is None or is_at(prompt.path, self._act.on))
+            if prompt.undo_until is not None and (self._act.on is None or is_asked(prompt, self._act.on))
         ]
         if len(found) != 1:
             raise GaveUp(["There is no answer that could be taken back now.", *open_lines(state)])
@@ -132,6 +132,16 @@ def _said(act: Act) -> str:
 def is_at(path: str, name: str) -> bool:
     """Whether a path is what a scenario names: the path itself, or the id of its node."""
     return name in (path, path.rpartition("/")[2].partition("~")[0])
+
+
+def is_asked(prompt: PromptRun, name: str) -> bool:
+    """Whether a question is the one that a scenario names: by its place, its node, or the agent that it came from."""
+    return is_at(prompt.path, name) or name == prompt.spec.get("nodeId") or _agent_of(prompt.path, name)
+
+
+def _agent_of(path: str, name: str) -> bool:
+    agent, found, _ = path.rpartition("/turn[")
+    return bool(found) and is_at(agent, name)
 
 
 def open_lines(state: State) -> list[str]:

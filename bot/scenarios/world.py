@@ -13,6 +13,7 @@ from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
 from engine.events import Event, event_from_bytes
+from engine.folds.agents import TURN
 from engine.nodes.port import Outcome
 from engine.storage.memory import MemoryStore
 from prompt_state.policy import Gate
@@ -22,6 +23,9 @@ CHANNEL = "C0SCENARIO"
 SESSION = "session-5ce9a210"
 BEGIN = "2026-01-05T09:00:00.000Z"
 """When a scenario begins unless it says so: a Monday morning."""
+
+HARMLESS = ("read_file", "write_file")
+"""Types that work in the session's own folder only, which a scenario throws away: they run unless it says otherwise."""
 
 THREAD: dict[str, Json] = {
     "key": f"{TEAM}:{CHANNEL}:1767603600.000100",
@@ -37,10 +41,11 @@ OPERATOR = Actor("U0OPERATOR", name="operator", team_id=TEAM, in_channel=True, f
 
 @dataclass(frozen=True)
 class Done:
-    """Something that was done outside: by which node, for the how-many-th time of this node at this place."""
+    """Something that was done: by which node, for the how-many-th time of this node at this place."""
 
     path: str
     node_id: str
+    kind: str
     number: int
     config: Json
     life: int
@@ -65,6 +70,8 @@ class World:
     """Which entry of the scenario's list a run took."""
     taken: dict[str, int] = field(default_factory=dict)
     """How many entries of a list were taken."""
+    said: dict[str, int] = field(default_factory=dict)
+    """How many turns of its script an agent has come to."""
     posts: dict[str, str] = field(default_factory=dict)
     """Messages in the thread, by the path of their node, in the order in which they came."""
 
@@ -79,6 +86,11 @@ class World:
         if self.store.head(SESSION) is None:
             return []
         return [event_from_bytes(row) for row in self.store.journal(SESSION)]
+
+    @property
+    def effects(self) -> list[Done]:
+        """What was done outside of sayso, in order."""
+        return [done for done in self.done if done.kind not in (TURN, *HARMLESS)]
 
     def advance(self, moment: str) -> None:
         """The clock moves on, never back."""

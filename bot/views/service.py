@@ -24,6 +24,7 @@ from bot.views.values import (
     Words,
 )
 from engine.codec import Json, decode
+from engine.errors import SaysoError
 from engine.storage.port import Consumed, InboxRow
 from engine.storage.writer import Writer
 
@@ -124,6 +125,7 @@ class Views:
             await self._say(opening, UNCLEAR if isinstance(fault, Unknown) else AGAIN)
             return
         except Exception:
+            # A fault of ours: whoever pressed waits for something to happen and is told.
             log.exception("a view (%s) could not be made", opening.kind)
             await self._say(opening, BROKEN)
             return
@@ -135,8 +137,11 @@ class Views:
             reason = await kind.refusal(opening)
             if reason is not None:
                 await self._screen.update(standing, words_view("Not for you", reason))
-        except Exception as error:
+        except SaysoError as error:
             log.info("whether a view is for %s is found out when it is submitted: %s", opening.user, error)
+        except Exception:
+            # The view stands, and what is submitted in it is checked again.
+            log.exception("whether a view (%s) is for %s was not found out", opening.kind, opening.user)
 
     async def _act(self, submission: Submission) -> None:
         kind = self._kinds.get(submission.kind)
@@ -148,6 +153,7 @@ class Views:
         except SlackFault as fault:
             log.warning("a view (%s) was not changed: %s", submission.kind, fault)
         except Exception:
+            # A fault of ours: the view stays as it is, and nothing was taken from it.
             log.exception("a view (%s) could not be changed", submission.kind)
 
     async def _say(self, opening: Opening, text: str) -> None:

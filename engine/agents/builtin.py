@@ -14,6 +14,10 @@ MOST_LINES = 5_000
 """Lines of a file that the model reads at once."""
 
 
+PATTERNS = "a final `*` stands for any further arguments, and a program alone is allowed with any"
+"""What the entries of a list of commands mean, in words for the model."""
+
+
 @dataclass(frozen=True)
 class Builtin:
     """One tool. `node_type` is the type of node that a call becomes, `input_schema` the JSON Schema of its input."""
@@ -166,7 +170,7 @@ def described(kind: ToolKind, settings: Mapping[str, Json]) -> str:
     """What the model is told about one of these tools with these settings: what it may do, too."""
     told = [BUILTIN[kind].description]
     if kind == "shell":
-        told.append(f"Allowed (`*` stands for any further arguments): {_listed(settings.get('commands'))}.")
+        told.append(f"Allowed is {_listed(settings.get('commands'))}: {PATTERNS}.")
     if kind == "http":
         told.append(f"Allowed hosts: {_listed(settings.get('hosts'))}.")
         told.append(f"Allowed methods: {_listed(settings.get('methods') or ['GET'])}.")

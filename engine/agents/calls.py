@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 
 from engine.action_text import action_text
+from engine.agents.builtin import PATTERNS
 from engine.agents.command_lines import allowed, split_command
 from engine.agents.plans import ToolPlan
 from engine.agents.schemas import problems
@@ -98,8 +99,8 @@ def _shell(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Jso
     if not allowed(words, patterns):
         listed = ", ".join(f"`{pattern}`" for pattern in patterns) or "nothing"
         raise ToolRefused(
-            f"`{' '.join(words)[:200]}` is not allowed here. Allowed is {listed} (`*` at the end stands for any further "
-            "arguments, a program alone is allowed with any). Use one of these, or ask a person."
+            f"`{' '.join(words)[:200]}` is not allowed here. Allowed is {listed}: {PATTERNS}. Use one of these, or ask a "
+            "person."
         )
     return {**base, "run": words, "ok_codes": "any"}
 
@@ -168,7 +169,10 @@ def _file(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json
 
 
 def _python(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
-    return {**base, "args": {**given, **(base.get("args") or {})}}
+    # Defaults of the file; those of the function's own are its own affair.
+    known = (tool.input_schema or {}).get("properties") or {}
+    defaults = {name: field["default"] for name, field in known.items() if "default" in field}
+    return {**base, "args": {**defaults, **given, **(base.get("args") or {})}}
 
 
 def _mcp(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:

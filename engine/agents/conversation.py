@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.agents.plans import AgentPlan
+from engine.agents.plans import AgentPlan, ToolPlan
 from engine.agents.wording import system_text
 from engine.codec import Json, encode
 from engine.evaluation import node_at
@@ -45,19 +45,26 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         "maxTokens": config["max_tokens"],
         "temperature": config.get("temperature"),
         "messages": messages,
-        "tools": [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-            for tool in plan.tools
-            if tool.input_schema is not None
-        ],
+        "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
         "mcp": _servers(plan),
     }
+
+
+def _tool(tool: ToolPlan) -> dict[str, Json]:
+    """What the model is told of a tool. `call` names a function that says itself what it takes and what it is for."""
+    told: dict[str, Json] = {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+    }
+    says_itself = tool.kind == "python" and (tool.input_schema is None or not tool.description)
+    return {**told, "call": tool.node.config["call"]} if says_itself else told
 
 
 def _servers(plan: AgentPlan) -> list[Json]:
     found: dict[str, list[Json]] = {}
     for tool in plan.tools:
-        if tool.input_schema is None:
+        if tool.kind == "mcp":
             server, _, name = tool.name.partition("__")
             found.setdefault(server, []).append(name)
     return [{"server": server, "tools": names} for server, names in found.items()]

@@ -18,8 +18,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from engine.agents.documents import names_files, with_files
+from engine.agents.functions import with_functions
 from engine.codec import Json, copy
 from engine.errors import NotJson, SaysoError
+from engine.nodes.context import NodeError
 from engine.nodes.folder import FileRefused
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.providers.abort import Abortable, Aborted
@@ -52,7 +54,7 @@ def request_from(config: Json) -> TurnRequest:
     """The request that a turn's config describes, without the tools of MCP servers; files are still named only.
 
     `{model, system, maxTokens, temperature, messages: [{role, content}], tools: [{name, description, input_schema}],
-    mcp: [{server, tools}]}`.
+    mcp: [{server, tools}]}`. A tool with `call` is a function; see `engine.agents.functions`.
     """
     return TurnRequest(
         model=config["model"],
@@ -83,6 +85,8 @@ class TurnRunner:
                 return _completed(await self._result(config, ctx))
         except ProviderError as error:
             return failed(error)
+        except NodeError as error:
+            return Failed(error.type, str(error), _details())
         except (McpUnavailable, FileRefused) as error:
             return Failed(error.code, str(error), _details(retryable=error.code == McpUnavailable.code))
         except Exception as error:
@@ -108,13 +112,16 @@ class TurnRunner:
         raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished and without an error")
 
     async def _request(self, config: dict[str, Json], ctx: NodeContext) -> TurnRequest:
+        if any("call" in tool for tool in config.get("tools") or ()):
+            tools = await asyncio.to_thread(with_functions, config["tools"], ctx.flow_dir)
+            config = {**config, "tools": tools}
         request = request_from(config)
         if any(names_files(message.content) for message in request.messages):
             request = await asyncio.to_thread(_with_all_files, request, ctx)
-        tools = list(request.tools)
+        offered = list(request.tools)
         for server in config.get("mcp") or ():
-            tools += await self._tools_of(server["server"], server["tools"])
-        return replace(request, tools=tuple(tools))
+            offered += await self._tools_of(server["server"], server["tools"])
+        return replace(request, tools=tuple(offered))
 
     async def _tools_of(self, server: str, names: Sequence[str]) -> Sequence[Tool]:
         try:

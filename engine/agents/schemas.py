@@ -1,4 +1,4 @@
-"""JSON Schema: what is wrong with a schema, and with a value that should fit it, in words for whoever gave it. Pure.
+"""JSON Schema: what is wrong with a value that should fit one, in words for whoever gave it. Pure.
 
 The library for it is loaded by the first use. It fetches nothing: a `$ref` leads to a place in the same schema.
 """
@@ -6,7 +6,6 @@ The library for it is loaded by the first use. It fetches nothing: a `$ref` lead
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -14,23 +13,10 @@ from typing import TYPE_CHECKING
 from engine.codec import Json, canonical
 
 if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator, SchemaError, ValidationError
+    from jsonschema import Draft202012Validator, ValidationError
 
 MOST_PROBLEMS = 5
 _LONGEST = 300
-
-
-def schema_problem(schema: Json) -> str | None:
-    """What is wrong with a schema; None for a sound one."""
-    from jsonschema import Draft202012Validator, SchemaError
-
-    if not isinstance(schema, Mapping):
-        return "a schema is a mapping such as {type: object, properties: {...}}"
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        return _problem(error)
-    return None
 
 
 def problems(schema: Json, value: Json) -> list[str]:
@@ -58,7 +44,7 @@ def _validator(schema: bytes) -> Draft202012Validator:
     return Draft202012Validator(json.loads(schema), registry=Registry())
 
 
-def _problem(error: ValidationError | SchemaError) -> str:
+def _problem(error: ValidationError) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
     text: str = " ".join(error.message.split())
     if len(text) > _LONGEST:

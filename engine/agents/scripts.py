@@ -53,7 +53,9 @@ def provider_for(script: Script, ctx: NodeContext, *, label: str | None = None) 
     call costs nothing unless the script says what it used. Raises `ScriptError`."""
     agent, number = place_of(ctx.path)
     turns = script.turns_of(agent)
-    return ScriptedProvider(Script(turns=turns), position_of(turns, number, ctx.attempt), label)
+    return ScriptedProvider(
+        Script(turns=turns, pace=script.pace), position_of(turns, number, ctx.attempt), label
+    )
 
 
 def script_file(ctx: NodeContext) -> Path | None:

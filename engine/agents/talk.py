@@ -21,7 +21,7 @@ from engine.codec import Json
 from engine.flow import Flow, Node
 from engine.folds.agents import TURN, agent_at, agent_of
 from engine.queries import doomed, open_prompt_at
-from engine.state import LEFT, AgentRun, NodeRun, PromptRun, State, scope_of
+from engine.state import LEFT, AgentRun, NodeRun, PromptRun, State, in_finally, scope_of
 
 if TYPE_CHECKING:
     from engine.turn import Turn
@@ -169,6 +169,11 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
     cap = budget.passed(turn, owner, agent, least)
     if cap is not None:
         name = turn.node(owner).name or turn.node(owner).id
+        if in_finally(owner):
+            used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
+            message = f"{name}: {used}, the next call may use up to {cap.next_}, and `finally` asks nobody"
+            turn.fail(owner, {"type": "budget", "message": message})
+            return
         turn.ask(owner, budget.cap_prompt(name, cap))
         return
     if before is None and not unsent(agent) and spoken(agent)[-1]["role"] == "assistant":

@@ -58,15 +58,6 @@ def output_text(schema: Json) -> str:
     )
 
 
-def again_text(problems: list[str]) -> str:
-    """What follows an answer that does not fit the schema; it is asked for once more."""
-    listed = "\n".join(f"- {problem}" for problem in problems) or "- it is no JSON"
-    return (
-        f"Your last message does not fit the JSON Schema of the answer:\n{listed}\nAnswer again with one JSON value that "
-        "fits, and nothing else."
-    )
-
-
 def person_message(text: str, actor: Mapping[str, Json]) -> str:
     """What a person wrote to the model while it worked, with who it was."""
     return wrapped("message", text, **{"from": person(actor)})

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from engine.agents.command_lines import pattern_problem
 from engine.agents.plans import ToolKind, Verdict
 from engine.codec import Json
 from engine.faults import Fault, kind_of
@@ -19,22 +20,30 @@ from engine.flow.input_document import InputDoc
 from engine.nodes.clock_configs import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts
 from engine.nodes.configs import Config, Duration, Person, Scalar, Size, Text, check_env, check_headers
 from engine.nodes.container_configs import Callable_
+from engine.nodes.hosts import is_host
 from engine.nodes.prompt_configs import too_few
+from engine.nodes.specs import NodeSpec
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 """What a tool may be called, with at most `MAX_NAME` characters."""
-_HOST = re.compile(
-    r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", re.ASCII
-)
 SERVER = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?!_))*", re.ASCII)
 """What an MCP server may be called: two `_` part its name from that of a tool."""
 
 
 def _host(value: Any) -> str:
-    if not isinstance(value, str) or not _HOST.fullmatch(value):
+    if not isinstance(value, str) or not is_host(value):
         raise ValueError(
             f"{kind_of(value)} names no host: write it without https:// and without a path, such as grafana.internal"
         )
+    return value
+
+
+def _pattern(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a command such as `kubectl get *`, not {kind_of(value)}")
+    problem = pattern_problem(value)
+    if problem is not None:
+        raise ValueError(problem)
     return value
 
 
@@ -47,6 +56,9 @@ def _server(value: Any) -> str:
 Host: TypeAlias = Annotated[str, BeforeValidator(_host), WithJsonSchema({"type": "string", "title": "host"})]
 Server: TypeAlias = Annotated[
     str, BeforeValidator(_server), WithJsonSchema({"type": "string", "pattern": f"^{SERVER.pattern}$"})
+]
+Pattern: TypeAlias = Annotated[
+    str, BeforeValidator(_pattern), WithJsonSchema({"type": "string", "minLength": 1, "title": "pattern"})
 ]
 Crash: TypeAlias = Literal["again", "ask"]
 Method: TypeAlias = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -79,9 +91,9 @@ class AskHumanTool(Config):
 class ShellTool(Config):
     """The model runs programs in the session's folder: those that `commands` allows, and no shell."""
 
-    commands: Annotated[list[Text], Field(min_length=1)] = Field(
-        description='What may be run: `"kubectl get *"` is that program with these arguments and any behind them, `tail` '
-        'the program alone, `["*"]` anything.'
+    commands: Annotated[list[Pattern], Field(min_length=1)] = Field(
+        description='What may be run, compared word by word: `"kubectl get *"` is that program with these arguments and any '
+        'behind them, `tail` that program with any, `"systemctl status nginx"` exactly this, `["*"]` anything.'
     )
     name: Text | None = Field(None, description=_NAME.format("shell"))
     description: Text | None = Field(None, description=_DESCRIPTION)
@@ -201,6 +213,11 @@ class ToolDoc(Config):
     with_: dict[str, Any] | None = Field(None, alias="with", description="The configuration, by type.")
     timeout: Duration | None = Field(None, description=_TIMEOUT)
     on_crash: Crash | None = Field(None, description=_ON_CRASH)
+
+
+def usable_as_tool(spec: NodeSpec) -> bool:
+    """Whether calls of an agent can be nodes of this type."""
+    return spec.name == "flow" or (spec.mode in ("run", "pure") and not spec.internal)
 
 
 def _verdicts(value: Any) -> Any:

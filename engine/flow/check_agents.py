@@ -16,7 +16,7 @@ from engine.agents.plans import ToolKind
 from engine.codec import Json
 from engine.expression_text import has_expression
 from engine.faults import Fault, Path, faults_of, kind_of, suggest
-from engine.flow.agent_document import EVALUATED, SECRET, SERVER, TOOL_NAME, TOOLS, RuleDoc
+from engine.flow.agent_document import EVALUATED, SECRET, SERVER, TOOL_NAME, TOOLS, RuleDoc, usable_as_tool
 from engine.flow.agent_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of, named_rules, tool_names
 from engine.flow.check_inputs import check_input
 from engine.flow.check_schema import schema_faults
@@ -267,7 +267,7 @@ def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
     if not isinstance(kind, str) or not kind:
         return
     spec = node_types().get(kind)
-    if spec is None or not _usable(spec):
+    if spec is None or not usable_as_tool(spec):
         yield _no_tool_type(kind, spec)
         return
     if tool.get("description") is None and kind != "flow":
@@ -282,13 +282,8 @@ def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
             yield fault.under(("with",)) if with_ is not None else Fault((), f"{fault.message} under `with`")
 
 
-def _usable(spec: NodeSpec) -> bool:
-    """Whether calls of an agent can be nodes of this type."""
-    return spec.name == "flow" or (spec.mode in ("run", "pure") and not spec.internal)
-
-
 def _no_tool_type(kind: str, spec: NodeSpec | None) -> Fault:
-    usable = [name for name, each in node_types().items() if _usable(each)]
+    usable = [name for name, each in node_types().items() if usable_as_tool(each)]
     if spec is None or spec.internal:
         broken = unusable_type(kind)
         hint = suggest(kind, usable) if broken is None else "repair or reinstall that package"
@@ -330,7 +325,7 @@ def check_unused_tools(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]
 def _expressions(name: str, tool: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
     kind = tool.get("type")
     spec = node_types().get(kind) if isinstance(kind, str) else None
-    if spec is None or not _usable(spec):
+    if spec is None or not usable_as_tool(spec):
         return
     inside = scope.knowing({"input": dict.fromkeys(as_mapping(tool.get("input")))})
     for field, value in as_mapping(tool.get("with")).items():

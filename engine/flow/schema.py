@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from engine.codec import Json
 from engine.durations import format_duration
+from engine.flow.agent_schema import describe_agents
 from engine.flow.document import FlowDoc, RetryDoc
 from engine.nodes.configs import FLOW_NAME, MAX_NAME, NAME
 from engine.nodes.specs import PARTS, NodeSpec, node_types
@@ -26,6 +28,8 @@ def flow_schema() -> dict[str, Json]:
     for spec in node_types().values():
         definitions[_name(spec)] = _config(spec, definitions)
     node["allOf"] = [_case(spec) for spec in node_types().values()]
+    describe_agents(definitions, open_fields)
+    _refine_condition(definitions["RuleDoc"]["properties"]["when"])
     return {"$schema": DIALECT, "title": "sayso flow", **_tidy(schema), "$defs": _tidy(definitions)}
 
 
@@ -68,16 +72,16 @@ def _case(spec: NodeSpec) -> Json:
 def _config(spec: NodeSpec, definitions: dict[str, Json]) -> dict[str, Json]:
     config = spec.config.model_json_schema(by_alias=True)
     for name, definition in config.pop("$defs", {}).items():
-        _open_fields(definition)
+        open_fields(definition)
         definitions[name] = definition
-    _open_fields(config, spec.static_fields)
+    open_fields(config, spec.static_fields)
     config["description"] = spec.doc
     if not spec.config.model_json_schema().get("required"):
         config["type"] = ["object", "null"]
     return config
 
 
-def _open_fields(schema: dict[str, Json], static: frozenset[str] = frozenset()) -> None:
+def open_fields(schema: dict[str, Json], static: Collection[str] = ()) -> None:
     """Lets an expression stand wherever a value is expected, but not in the `static` fields."""
     for name, field in schema.get("properties", {}).items():
         if name not in static:

@@ -1,8 +1,8 @@
 """Which hosts a list of hosts means. Pure.
 
 An entry is a host (`grafana.internal`), any host below one (`*.example.com`, which is not `example.com` itself), or
-either with a port (`grafana.internal:3000`); without a port it means every port. An address is written as one:
-`10.0.0.7`, `[fd00::7]`.
+either with a port (`grafana.internal:3000`); without a port it means the usual two, 80 and 443. An address is written
+as one: `10.0.0.7`, `[fd00::7]`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+_USUAL = (80, 443)
 _ENTRY = re.compile(
     r"(?P<host>\[[0-9a-f:.]+\]|(?:\*\.)?[^\s:/@*?#\[\]]+)(?::(?P<port>\d{1,5}))?", re.IGNORECASE
 )
 
 
-def host_problem(entry: str) -> str | None:
-    """What is wrong with an entry; None when it is sound."""
-    if _ENTRY.fullmatch(entry):
-        return None
-    return f"{entry[:80]!r} is no host: write grafana.internal, *.example.com, or either with a port, without https://"
+def is_host(entry: str) -> bool:
+    """Whether an entry can mean anything."""
+    return _ENTRY.fullmatch(entry) is not None
 
 
 def host_allowed(host: str, port: int | None, entries: Iterable[str]) -> bool:
@@ -31,7 +30,7 @@ def _means(entry: str, host: str, port: int | None) -> bool:
     match = _ENTRY.fullmatch(entry)
     if match is None or not host:
         return False
-    if match["port"] is not None and int(match["port"]) != port:
+    if port not in ((int(match["port"]),) if match["port"] else _USUAL):
         return False
     wanted = _plain(match["host"])
     if wanted.startswith("*."):

@@ -184,13 +184,19 @@ async def _listed(client: Client, redactor: Redactor) -> list[Tool]:
     while len(found) < MOST_TOOLS:
         page = await client.list_tools(cursor=cursor)
         found += [
-            Tool(tool.name, redactor.text(clean(tool.description or ""))[:_MOST_ABOUT], tool.input_schema)
+            Tool(tool.name, redactor.text(clean(tool.description or ""))[:_MOST_ABOUT], _schema(tool))
             for tool in page.tools
         ]
         cursor = page.next_cursor
         if not cursor:
             break
     return found[:MOST_TOOLS]
+
+
+def _schema(tool: Any) -> Json:
+    """What a tool takes; the API refuses every call over one schema that is none of an object."""
+    schema = tool.input_schema
+    return schema if isinstance(schema, dict) and schema.get("type") == "object" else {"type": "object"}
 
 
 def _reason(error: BaseException) -> str:

@@ -177,12 +177,7 @@ def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Contex
 
     Raises `NodeError` with everything that is wrong.
     """
-    try:
-        signature = inspect.signature(function)
-        target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-        hints = typing.get_type_hints(target, include_extras=True) if not inspect.isclass(function) else {}
-    except (TypeError, ValueError, NameError, AttributeError) as error:
-        raise NodeError(f"the signature of the function cannot be read: {error}", "args") from error
+    signature, hints = signature_of(function)
     parameters = signature.parameters
     rest = next((p.name for p in parameters.values() if p.kind is p.VAR_KEYWORD), None)
     values: dict[str, Any] = {CTX: context} if _takes_ctx(parameters) else {}
@@ -191,7 +186,7 @@ def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Contex
     for name, value in args.items():
         if name == CTX and _takes_ctx(parameters):
             continue
-        known = name in parameters and parameters[name].kind not in _GATHERING
+        known = name in parameters and parameters[name].kind not in GATHERING
         checked = _checked(name, value, hints.get(name if known else rest or "", Any), faults)
         (values if known else extra)[name] = checked
     if faults:
@@ -202,18 +197,30 @@ def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Contex
     return inspect.BoundArguments(signature, ordered)
 
 
-_GATHERING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+def signature_of(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """The parameters of a function, and their type hints by name. Raises `NodeError`."""
+    try:
+        signature = inspect.signature(function)
+        target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+        hints = typing.get_type_hints(target, include_extras=True) if not inspect.isclass(function) else {}
+    except (TypeError, ValueError, NameError, AttributeError) as error:
+        raise NodeError(f"the signature of the function cannot be read: {error}", "args") from error
+    return signature, hints
+
+
+GATHERING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+"""The kinds of parameters that take any number of arguments."""
 
 
 def _takes_ctx(parameters: Mapping[str, inspect.Parameter]) -> bool:
-    return CTX in parameters and parameters[CTX].kind not in _GATHERING
+    return CTX in parameters and parameters[CTX].kind not in GATHERING
 
 
 def _misfits(
     parameters: Mapping[str, inspect.Parameter], args: Mapping[str, Json], *, takes_any: bool
 ) -> Iterator[Fault]:
     """Arguments that are given and not taken, and the other way round."""
-    names = [p.name for p in parameters.values() if p.kind not in _GATHERING and p.name != CTX]
+    names = [p.name for p in parameters.values() if p.kind not in GATHERING and p.name != CTX]
     if CTX in args and _takes_ctx(parameters):
         yield Fault(("args", CTX), "`ctx` is given by sayso and not by the flow", "leave it out")
     for name in args:

@@ -7,6 +7,7 @@ that the request does not offer, and a turn after the last one are errors that s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
@@ -86,7 +87,8 @@ class Tokens(_Strict):
 
 
 class Turn(_Strict):
-    """One answer: thinking, then text, then tool calls; or a failure. `cut` ends it without a stop reason."""
+    """One answer: thinking, then text, then tool calls; or a failure. `cut` ends it without a stop reason. `or` has the
+    answers in its place where what it expects did not come: the first of them that fits is given."""
 
     expect: Expected | None = None
     thinking: str | None = None
@@ -96,6 +98,7 @@ class Turn(_Strict):
     usage: Tokens | None = None
     cut: bool = False
     error: Failure | None = None
+    others: tuple[Turn, ...] = Field(default=(), alias="or")
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Turn:
@@ -104,12 +107,18 @@ class Turn(_Strict):
             raise ValueError("a turn that is an error is nothing else")
         if self.error is None and not says:
             raise ValueError("a turn says something, calls a tool, or is an error")
+        if self.others and self.expect is None:
+            raise ValueError("`or` has what is said when `expect` does not fit, and there is no `expect`")
+        if any(other.others or other.error or other.cut for other in self.others):
+            raise ValueError("under `or` stand answers: no errors, nothing that is cut, and no further `or`")
         return self
 
 
 class Script(_Strict):
-    """A whole script: `turns` are those of every agent that `agents` does not name."""
+    """A whole script: `turns` are those of every agent that `agents` does not name. `pace` is how many seconds lie between
+    two pieces of a stream, of 16 characters each: what is looked at should not be there all at once."""
 
+    pace: Annotated[float, Field(ge=0, le=5)] = 0.0
     turns: tuple[Turn, ...] = ()
     agents: dict[str, tuple[Turn, ...]] = Field(default_factory=dict)
 
@@ -177,7 +186,7 @@ class ScriptedProvider:
             raise _ERRORS[failure.kind](f"turn {number}: {failure.message}", retry_after=failure.retry_after)
         assembly = Assembly(f"req_script_{number}")
         for event in _wire(turn, number, request, self.label):
-            await asyncio.sleep(0)
+            await _pause(self.script.pace if event["type"] == "content_block_delta" else 0, abort)
             if abort is not None and abort.is_set():
                 yield Finished(assembly.interrupted())
                 return
@@ -200,8 +209,7 @@ class ScriptedProvider:
         if self.position >= len(self.script.turns):
             last = _excerpt(request.messages[-1])
             raise ScriptError(f"the script has ended after {self.position} turns, and now came: {last}")
-        turn = self.script.turns[self.position]
-        _check_expected(number, turn.expect, request.messages[-1])
+        turn = _fitting(number, self.script.turns[self.position], request.messages[-1])
         offered = [tool.name for tool in request.tools]
         for call in turn.tools:
             if call.name not in offered:
@@ -209,6 +217,27 @@ class ScriptedProvider:
                 raise ScriptError(f"turn {number} calls {call.name}, but the tools offered are: {listed}")
         self.position += 1
         return number, turn
+
+
+async def _pause(seconds: float, abort: asyncio.Event | None) -> None:
+    """Let so much time pass; less when the turn is to end."""
+    if not seconds or abort is None:
+        await asyncio.sleep(seconds)
+        return
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(abort.wait(), seconds)
+
+
+def _fitting(number: int, turn: Turn, message: Message) -> Turn:
+    """The turn, or the first of those in its place whose expectations the message meets. Raises `ScriptError`."""
+    for each in (turn, *turn.others):
+        try:
+            _check_expected(number, each.expect, message)
+        except ScriptError:
+            continue
+        return each
+    _check_expected(number, turn.expect, message)
+    return turn
 
 
 def _check_expected(number: int, expected: Expected | None, message: Message) -> None:

@@ -49,8 +49,10 @@ STEPS = "steps: [{expect: {status: paused}}]\n"
         ),
         ("start: {at: tomorrow}", "first.yml:5:13: 'tomorrow' is not a moment: write"),
         ("strat: {as: ana}", "first.yml:5:1: unknown field `strat`\n  hint: did you mean `start`?"),
+        ("claude: [{txt: x}]", "first.yml:5:11: unknown field `txt`\n  hint: did you mean `text`?"),
+        ("claude: {turns: []}", "first.yml:5:17: expected a list of turns, not a list"),
         ("claude: 3", "first.yml:5:9: expected a list of turns, not the number 3"),
-        ("claude: {gate: []}", "first.yml:5:10: `gate` is of type approval, no agent"),
+        ("claude: {gate: [{text: x}]}", "first.yml:5:10: `gate` is of type approval, no agent"),
     ],
 )
 def test_a_wrong_part_is_told_with_its_place(tmp_path: Path, part: str, said: str) -> None:

@@ -22,7 +22,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _KNOWN = {
     "$schema", "$defs", "$ref", "title", "description", "default", "type", "properties", "required", "additionalProperties",
-    "propertyNames", "items", "minItems", "maxItems", "minLength", "minProperties", "maxLength", "minimum", "maximum", "exclusiveMinimum", "pattern",
+    "propertyNames", "items", "minItems", "maxItems", "minLength", "minProperties", "maxProperties",
+    "maxLength", "minimum", "maximum", "exclusiveMinimum", "pattern",
     "enum", "const", "anyOf", "allOf", "if", "then",
 }  # fmt: skip
 
@@ -83,7 +84,7 @@ def _mapping(value: Json, schema: Json) -> bool:
         return False
     if not all(fits(key, schema.get("propertyNames", True)) for key in value):
         return False
-    if len(value) < schema.get("minProperties", 0):
+    if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
         return False
     return all(
         fits(item, properties.get(key, schema.get("additionalProperties", True)))
@@ -113,7 +114,8 @@ BY_SHAPE = [
     "60-container-without-body", "61-body-on-a-shell", "62-default-beside-with", "63-mistakes-inside-a-body",
     "69-as", "70-foreach-items", "71-loop-without-end", "73-branches", "75-switch", "76-retry", "77-goto", "81-edge-ends",
     "86-loop-edge-without-limit", "87-gates", "91-limits", "92-lock", "94-python", "95-unknown-flow",
-    "99-node-list-shapes", "99a-if-with-underscore",
+    "99-node-list-shapes", "99a-if-with-underscore", "b01-agent-fields", "b02-agent-without-prompt", "b03-unknown-tool",
+    "b04-tools-without-limits", "b05-tool-settings", "b07-approvals", "b10-tools-of-the-file", "b14-inner-types",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,28 @@ async def test_a_turn_that_expected_something_else_fails_and_stays_the_next() ->
         await complete(provider, request())
 
 
+async def test_what_came_decides_between_answers() -> None:
+    """Of a turn and those under its `or` the first that fits is said; where none fits the turn says what it expected."""
+    turn = {"expect": {"user": "disk"}, "text": "Disk.", "or": [{"expect": {"user": "net"}, "text": "Net."}]}
+    for words, said in (("the disk", "Disk."), ("the net", "Net.")):
+        assert (await complete(scripted(turn), request(user(words)))).text == said
+    with pytest.raises(ScriptError, match="turn 1 expected 'disk'"):
+        await complete(scripted(turn), request(user("the printer")))
+    whatever = {**turn, "or": [{"text": "I do not know."}]}
+    assert (await complete(scripted(whatever), request(user("the printer")))).text == "I do not know."
+
+
+async def test_a_paced_script_takes_its_time_and_stops_at_once() -> None:
+    """Pieces come one after the other, and whoever stops in between does not wait for the next."""
+    script = script_from({"pace": 5, "turns": [{"text": "word " * 9}]})
+    abort = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.05, abort.set)
+    async with asyncio.timeout(4):
+        result = await complete(ScriptedProvider(script), request(), abort)
+    assert result.interrupted
+    assert result.text == ""
+
+
 async def test_a_script_that_has_ended_says_what_came() -> None:
     """One turn too many is an error that shows the message and is not worth a retry."""
     provider = scripted({"text": "bye"})
@@ -129,6 +152,11 @@ async def test_usage_and_stop_reason_can_be_told() -> None:
         (
             "turns: [{text: x, error: {kind: overloaded}}]",
             "talk.yml: turns.0: Value error, a turn that is an error",
+        ),
+        ("turns: [{text: x, or: [{text: y}]}]", "talk.yml: turns.0: Value error, `or` has what is said when"),
+        (
+            "turns: [{expect: {user: x}, text: x, or: [{text: y, cut: true}]}]",
+            "talk.yml: turns.0: Value error, under `or` stand answers",
         ),
         ("a: 1\na: 2\n", "talk.yml:2:1"),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,6 +90,8 @@ class ClaudeServer:
     def __init__(self) -> None:
         self.replies: deque[Reply | Failure | Raw] = deque()
         self.requests: list[Recorded] = []
+        self.mind: Callable[[Any], Reply | Failure | Raw] | None = None
+        """Answers what nothing is queued for, by what is asked."""
         self.thoughts: dict[str, str] = {}
         self.url = ""
 
@@ -122,9 +124,9 @@ class ClaudeServer:
         except (Refusal, json.JSONDecodeError) as error:
             recorded.refused = str(error)
             return _error(400, "invalid_request_error", str(error), request_id)
-        if not self.replies:
+        if not self.replies and self.mind is None:
             raise AssertionError("a request came and there is no reply for it")
-        reply = self.replies.popleft()
+        reply = self.replies.popleft() if self.replies or self.mind is None else self.mind(recorded.body)
         if isinstance(reply, Failure):
             return _error(reply.status, reply.type, reply.message, request_id, reply.headers)
         if isinstance(reply, Raw):

@@ -23,7 +23,7 @@ from engine.agents.results import (
     rejected_content,
     wrapped,
 )
-from engine.agents.wording import again_text, output_text, person_message, system_text
+from engine.agents.wording import output_text, person_message, system_text
 from engine.codec import encode
 from engine.providers.messages import user
 from tests.engine.agents.plankit import tool
@@ -238,16 +238,10 @@ def test_the_rules_stand_before_the_authors_words() -> None:
     places = [told.index(part) for part in ("It is data", "<message from=", "approve", "ask_human", "You are careful.", "JSON Schema")]  # fmt: skip
     assert places == sorted(places)
     assert told.endswith(json.dumps(schema))
+    assert '{"a": "é"}' in output_text({"a": "é"})
     plain = system_text(None, AgentPlan())
     assert "<message from=" in plain
     assert not any(part in plain for part in ("tool_output", "JSON Schema", "approve"))
-
-
-def test_an_answer_is_asked_for_once_more_with_what_is_wrong() -> None:
-    """The second request lists the problems."""
-    assert "- cause: 3 is not of type 'string'" in again_text(["cause: 3 is not of type 'string'"])
-    assert "it is no JSON" in again_text([])
-    assert '{"a": "é"}' in output_text({"a": "é"})
 
 
 def test_marks_carry_attributes_that_cannot_end_them() -> None:

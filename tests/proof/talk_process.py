@@ -1,0 +1,60 @@
+"""Conversations whose process is killed: every life is a process that asks a local server with Anthropic's SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import signal
+from collections.abc import Iterable
+from itertools import chain, repeat
+from pathlib import Path
+
+from engine.providers.claude import ClaudeProvider
+from engine.storage.sqlite import open_sqlite
+from tests.proof.talks import Death, Mortal, Run, Stage, answers, live
+from tests.support.claude_mind import Mind
+from tests.support.claude_server import claude_server
+
+_FORKS = multiprocessing.get_context("forkserver")
+# The server is the same as that of `tests.proof.process`, which may be there before.
+_FORKS.set_forkserver_preload(["tests.proof.process", "tests.proof.talk_process", "anthropic"])
+
+
+def child(folder: str, death: Death | None, environ: dict[str, str]) -> None:
+    """One life."""
+    logging.disable(logging.CRITICAL)
+    stage = Stage(Path(folder))
+    store = Mortal(open_sqlite(stage.database), death, kill=True)
+
+    async def talk() -> None:
+        provider = ClaudeProvider(environ)
+        assert await live(stage.flow(), store, stage.folder, provider)
+        await provider.close()
+
+    asyncio.run(talk())
+
+
+def one_life(stage: Stage, death: Death | None, environ: dict[str, str]) -> bool:
+    """Live it in a new process; whether the session has ended there, and not the process."""
+    process = _FORKS.Process(target=child, args=(str(stage.folder), death, environ))
+    process.start()
+    process.join(90)
+    assert process.exitcode in (0, -signal.SIGKILL), f"the life {death} ended with {process.exitcode}"
+    return process.exitcode == 0
+
+
+async def run(folder: Path, deaths: Iterable[Death]) -> Run:
+    """The conversation of the proof through processes that are killed so, followed by one that is not."""
+    stage, count = Stage(folder).prepare(), 0
+    mind = Mind(answers(stage.script))
+    async with claude_server() as server:
+        server.mind = mind
+        for count, death in enumerate(chain(deaths, repeat(None)), 1):
+            assert count < 100, "a hundred processes and no end"
+            if await asyncio.to_thread(one_life, stage, death, server.environ()):
+                break
+        mind.refused += server.refused
+    found = stage.finished(mind)
+    found.lives = count
+    return found

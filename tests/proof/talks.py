@@ -1,0 +1,357 @@
+"""Conversations through any number of lives of the engine: real runners, a real database, a model that answers by
+how far the conversation is.
+
+A life ends right before or right after one of its commits: of what that commit began nothing is launched. A person may
+also hold the session after any commit and resume it with a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any, cast
+
+from engine.agents.runner import TurnRunner
+from engine.agents.spend import SpendRows, nanos
+from engine.commands import Answer
+from engine.engine import Engine
+from engine.errors import Fenced, SessionEnded
+from engine.events import Event, event_from_bytes
+from engine.flow import Flow, load_flow
+from engine.fold import derive_state
+from engine.nodes.port import Runner, with_runner
+from engine.providers.port import Provider
+from engine.state import PromptRun, State
+from engine.storage.port import Commit, Store
+from engine.storage.sqlite import open_sqlite
+from tests.support.claude_mind import Direct, Mind
+from tests.support.claude_server import call
+from tests.support.engine import ANA, SESSION, START, Clock, check_starts, counted, everybody, shell_runners
+
+PATIENCE = 60.0
+"""Seconds that a life may take."""
+MOST_LIVES = 200
+RESUMED = "go on, and be quick"
+"""What a person says who resumes a session that was held."""
+
+FLOW = """
+flow: incident
+tools:
+  logs:
+    description: The last lines of a service's log
+    input: {{service: {{type: string}}}}
+    type: shell
+    with: {{run: [sh, "{script}", "{{{{ input.service }}}}"]}}
+    on_crash: again
+nodes:
+  - id: diagnose
+    type: agent
+    with:
+      prompt: Why is the shop down?
+      system: Be short.
+      max_cost: 5
+      tools: [logs, ask_human, {{shell: {{commands: ["sh *"]}}}}]
+      approvals: {{shell: [approve, edit, reject]}}
+"""
+MARK = """
+echo "$SAYSO_IDEMPOTENCY_KEY" >> "$0.runs"
+grep -Fqx "$SAYSO_IDEMPOTENCY_KEY $1" "$0.marks" 2>/dev/null || echo "$SAYSO_IDEMPOTENCY_KEY $1" >> "$0.marks"
+echo "did $1"
+"""
+"""A tool that leaves its mark once for each key, as tools outside do, and a line for each time that it ran."""
+
+
+def said(text: str, *calls: dict[str, Any]) -> list[dict[str, Any]]:
+    """The blocks of an answer."""
+    return [{"type": "text", "text": text}, *calls]
+
+
+def answers(script: Path) -> list[list[dict[str, Any]]]:
+    """The conversation of the proof: two tools at once, a question, a command that is approved while a tool runs."""
+    restart = call("shell", {"command": f"sh {script} restart"}, "toolu_restart")
+    return [
+        said(
+            "Let me look.",
+            call("logs", {"service": "db"}, "toolu_db"),
+            call("logs", {"service": "web"}, "toolu_web"),
+        ),
+        said("I am not sure.", call("ask_human", {"question": "Which one may I restart?"}, "toolu_ask")),
+        said("I restart it.", restart, call("logs", {"service": "cache"}, "toolu_cache")),
+        said("The disk was full. It is well again."),
+    ]
+
+
+# --- one life ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Death:
+    """A life ends right before, or right after, its n-th commit."""
+
+    commit: int
+    before: bool = False
+
+
+class Mortal:
+    """A store that serves one life. The commit that ends it is not heard of: nothing of it is launched. With `kill`
+    the whole process dies there."""
+
+    def __init__(self, inner: Store, death: Death | None = None, *, kill: bool = False) -> None:
+        self._inner = inner
+        self._death = death
+        self._kill = kill
+        self.commits = 0
+        self.dead = False
+
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        """Commit, unless this life is over, or ends here."""
+        if self.dead:
+            return self._over(batch)
+        self.commits += 1
+        last = self._death is not None and self.commits == self._death.commit
+        if last and self._death is not None and self._death.before:
+            return self._die(batch)
+        outcomes = self._inner.commit(batch)
+        return self._die(batch) if last else outcomes
+
+    def _die(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        self.dead = True
+        if self._kill:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._over(batch)
+
+    @staticmethod
+    def _over(batch: Sequence[Commit]) -> list[Exception | None]:
+        return [Fenced("this life is over") for _ in batch]
+
+    def claim(self, session_id: str, owner: str, now: str) -> int:
+        """Claim, unless this life is over."""
+        if self.dead:
+            raise Fenced("this life is over")
+        return self._inner.claim(session_id, owner, now)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Person:
+    """Answers what is asked once nothing works any more, and may hold the session after some commits."""
+
+    def __init__(self, engine: Engine, hold_after: Iterable[int] = ()) -> None:
+        self.engine = engine
+        self._holds = set(hold_after)
+        self._heard = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        engine.subscribe(self._note)
+
+    def _note(self, state: State, events: Sequence[Event]) -> None:
+        self._heard += 1
+        if self._heard in self._holds:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._hold()))
+
+    async def _hold(self) -> None:
+        with contextlib.suppress(SessionEnded):
+            await self.engine.pause(SESSION, actor=ANA, reason="proof")
+
+    async def act(self, answer: Callable[[PromptRun], str]) -> State:
+        """Wait until nothing works, then do the one thing that there is to do; the state after it."""
+        for task in self._tasks:
+            await task
+        self._tasks.clear()
+        state = await self.engine.parked(SESSION)
+        if self._tasks:
+            return state
+        if state.phase == "held":
+            return await self.engine.resume(SESSION, RESUMED, actor=ANA, key=f"resume:{state.seq}")
+        if state.open_prompts:
+            prompt = min((state.prompts[key] for key in state.open_prompts), key=lambda each: each.path)
+            value = answer(prompt)
+            told: dict[str, Any] = {"value": value} if prompt.spec["options"] else {"text": value}
+            return await self.engine.apply(
+                SESSION, Answer(prompt.prompt_id, ANA, f"person:{prompt.prompt_id}", **told)
+            )
+        return state
+
+
+def helpful(prompt: PromptRun) -> str:
+    """What the person of the proof says."""
+    return {"interrupted": "again", "approval": "approve", "budget": "raise"}.get(prompt.kind, "the database")
+
+
+async def live(
+    flow: Flow,
+    store: Mortal,
+    home: Path,
+    provider: Provider,
+    *,
+    hold_after: Iterable[int] = (),
+    answer: Callable[[PromptRun], str] = helpful,
+    runners: Mapping[str, Runner] | None = None,
+) -> bool:
+    """One life; whether the session has ended in it."""
+    turns = TurnRunner(lambda ctx: provider)
+    engine = Engine(
+        cast(Store, store),
+        policy=everybody,
+        runners=with_runner(runners or shell_runners(), "turn", turns),
+        home=home,
+        now=Clock(),
+        extensions=[SpendRows()],
+    )
+    await engine.open()
+    person = Person(engine, hold_after)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            if await engine.writer.call("head", SESSION) is None:
+                await engine.start(flow, {}, actor=ANA, session_id=SESSION)
+            else:
+                await engine.apply(SESSION, None)
+            while not store.dead:
+                if (await person.act(answer)).ended:
+                    return True
+    except Fenced:
+        if not store.dead:
+            raise
+    finally:
+        await engine.close()
+        store.close()
+    return False
+
+
+# --- runs --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Run:
+    """A run that has ended."""
+
+    state: State
+    events: list[Event]
+    mind: Mind
+    marks: list[str]
+    runs: Counter[str]
+    commits: int = 0
+    lives: int = 0
+    last: bytes = b""
+    """The conversation as it was sent with the last call."""
+    output: Any = None
+    interrupted: Counter[str] = field(default_factory=Counter)
+    """How often each path was interrupted."""
+    spent_today: int = 0
+    """What counts for the day's cap, in billionths of a dollar."""
+
+
+@dataclass
+class Stage:
+    """The files of a run: its database, its tools' marks."""
+
+    folder: Path
+
+    @property
+    def script(self) -> Path:
+        """The program that is all tools."""
+        return self.folder / "mark.sh"
+
+    @property
+    def database(self) -> Path:
+        """The store."""
+        return self.folder / "sayso.db"
+
+    def flow(self) -> Flow:
+        """The flow of the proof."""
+        return load_flow(FLOW.format(script=self.script), "incident.yml")
+
+    def prepare(self) -> Stage:
+        """Make what tools need."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.script.write_text(MARK)
+        return self
+
+    def finished(self, mind: Mind) -> Run:
+        """What the store and the files say about a run that has ended."""
+        store = open_sqlite(self.database)
+        events = [event_from_bytes(row) for row in store.journal(SESSION)]
+        spent = store.spent(START[:10])
+        store.close()
+        state = derive_state(events)
+        assert state.ended, "the journal does not end"
+        check_starts(events)
+        found = Run(state, events, mind, counted(self.script.with_suffix(".sh.marks")), Counter())
+        found.spent_today = spent
+        found.runs = Counter(counted(self.script.with_suffix(".sh.runs")))
+        found.interrupted = Counter(str(event.path) for event in events if event.type == "node:interrupted")
+        found.last = mind.messages().replace(str(self.folder).encode(), b".")
+        found.output = state.nodes["diagnose"].output
+        return found
+
+
+async def run(
+    folder: Path, deaths: Iterable[Death], *, hold_after: Iterable[int] = (), most: int = MOST_LIVES
+) -> Run:
+    """The conversation of the proof through lives that end so, followed by one without an end."""
+    stage = Stage(folder).prepare()
+    flow, mind, commits = stage.flow(), Mind(answers(stage.script)), 0
+    held = list(hold_after)
+    for count, death in enumerate(chain(deaths, repeat(None)), 1):
+        assert count <= most, "so many lives and no end"
+        store = Mortal(open_sqlite(stage.database), death)
+        ended = await live(flow, store, folder, Direct(mind), hold_after=held)
+        commits += store.commits
+        if ended:
+            break
+    found = stage.finished(mind)
+    found.commits, found.lives = commits, count
+    return found
+
+
+def same_length(folder: Path, number: int) -> Path:
+    """A folder for a run whose path is as long as that of the others: what is sent names it, and is paid by length."""
+    return folder / f"run{number:04d}"
+
+
+def compare(plain: Run, other: Run) -> None:
+    """Raise an AssertionError that says what deaths have changed of a conversation."""
+    assert other.mind.refused == [], f"the API would have refused: {other.mind.refused[0]}"
+    assert other.state.status == plain.state.status, f"ended {other.state.status}: {other.state.error}"
+    assert other.last == plain.last, "the conversation is another one"
+    assert other.output == plain.output, "the agent's output is another one"
+    assert sorted(other.marks) == sorted(plain.marks), "the tools were called with other keys"
+    compare_effects(plain, other)
+    spent, known = other.state.spent, plain.state.spent
+    assert (spent.cost, spent.tokens, spent.turns) == (known.cost, known.tokens, known.turns)
+    cut = [path for path in other.interrupted.elements() if path.endswith("]") and "tool" not in path]
+    assert bool(Decimal(spent.unsure)) == bool(cut), f"unsure are {spent.unsure}, and cut were {cut}"
+    assert len(other.mind.requests) <= len(plain.mind.requests) + len(cut), (
+        "a call that was answered was made again"
+    )
+    paid(other)
+
+
+def compare_effects(plain: Run, other: Run) -> None:
+    """Every tool left its mark once, and ran again only where it was interrupted."""
+    assert done(other.marks) == done(plain.marks), "the tools did other things"
+    for key, times in other.runs.items():
+        path = key.partition(":")[2]
+        assert times <= 1 + other.interrupted[path], f"{path} ran {times} times"
+
+
+def done(marks: Sequence[str]) -> list[str]:
+    """What was done. The keys are others where an answer was cut, which counts as a turn of its own."""
+    return sorted(mark.partition(" ")[2] for mark in marks)
+
+
+def paid(run: Run) -> None:
+    """Nothing is set aside at the end, the day counts what the session counts, and what was billed is in it."""
+    spent = run.state.spent
+    assert Decimal(spent.reserved) == 0
+    counted = Decimal(spent.cost) + Decimal(spent.unsure)
+    assert run.spent_today == nanos(counted)
+    assert run.mind.billed <= counted, f"billed {run.mind.billed}, counted {counted}"

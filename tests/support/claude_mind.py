@@ -1,0 +1,113 @@
+"""A model that answers by how far the conversation has come, so that it says the same whoever asks it and how often.
+
+It counts what it would bill, also for answers that nobody hears. `Direct` is a provider that asks it without a network:
+the request is checked as the API would check it, and the answer comes event by event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import orjson
+
+from engine.providers.assembly import Assembly
+from engine.providers.checks import refuse_illegal
+from engine.providers.claude_wire import body_of
+from engine.providers.errors import InvalidRequest
+from engine.providers.prices import DEFAULTS, cost, price_of
+from engine.providers.turns import Finished, TurnEvent, TurnRequest, Usage
+from tests.support.claude_rules import VERSIONS, Refusal, check
+from tests.support.claude_server import Failure, Raw, Reply, events
+
+Says: TypeAlias = Callable[[int, dict[str, Any]], Reply | Failure | Raw]
+"""What is said at a place of the conversation (from 0: how many answers with tool calls it has) to a request."""
+
+BYTES_A_TOKEN = 3
+
+
+class Mind:
+    """The model. `answers` are its replies in their order, or a function that makes them."""
+
+    def __init__(self, answers: Sequence[list[dict[str, Any]]] | Says) -> None:
+        self._says: Says = answers if callable(answers) else lambda place, body: Reply(list(answers[place]))
+        self.requests: list[dict[str, Any]] = []
+        self.billed = Decimal(0)
+        self.thoughts: dict[str, str] = {}
+        self.refused: list[str] = []
+        """What was wrong with requests that the API would have refused."""
+
+    def __call__(self, body: dict[str, Any]) -> Reply | Failure | Raw:
+        """Answer a legal request. What was asked for and said is billed, whoever hears it."""
+        self.requests.append(body)
+        reply = self._says(place_of(body), body)
+        if isinstance(reply, Reply):
+            used = {"input_tokens": tokens(_read(body)), "output_tokens": tokens(reply.blocks)}
+            reply.usage = {**used, "output_tokens": min(used["output_tokens"], body["max_tokens"])}
+            self.billed += cost(Usage.from_json(reply.usage), price_of(body["model"], DEFAULTS))
+        return reply
+
+    def messages(self, number: int = -1) -> bytes:
+        """The conversation of a request as bytes, without the marks for the cache."""
+        return orjson.dumps(unmarked(self.requests[number]["messages"]))
+
+
+def place_of(body: dict[str, Any]) -> int:
+    """How far a conversation is: the answers in it that asked for tools."""
+    return sum(
+        message["role"] == "assistant" and any(block["type"] == "tool_use" for block in message["content"])
+        for message in body["messages"]
+    )
+
+
+def tokens(value: Any) -> int:
+    """Tokens of what is sent or said: it grows with every byte."""
+    return -(-len(orjson.dumps(value)) // BYTES_A_TOKEN)
+
+
+def _read(body: dict[str, Any]) -> Any:
+    return unmarked([body.get("system"), body.get("tools"), body["messages"]])
+
+
+def unmarked(value: Any) -> Any:
+    """A part of a request without the marks for the cache."""
+    if isinstance(value, dict):
+        return {name: unmarked(each) for name, each in value.items() if name != "cache_control"}
+    return [unmarked(each) for each in value] if isinstance(value, list) else value
+
+
+class Direct:
+    """A provider that asks a mind in this process; see `Provider`."""
+
+    def __init__(self, mind: Mind) -> None:
+        self._mind = mind
+
+    async def stream(
+        self, request: TurnRequest, abort: asyncio.Event | None = None
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """One turn; whoever waits gets a chance after each event."""
+        refuse_illegal(request)
+        body = body_of(request, caching=True)
+        try:
+            check(body, VERSIONS[-1], self._mind.thoughts)
+        except Refusal as error:
+            self._mind.refused.append(str(error))
+            raise InvalidRequest(str(error)) from error
+        reply = self._mind(body)
+        assert isinstance(reply, Reply)
+        assembly = Assembly(f"req_{len(self._mind.requests)}")
+        for name, data in events(reply, request.model):
+            await asyncio.sleep(0)
+            if abort is not None and abort.is_set():
+                yield Finished(assembly.interrupted())
+                return
+            for told in assembly.take(data):
+                yield told
+            if reply.cut_after == name:
+                break
+        yield Finished(assembly.finish())
+
+    async def close(self) -> None:
+        """Nothing is held."""
