@@ -1,0 +1,144 @@
+"""Every kind of tool in a real conversation: a scripted model, real processes, files, servers, and one MCP server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from engine.agents.runner import TurnRunner
+from engine.agents.scripts import provider_for
+from engine.nodes.mcp import McpServers
+from engine.nodes.secrets import SecretSource
+from engine.providers.scripted import Script, script_from
+from engine.storage.memory import MemoryStore
+from tests.nodes.nodekit import PYTHON
+from tests.support.engine import EngineRig, running, shell_runners
+
+SECRET = "a-token-that-nobody-may-see"
+SERVER = Path(__file__).resolve().parents[2] / "support" / "mcp_server.py"
+
+FLOW = """
+flow: look
+nodes:
+  - id: agent
+    type: agent
+    with:
+      prompt: "Look around."
+      tools:
+        - shell: {{commands: [cat, "sh -c *"], env: {{TOKEN: "{{{{ secrets.TOKEN }}}}"}}}}
+        - http: {{hosts: ["127.0.0.1:{port}"], headers: {{Authorization: "Bearer {{{{ secrets.TOKEN }}}}"}}}}
+        - read_file
+        - write_file
+        - mcp: {{server: tools, tools: [add, whoami]}}
+"""
+
+
+@asynccontextmanager
+async def echo() -> AsyncIterator[int]:
+    """A server that answers with the credentials that it was given; its port."""
+
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.method} {request.path} {request.headers.get('Authorization')}")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def engine(folder: Path, script: Script) -> AsyncIterator[EngineRig]:
+    """An engine whose model says what the script says, with all runners."""
+    source = SecretSource({"SAYSO_SECRET_TOKEN": SECRET}, None)
+    entry = {"command": PYTHON, "args": [str(SERVER)], "env": {"TOKEN": "${SAYSO_SECRET_TOKEN}"}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"tools": entry}}))
+    servers = McpServers(folder / "mcp.json", source.get)
+    turns = TurnRunner(lambda ctx: provider_for(script, ctx), servers.mcp_tools)
+    runners = {**shell_runners(), "turn": turns, "mcp": servers}
+    async with running(MemoryStore(), folder / "home", runners=runners, secret=source.get) as rig:
+        yield rig
+        await servers.close()
+
+
+async def results(rig: EngineRig, session_id: str) -> list[str]:
+    """What the model was told of its calls, in the order in which it asked."""
+    told = [event for event in await rig.engine.journal(session_id) if event.type == "agent:toolResult"]
+    return [
+        "\n".join(block["text"] for block in event.content)
+        for event in sorted(told, key=lambda event: event.path or "")
+    ]
+
+
+def calls(*tools: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    """A turn that calls these tools."""
+    return {"tools": [{"name": name, "input": given} for name, given in tools]}
+
+
+async def test_every_tool_does_its_work_and_no_secret_reaches_the_model(tmp_path: Path) -> None:
+    """Files, a program, a request and a server's tools in one conversation: results come back as data, without secrets."""
+    async with echo() as port:
+        turns = [
+            calls(
+                ("write_file", {"path": "notes/a.txt", "content": "one\ntwo\n"}),
+                ("shell", {"command": "sh -c 'echo \"token $TOKEN\" >&2; exit 3'"}),
+                ("http", {"url": f"http://127.0.0.1:{port}/health"}),
+                ("tools__add", {"a": 2, "b": 3}),
+                ("tools__whoami", {}),
+            ),
+            calls(("read_file", {"path": "notes/a.txt", "first_line": 2}), ("shell", {"command": "cat notes/a.txt"})),
+            {"text": "Done."},
+        ]  # fmt: skip
+        async with engine(tmp_path, script_from(turns)) as rig:
+            session_id = await rig.start(FLOW.format(port=port))
+            state = await rig.engine.parked(session_id)
+            assert state.status == "complete", state.error
+            written, ran, asked, added, who, read, shown = await results(rig, session_id)
+            journal = json.dumps(
+                [event.model_dump(mode="json") for event in await rig.engine.journal(session_id)]
+            )
+    assert "wrote 8 bytes to notes/a.txt" in written
+    assert "exit code: 3" in ran
+    assert "token [secret TOKEN]" in ran
+    assert "status: 200" in asked
+    assert "GET /health Bearer [secret TOKEN]" in asked
+    assert added == '<tool_output tool="tools__add">\n5\n</tool_output>'
+    assert "[secret TOKEN]" in who
+    assert "lines 2 to 2 of 2\ntwo" in read
+    assert "stdout:\none\ntwo" in shown
+    assert SECRET not in journal
+
+
+async def test_calls_that_are_not_allowed_do_nothing(tmp_path: Path) -> None:
+    """A program, a host, a path and a tool that nobody named are refused in words for the model, and the talk goes on."""
+    (tmp_path / "outside").write_text("outside")
+    turns = [
+        calls(
+            ("shell", {"command": f"rm {tmp_path / 'outside'}"}),
+            ("shell", {"command": f"cat {tmp_path / 'outside'} | sh"}),
+            ("http", {"url": "http://127.0.0.1:1/"}),
+            ("read_file", {"path": "../../../outside"}),
+            ("write_file", {"path": str(tmp_path / "outside"), "content": "x"}),
+            ("read_file", {"path": "none"}),
+            ("tools__add", {"a": "x"}),
+        ),
+        {"text": "I see."},
+    ]
+    async with engine(tmp_path, script_from(turns)) as rig:
+        session_id = await rig.start(FLOW.format(port=9))
+        state = await rig.engine.parked(session_id)
+        told = await results(rig, session_id)
+    assert state.status == "complete", state.error
+    said = ("is not allowed here", "no shell runs", "Allowed hosts", "leads out", "outside the session", "there is no such file", "The tool says that the call failed")  # fmt: skip
+    assert [part in text for part, text in zip(said, told, strict=True)] == [True] * 7, told
+    assert (tmp_path / "outside").read_text() == "outside"
