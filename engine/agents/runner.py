@@ -40,9 +40,17 @@ ProviderOf: TypeAlias = Callable[[NodeContext], Provider]
 
 
 class McpUnavailable(SaysoError):
-    """A server of tools did not say what its tools are."""
+    """A server of tools did not say what its tools are. `lasting`: nor will it, before somebody changes its setup."""
 
     code = "mcp"
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        self.lasting = lasting
+        super().__init__(message)
+
+
+_LASTING = ("mcp_config", "secret")
+"""Errors of the setup of a server, by their codes."""
 
 
 async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
@@ -87,8 +95,10 @@ class TurnRunner:
             return failed(error)
         except NodeError as error:
             return Failed(error.type, str(error), _details())
-        except (McpUnavailable, FileRefused) as error:
-            return Failed(error.code, str(error), _details(retryable=error.code == McpUnavailable.code))
+        except McpUnavailable as error:
+            return Failed(error.code, str(error), _details(retryable=not error.lasting))
+        except FileRefused as error:
+            return Failed(error.code, str(error), _details())
         except Exception as error:
             if limit.expired():
                 return Interrupted("timeout", f"the model had not answered after {ctx.timeout:g} s")
@@ -127,9 +137,9 @@ class TurnRunner:
         try:
             return await self.mcp_tools(server, names)
         except Exception as error:
-            raise McpUnavailable(
-                f"the MCP server {server} did not say what its tools are: {error}"
-            ) from error
+            lasting = isinstance(error, SaysoError) and error.code in _LASTING
+            message = f"the MCP server {server} did not say what its tools are: {error}"
+            raise McpUnavailable(message, lasting=lasting) from error
 
 
 def _with_all_files(request: TurnRequest, ctx: NodeContext) -> TurnRequest:

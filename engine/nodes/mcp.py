@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from engine.codec import Json
 from engine.errors import SaysoError
 from engine.faults import suggest
-from engine.nodes.mcp_config import Server, find, resolved
+from engine.nodes.mcp_config import McpUnconfigured, Server, find, resolved
 from engine.nodes.mcp_results import clean, output_of
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.redact import Redactor
@@ -94,7 +94,9 @@ class McpServers:
         for name in names:
             if name not in known:
                 hint = suggest(name, known)
-                raise McpLost(f"the MCP server {server} has no tool {name}{f' ({hint})' if hint else ''}")
+                raise McpUnconfigured(
+                    f"the MCP server {server} has no tool {name}{f' ({hint})' if hint else ''}"
+                )
         return [
             Tool(f"{server}__{name}", known[name].description, known[name].input_schema) for name in names
         ]
@@ -262,6 +264,8 @@ class _Connection:
             async with AsyncExitStack() as stack:
                 # In a thread: it takes long enough for everything else to notice.
                 await asyncio.to_thread(importlib.import_module, "mcp")
+                # What it logs quotes what servers say, with secrets in it as they come.
+                logging.getLogger("mcp").setLevel(logging.CRITICAL)
                 async with asyncio.timeout(OPEN_WITHIN):
                     client = await self._opened(stack, errors.file)
                 self.ready.set_result(client)

@@ -142,3 +142,15 @@ async def test_calls_that_are_not_allowed_do_nothing(tmp_path: Path) -> None:
     said = ("is not allowed here", "no shell runs", "Allowed hosts", "leads out", "outside the session", "there is no such file", "The tool says that the call failed")  # fmt: skip
     assert [part in text for part, text in zip(said, told, strict=True)] == [True] * 7, told
     assert (tmp_path / "outside").read_text() == "outside"
+
+
+async def test_a_server_that_nobody_configured_fails_the_agent_at_once(tmp_path: Path) -> None:
+    """What only a person can set right is not tried again, and the error says what is missing."""
+    async with engine(tmp_path, script_from([{"text": "never said"}])) as rig:
+        (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+        session_id = await rig.start(FLOW.format(port=9))
+        state = await rig.engine.parked(session_id)
+        kinds = [event.type for event in await rig.engine.journal(session_id)]
+    assert state.status == "failed"
+    assert "there is no MCP server tools" in str(state.error)
+    assert "node:retrying" not in kinds
