@@ -154,7 +154,7 @@ class _Builder:
             case ev.AgentToolRequested():
                 self._requested(event)
             case ev.AgentToolResult():
-                entry = self._end(event, "failed" if event.error is not None else "completed")
+                entry = self._end(event, "failed" if event.is_error else "completed")
                 entry.output, entry.error = event.content, event.error
                 _stop_inside(entry, event.timestamp)
             case ev.AgentMessage(source="model"):

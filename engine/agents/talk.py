@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine import events as ev
 from engine.actors import Actor
-from engine.agents import budget
+from engine.agents import budget, tooling
 from engine.agents.answer import problem_of
 from engine.agents.conversation import compacted, spoken, stays, transcript, unsent
 from engine.agents.plans import AgentPlan
@@ -132,10 +132,10 @@ def _number(path: str) -> int:
 
 
 def _decided(state: State, agent: AgentRun, path: str) -> bool:
-    """Whether nobody has to be waited for before this call begins."""
+    """Whether nobody has to be waited for before this call begins, or is known not to."""
     prompt_id = agent.calls[path].prompt_id
     prompt = None if prompt_id is None else state.prompts[prompt_id]
-    return prompt is None or (prompt.status == "answered" and (prompt.answer or {}).get("value") == "approve")
+    return prompt is None or not prompt.open
 
 
 def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> str:
@@ -144,7 +144,7 @@ def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> s
     plan, call = node_at(flow, state, owner).agent or AgentPlan(), agent.calls[path]
     if call.tool is None:
         return "pure"
-    asks = call.prompt_id is None and any(rule.tool == call.name for rule in plan.rules)
+    asks = not tooling.asked_here(state, call) and any(rule.tool == call.name for rule in plan.rules)
     return "prompt" if asks else str(plan.tools[call.tool].node.spec.mode)
 
 

@@ -19,7 +19,7 @@ from engine.expressions import evaluate_condition
 from engine.flow import Node
 from engine.folds.agents import agent_at, agent_of
 from engine.markup import escape_markup
-from engine.state import Call, PromptRun, scope_of
+from engine.state import Call, PromptRun, State, scope_of
 
 if TYPE_CHECKING:
     from engine.turn import Turn
@@ -34,6 +34,9 @@ def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
     assert owner is not None
     call = agent_at(turn.state, owner).calls[path]
     plan = turn.node(owner).agent or AgentPlan()
+    if asked_here(turn.state, call) and not _approved(turn.state, call):
+        decided(turn, turn.state.prompts[call.prompt_id or ""])
+        return None
     if call.tool is None:
         names = ", ".join(tool.name for tool in plan.tools) or "none at all"
         _refuse(turn, path, call, f"There is no tool {call.name}. There are: {names}.")
@@ -43,10 +46,10 @@ def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
         given = _given(turn, tool, call)
         config = configured(turn, path, tool, given)
         rule = _rule(turn, path, plan, call)
-        if rule is not None and call.prompt_id is None:
+        if rule is not None and not asked_here(turn.state, call):
             _ask(turn, path, tool, rule, call, config)
             return None
-        if rule is not None or call.prompt_id is not None:
+        if rule is not None or asked_here(turn.state, call):
             _enforce(turn, path, tool, call, config)
     except SaysoError as error:
         _refuse(turn, path, call, str(error))
@@ -76,6 +79,12 @@ def _given(turn: Turn, tool: ToolPlan, call: Call) -> Json:
 
 
 # --- approvals ---------------------------------------------------------------------------------------------------
+
+
+def asked_here(state: State, call: Call) -> bool:
+    """Whether people were asked about this call in this session; what was approved in another is asked anew in a copy."""
+    prompt = None if call.prompt_id is None else state.prompts[call.prompt_id]
+    return prompt is not None and (prompt.spec.get("covers") or {}).get("sessionId") == state.session_id
 
 
 def _rule(turn: Turn, path: str, plan: AgentPlan, call: Call) -> Rule | None:
@@ -155,12 +164,17 @@ def _enforce(turn: Turn, path: str, tool: ToolPlan, call: Call, config: dict[str
     """Raise `NotApproved` unless people approved exactly this."""
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
     shown = {} if prompt is None else prompt.spec.get("covers") or {}
-    approved = prompt is not None and (prompt.answer or {}).get("value") == "approve"
+    approved = _approved(turn.state, call)
     same = shown.get("path") == path and shown.get("sessionId") == turn.state.session_id
     if not (approved and same and shown.get("digest") == covers.digest(tool.node.type, config)):
         raise covers.NotApproved(
             f"{tool.name} did not run: what it was about to do is not what was approved."
         )
+
+
+def _approved(state: State, call: Call) -> bool:
+    prompt = None if call.prompt_id is None else state.prompts[call.prompt_id]
+    return prompt is not None and (prompt.answer or {}).get("value") == "approve"
 
 
 def decided(turn: Turn, prompt: PromptRun) -> None:

@@ -47,7 +47,7 @@ def test_model_calls_and_their_tools_stand_in_the_tree_below_the_agent() -> None
     assert drawn(case) == [
         "helper helper completed",
         "helper/turn[1] turn[1] completed",
-        "helper/turn[1]/tool[0] shell completed",
+        "helper/turn[1]/tool[0] shell failed",
         "helper/turn[1]/tool[1] read_file completed",
         "helper/turn[2] turn[2] completed",
     ]

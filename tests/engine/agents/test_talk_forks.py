@@ -1,0 +1,59 @@
+"""Copies of sessions with an agent: whatever was said and decided by then, they go on."""
+
+from __future__ import annotations
+
+from engine import forks
+from engine.errors import SaysoError
+from tests.engine.agents.talks import Talk, talk
+from tests.support.engine import BEN
+
+RULES = """
+tools: [{shell: {commands: ["*"]}}, read_file]
+approvals: {shell: [approve, reject]}
+"""
+CALLS = (("shell", {"command": "rm a"}), ("read_file", {"path": "a"}))
+PAGE = {"text": "x", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False}
+
+
+def copied(case: Talk, at: int) -> Talk:
+    """A fork of the session at an event, as a scenario of its own."""
+    begun = forks.fork(case.events, at, "session-0fork", BEN, case.now, "entropy")
+    other = Talk(case.flow)
+    other.state, other.events, other._turns = begun.state, list(begun.events), 100
+    return other
+
+
+def test_a_fork_has_the_conversation_and_asks_for_approvals_anew() -> None:
+    """What was said stays said; a call that was approved in the parent has to be approved for the copy."""
+    case = talk(RULES).model("Let me.", CALLS[0])
+    case.only(case.answer("approve"))
+    other = copied(case, case.state.seq)
+    other.claimed()
+    assert other.prompt.kind == "approval"
+    other.decide("approve")
+    assert other.node("helper/turn[1]/tool[0]").status == "started"
+
+
+def test_every_event_at_which_a_fork_may_begin_goes_on_to_the_end() -> None:
+    """A copy is refused, or its conversation can be brought to an end; it never stands still."""
+    case = talk(RULES).model("Let me.", *CALLS).tool("tool[1]", PAGE).decide("reject").model("Done.")
+    assert case.state.outcome == "complete"
+    begun = 0
+    for at in range(2, len(case.events)):
+        try:
+            other = copied(case, at)
+        except SaysoError:
+            continue
+        begun += 1
+        other.claimed()
+        while not other.state.ended:
+            if other.state.open_prompts:
+                other.decide("reject")
+            elif paths := [path for path in other.state.active if "tool[1]" in path]:
+                other.tool(paths[0], PAGE)
+            elif len(other.agent.messages) == 1:
+                other.model("Let me.", *CALLS)
+            else:
+                other.model("Done.")
+        assert other.state.outcome == "complete"
+    assert begun > 5
