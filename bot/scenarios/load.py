@@ -425,6 +425,8 @@ class _Reader:
         fields, texts = ("form", "edit"), ("reply", "message", "choose", "hand_over")
         if verb in fields and not isinstance(value, dict):
             self._wrong(path, f"expected fields and their values, not {kind_of(value)}")
+        elif verb == "files":
+            self._files(value, path)
         elif verb in texts and (not isinstance(value, str) or not value):
             self._wrong(
                 path, f"expected text, not {kind_of(value)}", "quote it" if value is not None else None
@@ -434,6 +436,18 @@ class _Reader:
         if verb == "hand_over" and isinstance(value, str) and "@" not in value:
             self._person(value, path)
         return verb, None if value is True else value
+
+    def _files(self, value: Json, path: Path) -> None:
+        if not isinstance(value, dict) or not value:
+            self._wrong(
+                path, f"expected names of files and what is in them, not {kind_of(value)}", _FILES_HINT
+            )
+            return
+        for name, content in value.items():
+            if "/" in name or name in (".", ".."):
+                self._wrong((*path, name), f"`{name}` is no name of a file", _FILES_HINT, on_key=True)
+            if not isinstance(content, str):
+                self._wrong((*path, name), f"expected text, not {kind_of(content)}", "quote it")
 
     # --- expectations --------------------------------------------------------------------------------------
 
@@ -489,6 +503,7 @@ class _Reader:
 
 
 _STEP_HINT = "write `- expect: {...}`, `- wait: 10m`, or `- ana: approve` for a person"
+_FILES_HINT = "as in {disk.txt: 90% used}"
 _TURN_HINT = "write `- text: what Claude says`, with `tools: [{name: ..., input: {...}}]` where it calls some"
 _ACT_HINT = f"one of {', '.join(VERBS)}"
 _POSTED = "what was posted in the thread is `posted`"

@@ -289,9 +289,9 @@ class _Player:
         since = [event.type for event in self._life.events if event.seq > self._cursor.since]
         if done_before(act, key, state, since):
             return
-        hand = Hand(act, self._people[act.person], key, self._life.gate)
-        command = hand.command(state, self._people)
+        hand = Hand(act, self._people[act.person], key, self._life.gate, self._world.home)
         try:
+            command = hand.command(state, self._people)
             if isinstance(command, Hold):
                 await self._life.engine.pause(SESSION, actor=command.actor, reason=command.reason)
             elif isinstance(command, Resume):

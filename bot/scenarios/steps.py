@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
+from bot.local_files import keep
 from bot.scenarios.life import GaveUp
 from bot.scenarios.load import Act
+from bot.session_files import SessionFiles
 from engine.actors import Actor
 from engine.commands import (
     Abort,
@@ -31,7 +34,8 @@ Fits: TypeAlias = Callable[[PromptRun], bool]
 class Hand:
     """One person at one step: `key` is what makes the deed the same when it is done again after a kill."""
 
-    def __init__(self, act: Act, actor: Actor, key: str, gate: Gate) -> None:
+    def __init__(self, act: Act, actor: Actor, key: str, gate: Gate, home: Path) -> None:
+        self._home = home
         self._act = act
         self._actor = actor
         self._key = key
@@ -63,7 +67,20 @@ class Hand:
             case "form":
                 prompt = self._open(state, lambda prompt: bool(asked_fields(prompt.spec)))
                 return Answer(prompt.prompt_id, actor, key, values=dict(value))
+            case "files":
+                return self._files(state, dict(value))
         return self._choice(state, act.verb, text)
+
+    def _files(self, state: State, contents: dict[str, str]) -> Command:
+        """Files as somebody drops them into the thread."""
+        prompt = self._open(state, lambda prompt: bool(prompt.spec.get("acceptsFiles")))
+        folder = self._home / "given"
+        folder.mkdir(exist_ok=True)
+        paths = [folder / name for name in contents]
+        for path in paths:
+            path.write_text(contents[path.name])
+        kept = keep(SessionFiles(self._home), state.session_id, prompt.prompt_id, prompt.spec, paths)
+        return Answer(prompt.prompt_id, self._actor, self._key, files=kept)
 
     def _reply(self, state: State, text: str) -> Command:
         if self._act.on is None:

@@ -18,6 +18,7 @@ from engine.flow import Flow
 from engine.state import State
 from engine.tree import tree
 
+_ID = re.compile(r"\b(?:prompt|local)-[0-9a-f]{12}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _OF_A_CLAIM = ("seq", "timestamp", "epoch", "attempt", "key", "promptId", "timerId")
 _SHORT = 120
@@ -46,7 +47,7 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
         parts[f"what {done.path} did{_nth(done.number)}"] = done.config
     for path, text in world.posts.items():
         parts[f"what {path} posted"] = text
-    return Story({name: _steady(part, world.scenario.flow) for name, part in parts.items()})
+    return Story({name: _steady(part, world) for name, part in parts.items()})
 
 
 def _answers(state: State) -> dict[str, Json]:
@@ -88,9 +89,12 @@ def _nth(number: int) -> str:
     return f", {number + 1}." if number else ""
 
 
-def _steady(value: Json, flow: Flow) -> Json:
-    """The value without times, where chance moves them: the jitter of a retry is drawn anew after a kill."""
-    return _without_times(value) if _has_jitter(flow) else value
+def _steady(value: Json, world: World) -> Json:
+    """The value without what is made anew for every run: ids, its folder, and times where a retry has jitter."""
+    patterns = {_ID: "(id)", re.compile(re.escape(str(world.home))): "(home)"}
+    if _has_jitter(world.scenario.flow):
+        patterns[_TIME] = "(time)"
+    return _without(value, patterns)
 
 
 def _has_jitter(flow: Flow) -> bool:
@@ -101,13 +105,15 @@ def _has_jitter(flow: Flow) -> bool:
     )
 
 
-def _without_times(value: Json) -> Json:
+def _without(value: Json, patterns: Mapping[re.Pattern[str], str]) -> Json:
     if isinstance(value, str):
-        return _TIME.sub("(time)", value)
+        for pattern, instead in patterns.items():
+            value = pattern.sub(instead, value)
+        return value
     if isinstance(value, list):
-        return [_without_times(item) for item in value]
+        return [_without(item, patterns) for item in value]
     if isinstance(value, dict):
-        return {name: _without_times(item) for name, item in value.items()}
+        return {name: _without(item, patterns) for name, item in value.items()}
     return value
 
 

@@ -219,6 +219,23 @@ steps:
     assert result.passed, report(result)
 
 
+async def test_files_are_an_answer(tmp_path: Path) -> None:
+    """Where a question takes files, somebody drops some in, and nodes that really run find them."""
+    flow = FLOW.replace("timeout: 2h", "accept: files").replace(
+        '[./rollback.sh, "{{ inputs.service }}"]', '[cat, "{{ nodes.why.files[0].path }}"]'
+    )
+    steps = """
+nodes: {apply: real}
+steps:
+  - ana: {files: {why.txt: It is slow}}
+  - expect: {outputs: {why: {files: [{name: why.txt, size: 10}]}}}
+  - ben: approve
+  - expect: {outputs: {apply: {stdout: It is slow}}}
+"""
+    result = await played(tmp_path, steps, flow=flow, kills=True)
+    assert result.passed, report(result)
+
+
 async def test_a_start_can_be_refused(tmp_path: Path) -> None:
     """`refused` beside `start` expects that the policy says no, with these words."""
     flow = FLOW.replace("inputs:", "allowed_to_start: ['@sre']\ninputs:", 1)

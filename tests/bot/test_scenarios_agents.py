@@ -1,0 +1,167 @@
+"""Scenarios with a scripted Claude: its tools, the people in its way, and kills in the middle of a conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.scenarios.play import Result
+from tests.bot.test_scenarios import played, report
+
+FLOW = """
+flow: investigate
+inputs:
+  service: {type: string}
+tools:
+  logs:
+    description: Last lines of a service's log
+    input: {service: {type: string, description: Which}}
+    type: shell
+    with: {run: [./logs.sh, "{{ input.service }}"]}
+    on_crash: again
+nodes:
+  - id: diagnose
+    type: agent
+    with:
+      prompt: "Why is {{ inputs.service }} failing?"
+      max_turns: 4
+      tools: [ask_human, logs, {shell: {commands: ["systemctl restart *"]}}, read_file, write_file]
+      approvals: {shell: [approve, edit, reject]}
+  - id: tell
+    type: message
+    with: {text: "{{ nodes.diagnose.text }}"}
+"""
+
+HEAD = """
+scenario: An investigation
+flow: investigate
+inputs: {service: checkout}
+people: [ana, ben]
+"""
+
+
+async def talked(folder: Path, steps: str, **options: Any) -> Result:
+    """What became of a scenario with the agent."""
+    return await played(folder, steps, flow=FLOW, head=HEAD, **options)
+
+
+GOOD = """
+claude:
+  - text: I look at the log.
+    tools: [{name: logs, input: {service: checkout}}]
+  - error: {kind: overloaded}
+  - expect: {result: out of memory}
+    tools: [{name: ask_human, input: {question: "Shall I restart it?"}}]
+  - expect: {result: "yes"}
+    tools: [{name: shell, input: {command: systemctl restart checkout}}]
+  - text: It was out of memory; I restarted it.
+nodes:
+  diagnose.logs: {output: {stdout: out of memory}}
+  diagnose.shell: done
+steps:
+  - expect: {prompt: diagnose.ask_human, message: Shall I restart it, said: {diagnose: I look}}
+  - ana: "yes, please"
+  - expect: {prompt: diagnose, kind: approval}
+  - ben: approve
+    refused: Only
+  - ana: approve
+  - expect:
+      status: complete
+      posted: It was out of memory
+      effects: [diagnose.logs: {run: [./logs.sh, checkout]}, diagnose.shell: {run: [systemctl, restart, checkout]}]
+      said: {diagnose: I restarted it}
+      outputs: {diagnose: {turns: 4}}
+"""
+
+
+async def test_a_conversation_with_tools_a_question_and_an_approval(tmp_path: Path) -> None:
+    """Killed anywhere, the conversation is the same in the end, and each tool ran once."""
+    result = await talked(tmp_path, GOOD, kills=True)
+    assert result.passed, report(result)
+    assert (result.kills or 0) >= 24
+
+
+async def test_a_call_is_corrected_another_refused_and_somebody_steers(tmp_path: Path) -> None:
+    """Each call of one answer waits on its own, what runs is what was corrected, and a message comes with the results."""
+    steps = """
+claude:
+  diagnose:
+    - tools:
+        - {name: shell, input: {command: systemctl restart checkuot}}
+        - {name: shell, input: {command: systemctl restart database}}
+        - {name: shell, input: {command: rm -rf /}}
+        - {name: logs, input: {service: checkout}}
+    - expect: {user: until six, result: it is not ours}
+      text: Done.
+nodes: {diagnose.logs: {error: no such service}, diagnose.shell: done}
+steps:
+  - expect: {prompts: ["diagnose/turn[1]/tool[0]", "diagnose/turn[1]/tool[1]"], effects: [diagnose.logs]}
+  - ana: {edit: {command: systemctl restart checkout}}
+    on: diagnose/turn[1]/tool[0]
+  - ana: approve
+    on: diagnose/turn[1]/tool[0]
+  - ana: {message: I am here until six}
+  - ana: {reject: it is not ours}
+  - expect: {status: complete, effects: [diagnose.logs, diagnose.shell: {run: [systemctl, restart, checkout]}]}
+"""
+    result = await talked(tmp_path, steps, kills=True)
+    assert result.passed, report(result)
+
+
+async def test_files_of_the_session_are_read_and_written_without_a_word(tmp_path: Path) -> None:
+    """What only touches the session's own folder runs, is no effect, and is thrown away with the scenario."""
+    steps = """
+claude:
+  - tools: [{name: write_file, input: {path: notes.txt, content: it is slow}}]
+  - tools: [{name: read_file, input: {path: notes.txt}}]
+  - expect: {result: it is slow}
+    text: Done.
+steps:
+  - expect: {status: complete, effects: []}
+"""
+    result = await talked(tmp_path, steps, kills=True)
+    assert result.passed, report(result)
+
+
+async def test_a_cap_is_a_question(tmp_path: Path) -> None:
+    """At its cap an agent stops for a person, who lets it go on."""
+    looks = "\n".join(["  - tools: [{name: logs, input: {service: checkout}}]"] * 4)
+    steps = f"""
+claude:
+{looks}
+  - text: I do not know.
+nodes: {{diagnose.logs: done}}
+steps:
+  - expect: {{prompt: diagnose, kind: budget}}
+  - ana: raise
+  - expect: {{status: complete, posted: I do not know}}
+"""
+    result = await talked(tmp_path, steps, kills=True)
+    assert result.passed, report(result)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "  - {text: Done., expect: {user: database}}",
+            "first.yml:6:5: start\n      diagnose/turn[1]: turn 1 expected",
+        ),
+        ("  - tools: [{name: lgs}]", "turn 1 calls lgs, but the tools offered are: ask_human, logs, shell"),
+        ("  - tools: [{name: logs, input: {service: x}}]", "diagnose.logs: {output: {stdout: ...}}"),
+        ("  diagnose: [{text: Done.}, {text: more}]", "`diagnose` did not come to 1 of these turns."),
+        ("  turns: [{tools: [{name: ask_human, input: {}}]}]", "the script has ended after 1 turns"),
+    ],
+)
+async def test_a_script_that_does_not_fit_says_where(tmp_path: Path, script: str, said: str) -> None:
+    """A turn that expected something else, a tool that is not there, too few turns and too many."""
+    result = await talked(tmp_path, f"claude:\n{script}\nsteps:\n  - expect: {{status: complete}}")
+    assert said in report(result)
+
+
+async def test_an_agent_without_a_script_says_what_to_write(tmp_path: Path) -> None:
+    """No model is ever asked."""
+    result = await talked(tmp_path, "steps:\n  - expect: {status: complete}")
+    assert "Write under `claude` a list of turns" in report(result)
