@@ -224,6 +224,8 @@ class Walk:
             compiled = compile_value(raw, secrets=name in spec.secret_fields)
             needs = self._unknown(compiled)
             found[name] = Value(raw, needs) if needs else Value(compiled.evaluate(self._context()))
+        if node.agent is not None and "tools" in found:
+            found["tools"] = Value([tool.name for tool in node.agent.tools])
         if not any(value.needs for value in found.values()):
             spec.settle({name: value.value for name, value in found.items()})
         return found

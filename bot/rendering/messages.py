@@ -88,7 +88,9 @@ def _missing(state: State, flow: FlowLike) -> list[str]:
     found: list[str] = []
     for scope, frame in sorted(state.frames.items()):
         nodes = flow.lists[frame.list_id].nodes if frame.list_id in flow.lists else ()
-        if scope:
+        container = state.containers.get(frame.owner or "")
+        # What a conversation would have come to nobody can say.
+        if scope and (container is None or container.agent is None):
             found += [place_of(state, flow, f"{scope}/{n.id}") for n in nodes if n.id not in frame.nodes]
     for path, container in sorted(state.containers.items()):
         left = (container.total or 0) - container.begun

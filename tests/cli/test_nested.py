@@ -115,3 +115,15 @@ nodes:
         "after" in cli.run("run", str(cli.write("m.yml", flow.replace("- id: fan", "- id: fan\n    on_error: continue"))),
                            "--dry-run").out
     )  # fmt: skip
+
+
+def test_a_dry_run_names_the_tools_of_an_agent(cli: Cli) -> None:
+    """What it would be told is evaluated as far as that is known; a model is asked nothing."""
+    cli.flow(
+        "flow: ask-claude\ninputs: {what: {}}\nnodes:\n  - id: look\n    type: agent\n    with:\n"
+        '      prompt: "Look at {{ inputs.what }}"\n      tools: [read_file, {mcp: {server: a, tools: [b, c]}}]\n'
+    )
+    lines = cli.run("run", "ask-claude", "--dry-run", "-i", "what=db").out.splitlines()
+    assert "  1 look  agent" in lines
+    assert "      prompt: Look at db" in lines
+    assert '      tools: ["read_file","a__b","a__c"]' in lines
