@@ -12,7 +12,7 @@ from engine.codec import Json
 from engine.state import State
 
 CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow", "agent")
-WITHOUT_EFFECT = ("ask", "approval", "wait", *CONTAINERS)
+WITHOUT_EFFECT = ("ask", "approval", "wait", "turn", "read_file", *CONTAINERS)
 """Types whose nodes do nothing themselves: ended in the middle, nothing about them is unknown."""
 
 _SEGMENT = re.compile(r"(?P<id>[^\[\]~!]+)(?:~(?P<visit>\d+))?(?:\[(?P<key>[^\[\]]*)\]|!(?P<failed>\d*))?")

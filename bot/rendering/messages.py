@@ -55,7 +55,7 @@ def end_note(
     unknown = [path for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT]
     if unknown:
         parts.append(
-            f"*Not known whether it was done:* {_names([place_of(state, flow, one) for one in unknown])}."
+            f"*Not known whether it was done:* {_names([*dict.fromkeys(place_of(state, flow, one) for one in unknown)])}."
         )
     missing = _missing(state, flow)
     if missing:

@@ -119,9 +119,10 @@ nodes:
 
 def test_a_dry_run_names_the_tools_of_an_agent(cli: Cli) -> None:
     """What it would be told is evaluated as far as that is known; a model is asked nothing."""
-    cli.flow(
+    cli.write(
+        "flows/ask-claude.yml",
         "flow: ask-claude\ninputs: {what: {}}\nnodes:\n  - id: look\n    type: agent\n    with:\n"
-        '      prompt: "Look at {{ inputs.what }}"\n      tools: [read_file, {mcp: {server: a, tools: [b, c]}}]\n'
+        '      prompt: "Look at {{ inputs.what }}"\n      tools: [read_file, {mcp: {server: a, tools: [b, c]}}]\n',
     )
     lines = cli.run("run", "ask-claude", "--dry-run", "-i", "what=db").out.splitlines()
     assert "  1 look  agent" in lines

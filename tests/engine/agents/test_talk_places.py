@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.rendering.messages import end_note
 from engine.commands import NodeDone, Steer
 from engine.errors import SessionEnded
 from engine.flow import Flow
@@ -204,3 +205,13 @@ def test_a_tool_that_was_interrupted_in_finally_is_an_error_for_the_model() -> N
     case.model("", CALLS[0]).claimed()
     assert "interrupted" in case.said()
     assert case.model("Nobody knows.").state.status == "complete"
+
+
+def test_what_is_left_of_a_conversation_that_was_ended_is_told_by_the_agents_name() -> None:
+    """Of a call in the middle nobody knows whether it was done; the inner steps of the agent are no names for people."""
+    case = talk(TOOLS.partition("approvals")[0], rest="  - {id: tell, type: noop}\n").model("", *CALLS)
+    told = end_note(case.when(case.abort()).state, case.flow, "key").text
+    assert told.splitlines()[1:] == ["*Not known whether it was done:* helper.", "*Not done:* tell."]
+    case = talk(rest="  - {id: tell, type: noop}\n")
+    told = end_note(case.when(case.abort()).state, case.flow, "key").text
+    assert told.splitlines()[1:] == ["*Not done:* tell."]
