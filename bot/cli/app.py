@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from bot.cli import prompts_app, sessions_app
 from bot.cli.exits import INTERRUPTED, Exit, epilog, exit_for
+from bot.cli.options import As, Json, NoInput, NoWait, end, place_of
 from bot.cli.place import Place
 from engine.errors import FlowError, SaysoError
 
@@ -21,20 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-sessions_app = typer.Typer(
-    help="Look at sessions, go on with them, end them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-prompts_app = typer.Typer(
-    help="What people are asked, and answers to it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(sessions_app, name="sessions")
-app.add_typer(prompts_app, name="prompts")
+app.add_typer(sessions_app.app, name="sessions")
+app.add_typer(prompts_app.app, name="prompts")
 locks_app = typer.Typer(
     help="List locks: who holds them since when, and who waits for them in which order.",
     invoke_without_command=True,
@@ -43,26 +33,13 @@ locks_app = typer.Typer(
 )
 app.add_typer(locks_app, name="locks")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-As = Annotated[
-    str | None,
-    typer.Option(
-        "--as", metavar="NAME", help="Play somebody (@group, e-mail, id, name); recorded as simulated."
-    ),
-]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing here: run until people are needed.")]
-NoWait = Annotated[
-    bool, typer.Option("--no-wait", help="Stop at a `wait` node too, in place of waiting with it.")
-]
-SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the beginning of it.")]
-
 
 def run(arguments: list[str]) -> int:
     """Carry out a command line; its exit code. Errors of ours become one message on standard error."""
     try:
         app(args=arguments, prog_name="sayso")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else Exit.OK if end.code is None else Exit.FAILED
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else Exit.OK if left.code is None else Exit.FAILED
     except SaysoError as error:
         return _explain(error)
     except KeyboardInterrupt:
@@ -81,16 +58,6 @@ def _explain(error: SaysoError) -> int:
         text = f"{text}\n{count} problem{'s' if count != 1 else ''} in the flow; nothing was run."
     print(f"sayso: {text}", file=sys.stderr)
     return exit_for(error.code)
-
-
-def _end(code: int) -> None:
-    raise typer.Exit(code)
-
-
-def _place(context: typer.Context) -> Place:
-    place = context.find_object(Place)
-    assert place is not None
-    return place
 
 
 def _version(wanted: bool) -> None:
@@ -151,7 +118,7 @@ def dev(
     """Try flows in a local Slack-shaped workspace: no Slack, no account, nothing leaves this machine."""
     from bot.cli.serving import dev_command
 
-    _end(dev_command(_place(context), flow or [], port, open_page))
+    end(dev_command(place_of(context), flow or [], port, open_page))
 
 
 @app.command()
@@ -164,7 +131,7 @@ def start(
     """Serve flows in Slack until SIGTERM or Ctrl-C."""
     from bot.cli.serving import start_command
 
-    _end(start_command(_place(context), flow or []))
+    end(start_command(place_of(context), flow or []))
 
 
 @app.command("run")
@@ -193,16 +160,16 @@ def run_flow(
     """
     from bot.cli.inputs import read_inputs
 
-    place, given = _place(context), read_inputs(inputs or [], inputs_file)
+    place, given = place_of(context), read_inputs(inputs or [], inputs_file)
     if dry_run:
         from bot.cli.dry_run import dry_run_command
 
-        _end(dry_run_command(place, flow, given, as_name, as_json=as_json))
+        end(dry_run_command(place, flow, given, as_name, as_json=as_json))
     from bot.cli.following import Mode
     from bot.cli.run import run_flow as command
 
     mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
-    _end(command(place, flow, given, as_name, mode))
+    end(command(place, flow, given, as_name, mode))
 
 
 @app.command("start-flow")
@@ -237,7 +204,7 @@ def start_flow(
     from bot.cli.start_flow import start_flow as command
 
     given = read_inputs(inputs or [], inputs_file)
-    _end(command(_place(context), flow, channel, given, wait=wait, as_json=as_json, key=key))
+    end(command(place_of(context), flow, channel, given, wait=wait, as_json=as_json, key=key))
 
 
 @app.command()
@@ -254,7 +221,7 @@ def validate(
     """Check flow files: every problem with file, line, column and a hint. Nothing is executed."""
     from bot.cli.flows import validate as command
 
-    _end(command(_place(context), files or [], as_json=as_json))
+    end(command(place_of(context), files or [], as_json=as_json))
 
 
 @app.command("test")
@@ -282,7 +249,7 @@ def play_scenarios(
     """
     from bot.cli.testing import run_scenarios
 
-    _end(run_scenarios(_place(context), scenarios or [], kills=kill, report=junit, as_json_=as_json))
+    end(run_scenarios(place_of(context), scenarios or [], kills=kill, report=junit, as_json_=as_json))
 
 
 @app.command()
@@ -302,7 +269,7 @@ def graph(
     """Draw a flow: its nodes, what comes after what, decisions, and where a session stands."""
     from bot.cli.graph import graph_command
 
-    _end(graph_command(_place(context), flow, session, svg))
+    end(graph_command(place_of(context), flow, session, svg))
 
 
 @app.command()
@@ -310,7 +277,7 @@ def schema() -> None:
     """Print the JSON Schema of flow files, for editors."""
     from bot.cli.flows import schema as command
 
-    _end(command())
+    end(command())
 
 
 @app.command()
@@ -324,7 +291,7 @@ def doctor(
     """Check versions, settings, flows, the database, tokens, scopes and the manifest, and say what to do."""
     from bot.cli.checks import doctor_command
 
-    _end(doctor_command(_place(context), manifest, as_json=as_json))
+    end(doctor_command(place_of(context), manifest, as_json=as_json))
 
 
 @app.command("manifest")
@@ -337,282 +304,7 @@ def manifest(
     """Print the Slack app's manifest for the flows that are served."""
     from bot.cli.flows import manifest_command
 
-    _end(manifest_command(_place(context), show_all=show_all))
-
-
-# --- sessions ----------------------------------------------------------------------------------------------
-
-
-@sessions_app.command("list")
-def sessions_list(
-    context: typer.Context,
-    status: Annotated[
-        list[str] | None,
-        typer.Option(metavar="STATUS", help="Only these: running, paused, complete, failed, aborted."),
-    ] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Ended ones too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most, newest first.")] = 50,
-    as_json: Json = False,
-) -> None:
-    """List sessions that are not over, newest first."""
-    from bot.cli.sessions import list_sessions
-
-    _end(list_sessions(_place(context), status or [], show_all=show_all, limit=limit, as_json=as_json))
-
-
-@sessions_app.command("show")
-def sessions_show(
-    context: typer.Context,
-    session_id: SessionId,
-    at: Annotated[
-        int | None, typer.Option(metavar="SEQ", help="As it was after this event of its journal.")
-    ] = None,
-    events: Annotated[bool, typer.Option("--events", help="The journal too.")] = False,
-    whole: Annotated[bool, typer.Option("--all", help="Every pass of a long loop.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show one session: the tree of its nodes and passes, what it waits for, and on whom."""
-    from bot.cli.sessions import Look, show_session
-
-    _end(show_session(_place(context), session_id, Look(events, at, whole, as_json)))
-
-
-@sessions_app.command("resume")
-def sessions_resume(
-    context: typer.Context,
-    session_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A session's id, or the beginning of it.")
-    ] = None,
-    message: Annotated[
-        str | None, typer.Argument(metavar="[MESSAGE]", help="Answers its open question, if that takes text.")
-    ] = None,
-    snapshot: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Continue from an exported file, here or elsewhere."),
-    ] = None,
-    prompt: Annotated[str | None, typer.Option(metavar="ID", help="Which question is answered.")] = None,
-    answer: Annotated[str | None, typer.Option(metavar="VALUE", help="The answer: a choice or text.")] = None,
-    as_name: As = None,
-    no_input: NoInput = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
-) -> None:
-    """Go on with a session, in this terminal; one of a Slack thread goes on where the bot runs."""
-    from bot.cli.following import Mode
-    from bot.cli.resume import Resume, resume_session
-
-    mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
-    wanted = Resume(session_id, message, snapshot, prompt, answer, as_name)
-    _end(resume_session(_place(context), wanted, mode))
-
-
-@sessions_app.command("pause")
-def sessions_pause(
-    context: typer.Context,
-    session_id: SessionId,
-    reason: Annotated[str | None, typer.Option(help="Why, for the people who read it.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Hold a session: what runs is stopped, and nothing starts until `sessions resume`."""
-    from bot.cli.resume import pause_session
-
-    _end(pause_session(_place(context), session_id, reason, as_json=as_json))
-
-
-@sessions_app.command("fork")
-def sessions_fork(
-    context: typer.Context,
-    session_id: SessionId,
-    at: Annotated[
-        int | None, typer.Option(metavar="SEQ", help="The event after which it goes on. [the last one]")
-    ] = None,
-    answer: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PROMPT=VALUE", help="Answers a question open there, by path or id; repeatable."
-        ),
-    ] = None,
-    as_name: As = None,
-    no_input: NoInput = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
-) -> None:
-    """Start a new session from any event of another one; what was done by then is not done again.
-
-    It runs in this terminal, also where the other one has a Slack thread. `sessions show ID --events` numbers them.
-    """
-    from bot.cli.following import Mode
-    from bot.cli.fork import fork_session
-
-    mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
-    _end(fork_session(_place(context), session_id, at, answer or [], as_name, mode))
-
-
-@sessions_app.command("migrate")
-def sessions_migrate(
-    context: typer.Context,
-    session_id: SessionId,
-    flow: Annotated[
-        str | None, typer.Argument(metavar="[FLOW]", help="The new text. [the file it was started from]")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would mean.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Let a paused session go on with another text of its flow. What is done stays done."""
-    from bot.cli.migrate import migrate_session
-
-    _end(migrate_session(_place(context), session_id, flow, dry_run=dry_run, as_json=as_json))
-
-
-@sessions_app.command("release")
-def sessions_release(context: typer.Context, session_id: SessionId) -> None:
-    """Let a session that was set aside go on, if all its records verify from the first event.
-
-    It goes on where it stood; `sessions abort` ends it. What does not verify stays set aside.
-    """
-    from bot.cli.release import release_session
-
-    _end(release_session(_place(context), session_id))
-
-
-@sessions_app.command("abort")
-def sessions_abort(
-    context: typer.Context,
-    session_id: SessionId,
-    reason: Annotated[str | None, typer.Option(help="Why, for the people who read it.")] = None,
-    as_json: Json = False,
-) -> None:
-    """End a session for good. What is done stays done."""
-    from bot.cli.resume import abort_session
-
-    _end(abort_session(_place(context), session_id, reason, as_json=as_json))
-
-
-@sessions_app.command("export")
-def sessions_export(
-    context: typer.Context,
-    session_id: SessionId,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", dir_okay=False, help="Where to. [standard output]")
-    ] = None,
-) -> None:
-    """Write a session as one portable, signed file: state, journal and flow."""
-    from bot.cli.sessions import export_session
-
-    _end(export_session(_place(context), session_id, output))
-
-
-# --- prompts -----------------------------------------------------------------------------------------------
-
-
-@prompts_app.command("list")
-def prompts_list(context: typer.Context, as_json: Json = False) -> None:
-    """List the open questions, oldest first."""
-    from bot.cli.prompts import list_prompts
-
-    _end(list_prompts(_place(context), as_json=as_json))
-
-
-@prompts_app.command("answer")
-def prompts_answer(
-    context: typer.Context,
-    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="A question's id, or the beginning of it.")],
-    text: Annotated[
-        str | None, typer.Argument(metavar="[ANSWER]", help="A choice as people read it, or text.")
-    ] = None,
-    value: Annotated[str | None, typer.Option(metavar="V", help="A choice by its value.")] = None,
-    text_option: Annotated[
-        str | None, typer.Option("--text", metavar="T", help="The answer as text.")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why, for a decision; kept with it.")
-    ] = None,
-    edit: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD=VALUE", help="Change what an approval proposes, in place of an answer; repeatable."
-        ),
-    ] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--field", metavar="NAME=VALUE", help="A field of the question's form; may be repeated."
-        ),
-    ] = None,
-    values: Annotated[
-        Path | None,
-        typer.Option(
-            "--values",
-            metavar="FILE",
-            help="The fields from a JSON or YAML file.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    file: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--file",
-            metavar="PATH",
-            help="A file as an answer; may be repeated.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    as_name: As = None,
-    as_json: Json = False,
-) -> None:
-    """Answer a question, or change what it proposes. A session of the terminal then goes on here, as far as it can."""
-    from bot.cli.prompts import Given, answer_prompt, change_prompt, edit_of
-
-    given = Given(text, value, text_option, reason, tuple(field or ()), values, tuple(file or ()))
-    if edit:
-        given.refuse()
-        _end(change_prompt(_place(context), prompt_id, edit_of(edit), as_name, as_json=as_json))
-    _end(answer_prompt(_place(context), prompt_id, given, as_name, as_json=as_json))
-
-
-@prompts_app.command("hand-over")
-def prompts_hand_over(
-    context: typer.Context,
-    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="A question's id, or the beginning of it.")],
-    to: Annotated[
-        str, typer.Option("--to", metavar="X", help="Whom: a user id, an e-mail address, local:<user>.")
-    ],
-    as_name: As = None,
-    as_json: Json = False,
-) -> None:
-    """Let somebody else answer a question in one's own place."""
-    from bot.cli.prompts import Change, change_prompt
-
-    change = Change("handOver", {"to": to}, f"Handed over to {to}.")
-    _end(change_prompt(_place(context), prompt_id, change, as_name, as_json=as_json))
-
-
-@prompts_app.command("undo")
-def prompts_undo(
-    context: typer.Context,
-    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="The answered question's id.")],
-    as_name: As = None,
-    as_json: Json = False,
-) -> None:
-    """Take an answer back, as long as the flow lets people do that and nothing followed it."""
-    from bot.cli.prompts import Change, change_prompt
-
-    change = Change("undo", {}, "Taken back: the question is open again.")
-    _end(change_prompt(_place(context), prompt_id, change, as_name, as_json=as_json))
-
-
-@prompts_app.command("show")
-def prompts_show(
-    context: typer.Context,
-    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="A question's id, or the beginning of it.")],
-    as_json: Json = False,
-) -> None:
-    """Show a question: what it says, and what its answer has to fit."""
-    from bot.cli.prompts import show_prompt
-
-    _end(show_prompt(_place(context), prompt_id, as_json=as_json))
+    end(manifest_command(place_of(context), show_all=show_all))
 
 
 # --- locks -------------------------------------------------------------------------------------------------
@@ -623,7 +315,7 @@ def locks_list(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand is None:
         from bot.cli.locks import list_locks
 
-        _end(list_locks(_place(context), as_json=as_json))
+        end(list_locks(place_of(context), as_json=as_json))
 
 
 @locks_app.command("release")
@@ -637,4 +329,4 @@ def locks_release(
     """Take a lock from a session that was set aside, once somebody has seen to what it left. Others are ended instead."""
     from bot.cli.locks import release_lock
 
-    _end(release_lock(_place(context), name, session_id))
+    end(release_lock(place_of(context), name, session_id))

@@ -59,6 +59,7 @@ _BY_CODE: dict[str, Exit] = {
     "fenced": Exit.STORE,
     "owned": Exit.STORE,
     "lock_held": Exit.STORE,
+    "day_budget": Exit.STORE,
     "corrupt": Exit.STORE,
     "key_missing": Exit.STORE,
     "schema_too_new": Exit.STORE,

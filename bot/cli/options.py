@@ -1,0 +1,34 @@
+"""What the declarations of commands share: options that stand in many of them, and how they begin and end."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bot.cli.place import Place
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+As = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="NAME", help="Play somebody (@group, e-mail, id, name); recorded as simulated."
+    ),
+]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing here: run until people are needed.")]
+NoWait = Annotated[
+    bool, typer.Option("--no-wait", help="Stop at a `wait` node too, in place of waiting with it.")
+]
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the beginning of it.")]
+
+
+def end(code: int) -> None:
+    """End the command with its exit code."""
+    raise typer.Exit(code)
+
+
+def place_of(context: typer.Context) -> Place:
+    """Where the command works, from the options that all commands share."""
+    place = context.find_object(Place)
+    assert place is not None
+    return place
