@@ -17,9 +17,6 @@ from engine.storage.port import Store
 from prompt_state.extension import projection
 from prompt_state.policy import Gate
 
-MCP_FILE = "mcp.json"
-"""Where MCP servers are configured, beside the flows, unless `SAYSO_MCP_CONFIG` says otherwise."""
-
 
 def make_engine(
     settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool, machine: Machine = THIS_MACHINE
@@ -36,7 +33,7 @@ def make_engine(
             extensions.append(scripted_rows)
     extensions.append(SpendRows(settings.agents.day_cap))
     source = SecretSource(settings.env, settings.secrets_dir)
-    servers = McpServers(settings.agents.mcp_config or settings.flows / MCP_FILE, source.get)
+    servers = McpServers(settings.mcp_file, source.get)
     models = Models(settings, servers.mcp_tools)
     engine = Engine(
         store,

@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bot.doctor_mcp import check_mcp
 from bot.doctor_slack import check_named, check_reading
 from bot.findings import Check, Level
 from bot.scopes import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
@@ -128,7 +129,7 @@ def _doubtful(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def check_flows(settings: Settings) -> Iterator[Check]:
-    """The folder of flows, its files, and the secrets that they name."""
+    """The folder of flows, its files, and the secrets and MCP servers that they name."""
     if not settings.flows.is_dir():
         yield Check("flows", "warn", f"there is no folder {settings.flows}", "Make it, or set SAYSO_FLOWS.")
         return
@@ -141,6 +142,7 @@ def check_flows(settings: Settings) -> Iterator[Check]:
     names = ", ".join(sorted(flows)) or "none"
     yield Check("flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}: {names}")
     yield from _check_secrets(settings, flows)
+    yield from check_mcp(settings, flows)
 
 
 def _check_secrets(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:

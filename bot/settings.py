@@ -84,6 +84,11 @@ class Settings:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole environment after `.env`: secrets are looked up here."""
 
+    @property
+    def mcp_file(self) -> Path:
+        """The file that says which MCP servers there are; it need not exist."""
+        return self.agents.mcp_config or self.flows / "mcp.json"
+
 
 KNOWN = (
     *("SAYSO_FLOWS", "SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_SECRET_KEY", "SAYSO_SNAPSHOT_DIR"),

@@ -183,6 +183,32 @@ async def test_broken_flows_and_missing_secrets_are_told(cli: Cli) -> None:
     assert "flow deploy: secret TOKEN is not set: set SAYSO_SECRET_TOKEN" in done.out
 
 
+AGENT = """
+flow: look
+nodes:
+  - id: agent
+    type: agent
+    with: {prompt: Look., tools: [{mcp: {server: grafna, tools: [query]}}]}
+"""
+
+
+async def test_what_is_wrong_with_mcp_servers_is_told(cli: Cli) -> None:
+    """A server that no file has, a secret without a value, a program that is not there, and a broken file."""
+    cli.write("flows/look.yml", AGENT)
+    entry = '{"command": "no-such-program", "env": {"A": "${SAYSO_SECRET_GRAFANA}"}}'
+    cli.write("flows/mcp.json", f'{{"mcpServers": {{"grafana": {entry}}}}}')
+    done, _ = await doctor(cli)
+    told = [check for check in done.json["checks"] if check["name"] == "mcp"]
+    assert [check["level"] for check in told] == ["ok", "fail", "warn", "warn"]
+    assert "grafana" in told[1]["hint"]
+    assert "SAYSO_SECRET_GRAFANA" in told[2]["text"]
+    assert "no-such-program" in told[3]["text"]
+    cli.write("elsewhere.json", "{")
+    cli.env = {**cli.env, "SAYSO_MCP_CONFIG": "elsewhere.json"}
+    _, checks = await doctor(cli)
+    assert (checks["mcp"]["level"], "elsewhere.json" in checks["mcp"]["text"]) == ("fail", True)
+
+
 async def test_a_damaged_database_fails(cli: Cli) -> None:
     """A file that is no sound database is told, and left as it is."""
     cli.write("flows/hello.yml", "flow: hello\nnodes:\n  - {id: a, type: noop}\n")
