@@ -196,7 +196,9 @@ class AgentRun(NamedTuple):
     spent: Spent = Spent()
     usage: dict[str, int] = {}
     context: int = 0
-    """Tokens of the conversation when it was last sent, with the answer."""
+    """Tokens of the conversation when it was last answered, with the answer."""
+    counted: int = 0
+    """How many messages these are."""
     text: str = ""
     """The text of the last answer."""
     final: bool = False

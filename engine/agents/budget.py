@@ -6,6 +6,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.agents.conversation import unsent
+from engine.agents.plans import AgentPlan
+from engine.agents.wording import system_text
 from engine.codec import Json, encode
 from engine.markup import escape_markup
 from engine.providers.messages import Message
@@ -44,10 +46,10 @@ def estimate(turn: Turn, path: str, agent: AgentRun) -> Estimate:
     answer = int(turn.state.nodes[path].input["max_tokens"])
     price = price_for(turn, agent)
     if agent.context:
-        # What was sent before was counted; what is new has no more tokens than bytes.
-        prompt = agent.context + TOOLS_OVERHEAD + sum(_bound(block, price) for block in unsent(agent))
+        # What was answered before was counted; what came since has no more tokens than bytes.
+        prompt = agent.context + TOOLS_OVERHEAD + _since(agent, agent.counted, price)
     else:
-        prompt = _first(agent, price) + _around(turn, path)
+        prompt = _since(agent, 0, price) + _around(turn, path)
     if price is None:
         return Estimate(prompt, prompt + answer, None, False)
     prompt = min(prompt, price.context)
@@ -67,14 +69,16 @@ def price_for(turn: Turn, agent: AgentRun) -> Price | None:
 
 def _around(turn: Turn, path: str) -> int:
     """Bytes of what is sent beside the conversation."""
-    node = turn.node(path)
-    tools = node.agent.tools if node.agent is not None else ()
-    told = [(tool.name, tool.description, tool.input_schema) for tool in tools]
-    return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(str(turn.state.nodes[path].input.get("system") or ""))
+    plan = turn.node(path).agent or AgentPlan()
+    told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
+    system = system_text(turn.state.nodes[path].input.get("system") or "", plan)
+    return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(encode(system))
 
 
-def _first(agent: AgentRun, price: Price | None) -> int:
-    said = [block for number in range(len(agent.messages)) for block in agent.messages[number]["content"]]
+def _since(agent: AgentRun, first: int, price: Price | None) -> int:
+    """More tokens than there are in the messages from the one with this number on, with what the next call adds."""
+    later = range(first, len(agent.messages))
+    said = [block for number in later for block in agent.messages[number]["content"]]
     return sum(_bound(block, price) for block in [*said, *unsent(agent)])
 
 

@@ -163,10 +163,15 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
     state = _settle(state, turn, run, event)
     agent = agent_at(state, path)
     usage = event.usage or {}
+    messages = agent.messages
+    if event.content:
+        messages = _said(messages, "assistant", list(event.content))
+    counted = (agent.context, agent.counted) if event.interrupted else (sum(usage.values()), len(messages))
     agent = agent._replace(
-        messages=_said(agent.messages, "assistant", list(event.content)) if event.content else agent.messages,
+        messages=messages,
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
-        context=agent.context if event.interrupted else sum(usage.values()),
+        context=counted[0],
+        counted=counted[1],
         text="".join(block["text"] for block in event.content if block["type"] == "text"),
         final=bool(event.final),
     )
@@ -183,6 +188,7 @@ def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
         messages=Map({0: {"role": "user", "content": event.content}}),
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
         context=0,
+        counted=0,
     )
     return _turn_ends(with_agent(state, path, agent), event.turn, run, event.timestamp)
 
