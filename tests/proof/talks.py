@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain, repeat
@@ -21,13 +21,13 @@ from typing import Any, cast
 
 from engine.agents.runner import TurnRunner
 from engine.agents.spend import SpendRows, nanos
-from engine.commands import Answer
+from engine.commands import Answer, Due
 from engine.engine import Engine
 from engine.errors import Fenced, SessionEnded
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, load_flow
 from engine.fold import derive_state
-from engine.nodes.port import Runner, with_runner
+from engine.nodes.port import with_runner
 from engine.providers.port import Provider
 from engine.state import PromptRun, State
 from engine.storage.port import Commit, Store
@@ -143,10 +143,15 @@ class Mortal:
 
 
 class Person:
-    """Answers what is asked once nothing works any more, and may hold the session after some commits."""
+    """Answers what is asked once nothing works any more, lets time pass where only time is waited for, and may hold
+    the session after some commits."""
 
-    def __init__(self, engine: Engine, hold_after: Iterable[int] = ()) -> None:
+    def __init__(
+        self, engine: Engine, clock: Clock, hold_after: Iterable[int] = (), session_id: str = SESSION
+    ) -> None:
         self.engine = engine
+        self.session_id = session_id
+        self.clock = clock
         self._holds = set(hold_after)
         self._heard = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -159,31 +164,69 @@ class Person:
 
     async def _hold(self) -> None:
         with contextlib.suppress(SessionEnded):
-            await self.engine.pause(SESSION, actor=ANA, reason="proof")
+            await self.engine.pause(self.session_id, actor=ANA, reason="proof")
+
+    async def leave(self) -> None:
+        """Wait for a hold that is under way when a life ends."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def act(self, answer: Callable[[PromptRun], str]) -> State:
         """Wait until nothing works, then do the one thing that there is to do; the state after it."""
         for task in self._tasks:
             await task
         self._tasks.clear()
-        state = await self.engine.parked(SESSION)
+        state = await self.engine.parked(self.session_id)
         if self._tasks:
             return state
         if state.phase == "held":
-            return await self.engine.resume(SESSION, RESUMED, actor=ANA, key=f"resume:{state.seq}")
+            return await self.engine.resume(self.session_id, RESUMED, actor=ANA, key=f"resume:{state.seq}")
         if state.open_prompts:
             prompt = min((state.prompts[key] for key in state.open_prompts), key=lambda each: each.path)
             value = answer(prompt)
             told: dict[str, Any] = {"value": value} if prompt.spec["options"] else {"text": value}
             return await self.engine.apply(
-                SESSION, Answer(prompt.prompt_id, ANA, f"person:{prompt.prompt_id}", **told)
+                self.session_id, Answer(prompt.prompt_id, ANA, f"person:{prompt.prompt_id}", **told)
             )
+        if state.timers:
+            timer = min(state.timers.values(), key=lambda each: (each.due_at, each.timer_id))
+            self.clock.now = max(self.clock.now, timer.due_at)
+            return await self.engine.apply(self.session_id, Due(timer.timer_id))
         return state
 
 
 def helpful(prompt: PromptRun) -> str:
     """What the person of the proof says."""
     return {"interrupted": "again", "approval": "approve", "budget": "raise"}.get(prompt.kind, "the database")
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    store: Mortal,
+    home: Path,
+    provider: Provider,
+    *,
+    clock: Clock | None = None,
+    day_cap: Decimal | None = None,
+) -> AsyncIterator[Engine]:
+    """An engine of one life, whose agents ask this provider; closed at the end with its store."""
+    engine = Engine(
+        cast(Store, store),
+        policy=everybody,
+        runners=with_runner(shell_runners(), "turn", TurnRunner(lambda ctx: provider)),
+        home=home,
+        now=clock or Clock(),
+        extensions=[SpendRows(day_cap)],
+    )
+    await engine.open()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield engine
+    except Fenced:
+        if not store.dead:
+            raise
+    finally:
+        await engine.close()
+        store.close()
 
 
 async def live(
@@ -194,36 +237,27 @@ async def live(
     *,
     hold_after: Iterable[int] = (),
     answer: Callable[[PromptRun], str] = helpful,
-    runners: Mapping[str, Runner] | None = None,
 ) -> bool:
     """One life; whether the session has ended in it."""
-    turns = TurnRunner(lambda ctx: provider)
-    engine = Engine(
-        cast(Store, store),
-        policy=everybody,
-        runners=with_runner(runners or shell_runners(), "turn", turns),
-        home=home,
-        now=Clock(),
-        extensions=[SpendRows()],
-    )
-    await engine.open()
-    person = Person(engine, hold_after)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            if await engine.writer.call("head", SESSION) is None:
-                await engine.start(flow, {}, actor=ANA, session_id=SESSION)
-            else:
-                await engine.apply(SESSION, None)
+    clock = Clock()
+    async with opened(store, home, provider, clock=clock) as engine:
+        person = Person(engine, clock, hold_after)
+        try:
+            await begin(engine, flow, SESSION)
             while not store.dead:
                 if (await person.act(answer)).ended:
                     return True
-    except Fenced:
-        if not store.dead:
-            raise
-    finally:
-        await engine.close()
-        store.close()
+        finally:
+            await person.leave()
     return False
+
+
+async def begin(engine: Engine, flow: Flow, session_id: str) -> None:
+    """Start a session, or take it up where it stands."""
+    if await engine.writer.call("head", session_id) is None:
+        await engine.start(flow, {}, actor=ANA, session_id=session_id)
+    else:
+        await engine.apply(session_id, None)
 
 
 # --- runs --------------------------------------------------------------------------------------------------------

@@ -29,9 +29,13 @@ BYTES_A_TOKEN = 3
 
 
 class Mind:
-    """The model. `answers` are its replies in their order, or a function that makes them."""
+    """The model. `answers` are its replies in their order, or a function that makes them.
 
-    def __init__(self, answers: Sequence[list[dict[str, Any]]] | Says) -> None:
+    A `dear` one has a token for each byte and writes all that it reads to the cache: nothing can cost more.
+    """
+
+    def __init__(self, answers: Sequence[list[dict[str, Any]]] | Says, *, dear: bool = False) -> None:
+        self._dear = dear
         self._says: Says = answers if callable(answers) else lambda place, body: Reply(list(answers[place]))
         self.requests: list[dict[str, Any]] = []
         self.billed = Decimal(0)
@@ -44,10 +48,21 @@ class Mind:
         self.requests.append(body)
         reply = self._says(place_of(body), body)
         if isinstance(reply, Reply):
-            used = {"input_tokens": tokens(_read(body)), "output_tokens": tokens(reply.blocks)}
-            reply.usage = {**used, "output_tokens": min(used["output_tokens"], body["max_tokens"])}
-            self.billed += cost(Usage.from_json(reply.usage), price_of(body["model"], DEFAULTS))
+            reply.usage = self._bill(body, reply)
         return reply
+
+    def _bill(self, body: dict[str, Any], reply: Reply) -> dict[str, int]:
+        """Count what a call costs; its tokens as the API tells them."""
+        size = 1 if self._dear else BYTES_A_TOKEN
+        read, wrote = tokens(_read(body), size), tokens(reply.blocks, size)
+        assert wrote <= body["max_tokens"], "the model says more than it may"
+        usage = Usage(0 if self._dear else read, wrote, cache_write_tokens=read if self._dear else 0)
+        self.billed += cost(usage, price_of(body["model"], DEFAULTS))
+        return {
+            "input_tokens": usage.input_tokens,
+            "cache_creation_input_tokens": usage.cache_write_tokens,
+            "output_tokens": usage.output_tokens,
+        }
 
     def messages(self, number: int = -1) -> bytes:
         """The conversation of a request as bytes, without the marks for the cache."""
@@ -62,9 +77,9 @@ def place_of(body: dict[str, Any]) -> int:
     )
 
 
-def tokens(value: Any) -> int:
-    """Tokens of what is sent or said: it grows with every byte."""
-    return -(-len(orjson.dumps(value)) // BYTES_A_TOKEN)
+def tokens(value: Any, size: int = BYTES_A_TOKEN) -> int:
+    """Tokens of what is sent or said, of so many bytes each."""
+    return -(-len(orjson.dumps(value)) // size)
 
 
 def _read(body: dict[str, Any]) -> Any:
