@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.cli.output import Paint, clean, one_line
+from bot.rendering.agents import brief_input
 from bot.rendering.flow import item_label
 from bot.rendering.text import elapsed, plain, waiting_on
 from engine import answers, clock
@@ -70,6 +71,18 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
             return f"  {paint('green', '✓')} lock {one_line(event.name, 80)}"
         case ev.SessionMessage():
             return f"  {paint('blue', '»')} {_who(event.actor)}: {one_line(event.message)}"
+        case ev.AgentToolRequested():
+            brief = brief_input(event.name, event.input)
+            return mark("started", event.path or "", f"{one_line(event.name, 80)}: {one_line(brief)}", paint)
+        case ev.AgentToolResult():
+            why = error_text(event.error) if event.error else "refused" if event.is_error else ""
+            return mark("failed" if event.is_error else "completed", event.path or "", why, paint)
+        case ev.AgentCompacted():
+            return mark("completed", event.turn, f"{event.replaced} messages became a summary", paint)
+        case ev.AgentBudget():
+            return (
+                f"  {paint('blue', '»')} {_who(event.actor)} lets {clean(event.path or '')} go on at its cap"
+            )
         case ev.SessionAborted():
             reason = f": {one_line(event.reason)}" if event.reason else ""
             return f"  {paint('red', '■')} aborted by {_who(event.actor or {})}{reason}"

@@ -16,18 +16,24 @@ from typing import TextIO
 from bot.cli.narration import asked_of, happened, moment, proposal_lines, question_lines, where
 from bot.cli.output import Paint, clean, one_line
 from bot.filling import field_lines, filling_of
+from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
 from engine import clock
 from engine import events as ev
 from engine.events import Event
+from engine.folds.agents import TURN
 from engine.forms import Field, is_numbered
 from engine.nodes.specs import node_types
+from engine.providers.turns import TextDelta, TurnEvent
 from engine.state import PromptRun, State
 from engine.stepping import utc_now
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.12
-_OVER = (ev.NodeCompleted, ev.ChildCompleted, ev.NodeFailed, ev.NodeInterrupted, ev.NodeRetried)
+_OVER = (
+    *(ev.NodeCompleted, ev.ChildCompleted, ev.NodeFailed, ev.NodeInterrupted, ev.NodeRetried),
+    *(ev.AgentMessage, ev.AgentToolResult, ev.AgentCompacted),
+)
 
 
 class TerminalScreen:
@@ -41,6 +47,7 @@ class TerminalScreen:
         self._working: dict[str, float] = {}
         self._until: str | None = None
         self._typed = b""
+        self._texts: dict[str, tuple[dict[int, str], int]] = {}
 
     @property
     def working(self) -> str:
@@ -73,9 +80,44 @@ class TerminalScreen:
         """See `Screen.narrate`."""
         self._until = None
         self._track(event)
+        if isinstance(event, ev.AgentMessage) and event.source == "model":
+            self._said(event)
         text = happened(state, event, self.paint)
         if text is not None:
             self.line(text)
+
+    # --- agents --------------------------------------------------------------------------------------------
+
+    def streamed(self, session_id: str, path: str, event: TurnEvent) -> None:
+        """A model says something: its lines are told as soon as each is whole."""
+        if not isinstance(event, TextDelta):
+            return
+        blocks, told = self._texts.setdefault(path, ({}, 0))
+        blocks[event.index] = blocks.get(event.index, "") + event.text
+        text = _joined(blocks)
+        end = text.rfind("\n") + 1
+        if end > told:
+            self._tell_model(text[told:end])
+        self._texts[path] = (blocks, max(told, end))
+
+    def _begins(self, path: str) -> None:
+        """A model call begins, or begins again: what an earlier attempt said is not part of it."""
+        _, told = self._texts.pop(path, ({}, 0))
+        if told:
+            self.note(f"  {path} begins again")
+
+    def _said(self, event: ev.AgentMessage) -> None:
+        """A model call is whole: what was not told yet of its text is told."""
+        text, (blocks, told) = text_of(event.content), self._texts.pop(event.turn or "", ({}, 0))
+        if not text.startswith(_joined(blocks)[:told]):
+            told = 0
+        self._tell_model(text[told:])
+        if event.interrupted:
+            self.line(f"  {self.paint('yellow', '!')} stopped here")
+
+    def _tell_model(self, text: str) -> None:
+        for part in clean(text).strip("\n").splitlines():
+            self.line(f"  {self.paint('dim', '│')} {part}")
 
     def waiting(self, due_at: str) -> None:
         """See `Screen.waiting`."""
@@ -90,6 +132,10 @@ class TerminalScreen:
     def _track(self, event: Event) -> None:
         """Which nodes work right now."""
         path = event.path or ""
+        if isinstance(event, ev.AgentMessage | ev.AgentCompacted):
+            path = event.turn or path
+        elif isinstance(event, ev.ChildStarted) and event.node_type == TURN:
+            self._begins(path)
         if (
             isinstance(event, ev.NodeStarted | ev.ChildStarted)
             and node_types()[event.node_type].mode == "run"
@@ -199,6 +245,11 @@ class TerminalScreen:
             self._typed += data
         line, _, self._typed = self._typed.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")
+
+
+def _joined(blocks: dict[int, str]) -> str:
+    """The text of a model call as far as it has come."""
+    return "\n\n".join(blocks[index] for index in sorted(blocks) if blocks[index])
 
 
 def _settle(ready: asyncio.Future[None]) -> None:
