@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.workspace import Workspace
-from tests.support.bot import ThreadView, bot_here, start_flow
+from tests.support.bot import ThreadView, bot_here, running_bot, start_flow, words
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 
 INVESTIGATE = """
@@ -180,3 +180,25 @@ async def test_a_direct_message_streams_natively(
         await thread.says("Found: ")
         await thread.says("The first words are these, and these are more")
     assert len(workspace.calls_to("chat.startStream")) == 1
+
+
+@pytest.mark.process
+async def test_a_kill_in_the_middle_of_a_stream_leaves_one_text(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """`kill -9` while the model speaks: the next process asks again, and its whole text stands where half a one stood."""
+    slow = text("I was about to say more", hold_after="text_delta")
+    claude.queue(slow, text("I was about to say more, and now I did."))
+    async with running_bot(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        half = await thread.says("writing …")
+        await bot.kill()
+        slow.go.set()
+        await bot.start()
+        await thread.says("Found: ")
+        await workspace.wait_for(lambda: not thread.count("writing …"))
+    whole = thread.find("and now I did.")
+    assert whole is not None
+    texts = [message for message in thread.messages() if "I was about to say more" in words(message)]
+    assert [message["ts"] for message in texts][:1] == [half["ts"]]
+    assert len(texts) == 2, "the agent's message, and what the flow tells"

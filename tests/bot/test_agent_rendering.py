@@ -1,0 +1,282 @@
+"""What a model writes, as people see it: its form is kept, and it reaches nobody and leads nowhere."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Self
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bot.agent_intents import marks
+from bot.intents import slack_intents
+from bot.rendering import card
+from bot.rendering.agents import (
+    MOST_PART,
+    Entry,
+    ToolLine,
+    agent_message,
+    as_code,
+    brief_input,
+    growing,
+    is_allowed,
+    model_markdown,
+    split_text,
+    tool_line,
+)
+from bot.rendering.text import weight
+from bot.workspace.blocks import check_message
+from engine.codec import decode
+from engine.commands import Command, Steer
+from engine.events import Event
+from engine.flow import Flow
+from engine.state import State
+from engine.storage.port import PutOutbox
+from tests.bot.rendering_cases import texts
+from tests.engine.agents.talks import HEAD, Talk
+from tests.support.engine import ANA, flow_of
+from tests.support.hostile import BYSTANDER, GROUP, HOST, hostile_texts
+
+HOSTS = frozenset({"grafana.internal", "*.wiki.example"})
+PINGS = re.compile(rf"<(!|@{BYSTANDER}|@|https?:|mailto:|!subteam\^{GROUP})")
+CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+PIECES = [*"ab `*_[]()<>!|\n#-.:/@&\\", "```", "https://x.example/", "https://grafana.internal/"]
+TEXT = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
+THREAD = {"team": "T1", "channel": "C1", "threadTs": "1.0", "key": "T1:C1:1.0"}
+
+
+def outside_code(text: str) -> str:
+    """A markdown text without its code."""
+    return CODE.sub("", text)
+
+
+# --- the model's words -------------------------------------------------------------------------------------
+
+
+def test_hostile_texts_stay_text() -> None:
+    """None of a thousand texts calls somebody, links to a strange host, shows a picture, or breaks Slack's limits."""
+    for hostile in hostile_texts(1_000):
+        message = agent_message(
+            [Entry(hostile.meant, (ToolLine("shell", hostile.meant),))], "agent:s:t:0", HOSTS
+        )
+        check_message(message.text, message.blocks)
+        for text in [
+            message.text,
+            *(block["text"] for block in message.blocks if block["type"] == "markdown"),
+        ]:
+            assert not PINGS.search(text), text
+        for block in message.blocks:
+            if block["type"] == "markdown":
+                shown = outside_code(block["text"])
+                assert not re.search(rf"(//|www\.){HOST}", shown), block["text"]
+                assert not re.search(r"!\[[^\]]*\]\(", shown), block["text"]
+            assert block["type"] in ("markdown", "context", "section")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("see https://grafana.internal/d/1.", "see https://grafana.internal/d/1."),
+        ("[a graph](https://grafana.internal/d/1)", "[a graph](https://grafana.internal/d/1)"),
+        ("<https://a.wiki.example/x>", "https://a.wiki.example/x"),
+        ("![a graph](https://grafana.internal/a.png)", "[a graph](https://grafana.internal/a.png)"),
+        ("!![x](https://grafana.internal/a.png)", "! [x](https://grafana.internal/a.png)"),
+        ("[https://bank.example](https://grafana.internal/x)", "https://grafana.internal/x"),
+        ("[click](https://evil.example/x)", "[click] `(https://evil.example/x)`"),
+        ("https://grafana.internal@evil.example/", "`https://grafana.internal@evil.example/`"),
+        ("https://wiki.example/x", "`https://wiki.example/x`"),
+        ("`https://grafana.internal/x`", "`https://grafana.internal/x`"),
+    ],
+)  # fmt: skip
+def test_links_are_links_only_where_their_host_is_allowed(said: str, shown: str) -> None:
+    """An allowed host's link stays one, never a picture and never under another address's name; others are code."""
+    assert model_markdown(said, HOSTS) == shown
+
+
+def test_without_hosts_nothing_is_a_link() -> None:
+    """The setting is empty by default: every address is text."""
+    assert not is_allowed("https://grafana.internal/", frozenset())
+    assert model_markdown("https://grafana.internal/") == "`https://grafana.internal/`"
+
+
+@given(TEXT)
+@example("a ![x](https://grafana.internal/) [y]\n```\nhttps://x.example/")
+def test_any_text_is_safe_and_keeps_the_limits(text: str) -> None:
+    """Whatever a model writes: no mention, no picture, balanced fences, and Slack takes the message."""
+    made = model_markdown(text, HOSTS)
+    assert not PINGS.search(made)
+    assert not re.search(r"!\[[^\]\n]*\]\(https", outside_code(made))
+    message = agent_message([Entry(text)], "agent:s:t:0", HOSTS)
+    check_message(message.text, message.blocks)
+
+
+@given(TEXT)
+@example(
+    "run `a b` and [x y](https://grafana.internal/z) then\n```sh\nls\n```\n| a | b |\n|---|---|\n| 1 | 2 |\nend "
+)
+def test_what_was_streamed_is_never_taken_back_where_it_can_be_known(text: str) -> None:
+    """While a text grows, what may be appended only grows, but for where a later mark changes what came before; then
+    nothing is appended until the end."""
+    sent = ""
+    for end in range(len(text) + 1):
+        now = growing(text[:end], HOSTS)
+        if now.startswith(sent):
+            sent = now
+    assert not PINGS.search(sent)
+    assert f"//{HOST}" not in outside_code(sent)
+
+
+def test_ordinary_prose_streams_word_by_word() -> None:
+    """Of a usual answer everything but the last word is shown as it comes."""
+    text = "I looked at **web-2**: run `kubectl get pods` first.\n\n- one thing\n- another [graph](https://grafana.internal/d) here\n"
+    sent = ""
+    for end in range(len(text) + 1):
+        now = growing(text[:end], HOSTS)
+        assert now.startswith(sent)
+        sent = now
+    assert sent == model_markdown(text, HOSTS)
+
+
+@given(
+    st.lists(st.sampled_from([*"ab \n`", "```\n", "word "]), max_size=200).map(
+        lambda parts: "".join(parts) * 40
+    )
+)
+def test_parts_fit_and_lose_no_word(text: str) -> None:
+    """Each part of a long text fits into a message, and all words are there in their order."""
+    parts = split_text(text)
+    assert all(weight(part) <= MOST_PART for part in parts)
+    words = re.compile(r"[ab]|word|o|r|d")
+    assert words.findall("".join(parts)) == words.findall(text)
+
+
+def test_parts_do_not_change_while_the_text_grows() -> None:
+    """Once a part is followed by another one it stays as it is."""
+    text = "".join(f"Sentence number {number}, and a few more words.\n" for number in range(300))
+    for end in range(4_000, len(text), 997):
+        before, after = split_text(text[:end]), split_text(text[: end + 997])
+        assert after[: len(before) - 1] == before[:-1]
+
+
+# --- calls -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "brief"),
+    [
+        ({"command": "kubectl get pods"}, "kubectl get pods"),
+        ({"method": "POST", "url": "https://x.example/a"}, "POST https://x.example/a"),
+        ({"url": "https://x.example/a"}, "GET https://x.example/a"),
+        ({"question": "Which?", "choices": ["a"]}, "Which?"),
+        ({"service": "web", "lines": 3}, "service=web, lines=3"),
+        ({"service": "web"}, "web"),
+        ({}, ""),
+    ],
+)
+def test_a_call_is_told_in_a_few_words(values: dict[str, Any], brief: str) -> None:
+    """What matters of a call's input stands on one line."""
+    assert brief_input("x", values) == brief
+
+
+def test_a_line_of_a_call_is_one_line_of_safe_text() -> None:
+    """Backticks, markup and new lines in what a model calls a tool with do not leave its line or its code."""
+    line = tool_line(ToolLine("shell", "echo `x`\n<!here> " + "y" * 500, went_well=False))
+    assert "\n" not in line
+    assert line.startswith("⚙️ shell: `echo 'x' &lt;!here&gt; yyy")
+    assert line.endswith("…` ❌")
+    assert tool_line(ToolLine("grafana__query", "")) == "⚙️ grafana · query …"
+
+
+def test_an_answer_that_is_data_is_shown_as_code() -> None:
+    """JSON stands in a code block; a text that is none stays as it is."""
+    assert as_code('{"cause":"disk"}') == '```\n{\n  "cause": "disk"\n}\n```'
+    assert as_code("The disk.") == "The disk."
+
+
+# --- what follows from events ------------------------------------------------------------------------------
+
+SHELL = "      tools: [{shell: {commands: ['echo *'], on_crash: again}}]\n"
+
+
+def rows_of(before: State, after: State, events: list[Event]) -> list[PutOutbox]:
+    """The rows of agents that a step makes."""
+    place = {"thread": THREAD}
+    rows = slack_intents(before._replace(**place), after._replace(**place), events)
+    return [row for row in rows if row.kind in ("agent", "agent_tool", "reaction", "prompt")]
+
+
+class Told(Talk):
+    """A conversation that keeps the rows of every step."""
+
+    def __init__(self, flow: Flow) -> None:
+        super().__init__(flow)
+        self.rows: list[PutOutbox] = []
+
+    def when(self, *commands: Command) -> Self:
+        """Carry commands out in one step."""
+        before = self.state
+        super().when(*commands)
+        self.rows += rows_of(before, self.state, self.last)
+        return self
+
+
+def told() -> Told:
+    """A conversation that has begun."""
+    return Told(flow_of(HEAD.replace("{{ inputs.service }}", "web") + SHELL)).started()
+
+
+def shown(row: PutOutbox) -> dict[str, Any]:
+    """What a row says."""
+    payload: dict[str, Any] = decode(row.payload)
+    return payload
+
+
+def test_a_turn_becomes_its_text_then_its_calls_and_each_result_a_row() -> None:
+    """The rows stand in the order in which people read: words, calls, and then what became of each call."""
+    talk = told()
+    talk.model("Let me look.", ("shell", {"command": "echo one"}))
+    talk.tool("turn[1]/tool[0]", {"stdout": "one", "stderr": "", "exit_code": 0, "seconds": 0.1})
+    session = talk.state.session_id
+    assert [row.key for row in talk.rows] == [
+        f"agent:{session}:helper/turn[1]:0",
+        f"agent:{session}:helper/turn[1]:tools",
+        f"agentTool:{session}:helper/turn[1]/tool[0]",
+    ]
+    assert shown(talk.rows[0])["text"] == "Let me look."
+    assert shown(talk.rows[1])["tools"][0]["brief"] == "echo one"
+    assert all(row.lane == THREAD["key"] for row in talk.rows)
+
+
+def test_a_message_to_an_agent_is_marked_when_it_is_kept_and_when_it_is_read() -> None:
+    """Eyes when the agent has it for its next call, a check mark when that call begins."""
+    talk = told()
+    talk.when(Steer("Look at web-2", ANA, "message:T1:C1:7.5"))
+    assert [shown(row)["name"] for row in talk.rows] == ["eyes"]
+    talk.model("First.")
+    assert shown(talk.rows[-1])["name"] == "white_check_mark"
+    assert shown(talk.rows[-1])["ts"] == "7.5"
+
+
+def test_a_turn_that_an_abort_cuts_is_closed() -> None:
+    """The row of a turn that gives no answer any more says so."""
+    talk = told()
+    talk.when(talk.abort())
+    assert shown(talk.rows[-1])["ending"] == "cut"
+
+
+def test_no_marks_without_agents() -> None:
+    """A step without agents marks nothing."""
+    assert marks(State(), State(), []) == ([], [])
+
+
+# --- the card ----------------------------------------------------------------------------------------------
+
+
+def test_the_card_says_how_far_an_agent_is() -> None:
+    """Its line has the turn, what goes on and the cost; below it stand the calls that are under way."""
+    talk = told()
+    talk.model("Let me look.", ("shell", {"command": "echo one"}))
+    lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks))
+    assert "▶️ helper · turn 1" in lines
+    assert "⚙️ shell: `echo one`" in lines
