@@ -108,7 +108,17 @@ def _shape(node: Mapping[str, Any]) -> Shape:
     if kind == "parallel":
         branches = as_mapping(node.get("branches"))
         shape["branches"] = {name: shapes(as_list(nodes)) for name, nodes in branches.items()}
+    if spec is not None and spec.mode == "prompt" and "values" in shape:
+        shape["values"] = _form_shape(as_mapping(node.get("with")).get("form"))
     return shape
+
+
+def _form_shape(form: Any) -> Shape:
+    """The fields of a form as it is written; of a question without one there are none."""
+    if form is None:
+        return {}
+    properties = form.get("properties") if isinstance(form, Mapping) else None
+    return dict.fromkeys(properties) if isinstance(properties, Mapping) else None
 
 
 def check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: Scope) -> Iterator[Fault]:
@@ -188,7 +198,8 @@ def _fields(shape: Shape, before: tuple[str, ...], rest: list[str], message: str
         if shape is None:
             return None
         if name not in shape:
-            known = f"it has {', '.join(sorted(shape))}" if shape else "its output has no fields"
+            none = "its output has no fields" if way == before else "it has none"
+            known = f"it has {', '.join(sorted(shape))}" if shape else none
             where = message if way == before else f"`{'.'.join(way)}` has no field"
             return f"{where} `{name}`", suggest(name, shape, known), ".".join((*way, name))
         way, shape = (*way, name), shape[name]
