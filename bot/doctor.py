@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bot.doctor_agents import check_agents
 from bot.doctor_mcp import check_mcp
 from bot.doctor_slack import check_named, check_reading
 from bot.findings import Check, Level
@@ -54,7 +55,7 @@ async def examine(settings: Settings, manifest: Path | None) -> AsyncIterator[Ch
     for check in (*here, *check_flows(settings), *check_database(settings)):
         yield check
     flows = list(load_flows(settings.flows)[0].values()) if settings.flows.is_dir() else []
-    for check in check_manifest(manifest, flows):
+    for check in (*check_agents(settings, flows), *check_manifest(manifest, flows)):
         yield check
     async for check in check_slack(settings, flows):
         yield check

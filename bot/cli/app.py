@@ -330,3 +330,18 @@ def locks_release(
     from bot.cli.locks import release_lock
 
     end(release_lock(place_of(context), name, session_id))
+
+
+# --- what agents cost --------------------------------------------------------------------------------------
+
+
+@app.command("spend")
+def spend(
+    context: typer.Context,
+    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How many days, today included.")] = 7,
+    as_json: Json = False,
+) -> None:
+    """Show what agents have cost, by day (UTC), flow and session, and what is left of today's cap."""
+    from bot.cli.spend import show_spend
+
+    end(show_spend(place_of(context), days, as_json=as_json))

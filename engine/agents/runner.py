@@ -55,7 +55,8 @@ _LASTING = ("mcp_config", "secret")
 
 async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
     """Where no servers of tools are configured."""
-    raise McpUnavailable(f"no MCP server is configured here, so {server} cannot be asked for its tools")
+    text = f"no MCP server is configured here, so {server} cannot be asked for its tools"
+    raise McpUnavailable(text, lasting=True)
 
 
 def request_from(config: Json) -> TurnRequest:
@@ -136,6 +137,8 @@ class TurnRunner:
     async def _tools_of(self, server: str, names: Sequence[str]) -> Sequence[Tool]:
         try:
             return await self.mcp_tools(server, names)
+        except McpUnavailable:
+            raise
         except Exception as error:
             lasting = isinstance(error, SaysoError) and error.code in _LASTING
             message = f"the MCP server {server} did not say what its tools are: {error}"

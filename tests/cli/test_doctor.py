@@ -209,6 +209,35 @@ async def test_what_is_wrong_with_mcp_servers_is_told(cli: Cli) -> None:
     assert (checks["mcp"]["level"], "elsewhere.json" in checks["mcp"]["text"]) == ("fail", True)
 
 
+AGENTS = """
+flow: incident
+nodes:
+  - {id: helper, type: agent, with: {prompt: Why is it failing?}}
+  - {id: other, type: agent, with: {prompt: And why now?, model: claude-unheard-of}}
+"""
+
+
+async def test_flows_with_agents_need_a_key(cli: Cli) -> None:
+    """Without one it fails and names the variables; what a model costs has to be known, and a script is told."""
+    _, checks = await doctor(cli)
+    assert "claude" not in checks
+    cli.write("flows/incident.yml", AGENTS)
+    done, checks = await doctor(cli)
+    assert done.code == 1
+    assert checks["claude"]["level"] == "fail"
+    assert "ANTHROPIC_API_KEY or SAYSO_ANTHROPIC_API_KEY" in checks["claude"]["hint"]
+    assert (checks["prices"]["level"], "claude-unheard-of" in checks["prices"]["text"]) == ("warn", True)
+    cli.env |= {"ANTHROPIC_API_KEY": "sk-any", "SAYSO_MAX_COST_PER_DAY": "none", "SAYSO_SCRIPT": "gone.yml"}
+    cli.env["SAYSO_PRICES"] = '{"claude-unheard-of": {"input": 1, "output": 2}}'
+    _, checks = await doctor(cli)
+    assert (checks["claude"]["level"], "sk-any" in str(checks)) == ("ok", False)
+    assert (checks["budget"]["level"], checks["script"]["level"], "prices" in checks) == (
+        "warn",
+        "fail",
+        False,
+    )
+
+
 async def test_a_damaged_database_fails(cli: Cli) -> None:
     """A file that is no sound database is told, and left as it is."""
     cli.write("flows/hello.yml", "flow: hello\nnodes:\n  - {id: a, type: noop}\n")

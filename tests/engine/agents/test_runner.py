@@ -191,6 +191,15 @@ async def test_a_server_of_tools_that_is_away_fails_the_turn_for_now(tmp_path: P
     assert rig.told == []
 
 
+async def test_a_server_of_tools_that_is_not_configured_fails_for_good(tmp_path: Path) -> None:
+    """Settings are not better a moment later, so the turn is not tried again."""
+    rig = scripted(tmp_path, {"text": "Hello."})
+    outcome = await rig.run(config(mcp=[{"server": "grafana", "tools": ["query"]}]))
+    assert isinstance(outcome, Failed)
+    assert (outcome.type, details(outcome)["retryable"]) == ("mcp", False)
+    assert "grafana" in outcome.message
+
+
 # --- what goes wrong -------------------------------------------------------------------------------------------
 
 
