@@ -1,0 +1,305 @@
+"""Agents in a whole engine with Anthropic's SDK, against a local server that speaks the Messages API over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import clock
+from engine.agents.facts import AgentFacts
+from engine.agents.runner import TurnRunner
+from engine.agents.spend import SpendRows
+from engine.codec import Json
+from engine.commands import Due
+from engine.flow import load_flow
+from engine.nodes.port import with_runner
+from engine.providers.claude import ClaudeProvider
+from engine.providers.prices import DEFAULTS
+from engine.providers.turns import TextDelta, TurnEvent
+from engine.state import State
+from engine.storage.memory import MemoryStore
+from tests.support.claude_server import ClaudeServer, Failure, Raw, Reply, call, claude_server, text
+from tests.support.engine import ANA, SESSION, EngineRig, running, shell_runners
+
+AGENT = """
+flow: incident
+tools:
+  logs:
+    description: The last lines of a log
+    input: {{service: {{type: string}}}}
+    type: shell
+    with: {{run: [echo, "log of {{{{ input.service }}}}"]}}
+    on_crash: again
+nodes:
+  - id: diagnose
+    type: agent
+    with: {{prompt: Why is it down?, tools: [logs, ask_human]{more}}}
+"""
+DB, WEB = call("logs", {"service": "db"}, "toolu_db"), call("logs", {"service": "web"}, "toolu_web")
+
+
+@dataclass
+class Stage:
+    """An engine, the server that its agents ask, and what was streamed."""
+
+    rig: EngineRig
+    server: ClaudeServer
+    told: list[TurnEvent] = field(default_factory=list)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def _hear(self, session_id: str, path: str, event: TurnEvent) -> None:
+        self.told.append(event)
+        if isinstance(event, TextDelta):
+            self.heard.set()
+
+    async def run(self, *replies: Reply | Failure | Raw, more: str = "", flow: str = AGENT) -> State:
+        """Start a session whose agent gets these answers, and wait until nothing works for it."""
+        await self.start(*replies, more=more, flow=flow)
+        return await self.parked()
+
+    async def start(self, *replies: Reply | Failure | Raw, more: str = "", flow: str = AGENT) -> None:
+        """Start it."""
+        self.rig.engine.on_stream = self._hear
+        self.server.queue(*replies)
+        loaded = load_flow(flow.format(more=f", {more}" if more else ""), "incident.yml")
+        await self.rig.engine.start(loaded, {}, actor=ANA, session_id=SESSION)
+
+    async def parked(self) -> State:
+        """The session once nothing works for it."""
+        async with asyncio.timeout(30):
+            return await self.rig.engine.parked(SESSION)
+
+    async def later(self) -> State:
+        """The time of the one timer comes: what waits for it goes on."""
+        (timer,) = (await self.rig.engine.state(SESSION)).timers.values()
+        self.rig.clock.now = max(self.rig.clock.now, timer.due_at)
+        await self.rig.engine.apply(SESSION, Due(timer.timer_id))
+        return await self.parked()
+
+    def sent(self, number: int = -1) -> list[Json]:
+        """The messages of a request."""
+        return list(self.server.requests[number].body["messages"])
+
+
+@asynccontextmanager
+async def staged(folder: Path, agents: AgentFacts | None = None, **settings: Any) -> AsyncIterator[Stage]:
+    """A stage; at its end the server has refused nothing."""
+    async with claude_server() as server:
+        provider = ClaudeProvider(server.environ(), **settings)
+        runners: Mapping[str, Any] = with_runner(shell_runners(), "turn", TurnRunner(lambda ctx: provider))
+        options: dict[str, Any] = {"extensions": [SpendRows()], "agents": agents}
+        async with running(MemoryStore(), folder, runners=runners, **options) as rig:
+            yield Stage(rig, server)
+        await provider.close()
+        assert server.refused == []
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(tmp_path) as found:
+        yield found
+
+
+def said(state: State) -> str:
+    """The agent's last words."""
+    assert state.status == "complete", state.error
+    return str(state.nodes["diagnose"].output["text"])
+
+
+# --- tools -------------------------------------------------------------------------------------------------------
+
+
+async def test_tools_of_one_answer_run_and_their_results_go_back_together(stage: Stage) -> None:
+    """Two calls in one answer: both programs run, and the next request has both results, in the order of the calls."""
+    state = await stage.run(Reply([{"type": "text", "text": "Both."}, WEB, DB]), text("The disk is full."))
+    assert said(state) == "The disk is full."
+    results = stage.sent()[-1]["content"]
+    assert [block["tool_use_id"] for block in results] == ["toolu_web", "toolu_db"]
+    assert "log of web" in str(results[0])
+    assert "log of db" in str(results[1])
+    assert state.nodes["diagnose"].output["usage"] == {"input_tokens": 200, "output_tokens": 40}
+
+
+async def test_what_the_model_thought_goes_back_as_it_was(stage: Stage) -> None:
+    """Thinking before a tool call is sent back with its signature, or the API would refuse the next request."""
+    thought = {"type": "thinking", "thinking": "Perhaps the disk.", "signature": "sig-1"}
+    assert said(await stage.run(Reply([thought, DB]), text("It was the disk."))) == "It was the disk."
+    assert stage.sent()[1]["content"][0] == thought
+
+
+async def test_a_question_of_the_model_waits_for_a_person(stage: Stage) -> None:
+    """`ask_human` parks the session; the answer is the tool's result in the next request."""
+    ask = call("ask_human", {"question": "Which one?"}, "toolu_ask")
+    state = await stage.run(Reply([ask]), text("Thanks."))
+    assert state.phase == "waiting"
+    assert len(stage.server.requests) == 1
+    assert said(await stage.rig.reply(SESSION, "the second one")) == "Thanks."
+    assert "the second one" in str(stage.sent()[-1])
+
+
+# --- what goes wrong -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        text("The disk is full.", cut_after="text_delta"),
+        text("The disk is full.", cut_after="text_delta", abrupt=True),
+        text("The disk is full.", error_after=("text_delta", "overloaded_error")),
+        Reply([DB], cut_after="input_json_delta"),
+        Failure(529, "overloaded_error"),
+        Failure(500, "api_error"),
+        Raw(b"event: message_start\ndata: {not json\n\n"),
+        Raw(b"<html>a proxy's page</html>", content_type="text/html"),
+    ],
+    ids=["cut", "hung up", "error in the stream", "cut in a tool", "529", "500", "no JSON", "no stream"],
+)
+async def test_what_is_no_answer_is_asked_for_again(stage: Stage, wrong: Reply | Failure | Raw) -> None:
+    """After a wait that no process waits, the same request is made; nothing of the broken answer stays or ran."""
+    state = await stage.run(wrong, text("The disk is full."))
+    assert state.status == "paused"
+    assert [run.type for run in state.nodes.values()] == ["agent", "turn"]
+    assert said(await stage.later()) == "The disk is full."
+    assert stage.sent(0) == stage.sent(1)
+    state = await stage.rig.engine.state(SESSION)
+    assert float(state.spent.unsure) > float(state.spent.cost) > 0
+
+
+async def test_a_rate_limit_is_waited_for_as_long_as_it_says(stage: Stage) -> None:
+    """`retry-after` is longer than our own wait, so it counts: the next request is not made before."""
+    began = stage.rig.clock.now
+    state = await stage.run(Failure(429, "rate_limit_error", headers={"retry-after": "600"}), text("Fine."))
+    (timer,) = state.timers.values()
+    assert timer.due_at >= clock.after(began, 600)
+    stage.rig.clock.advance(599)
+    await stage.rig.engine.apply(SESSION, Due(timer.timer_id))
+    assert len(stage.server.requests) == 1
+    assert said(await stage.later()) == "Fine."
+
+
+async def test_a_server_that_falls_silent_is_asked_again(tmp_path: Path) -> None:
+    """A stream that stands still for longer than we listen is no answer."""
+    async with staged(tmp_path, silence=0.3) as stage:
+        silent = text("The disk is full.", hold_after="text_delta")
+        assert (await stage.run(silent, text("Fine."))).status == "paused"
+        await asyncio.wait_for(silent.gone.wait(), 20)
+        assert said(await stage.later()) == "Fine."
+
+
+async def test_a_refused_request_is_not_repeated(stage: Stage) -> None:
+    """What the API will always refuse fails the agent at once."""
+    state = await stage.run(Failure(403, "permission_error", "not for you"))
+    assert (state.status, (state.error or {})["type"]) == ("failed", "access_denied")
+    assert len(stage.server.requests) == 1
+
+
+async def test_an_answer_that_was_cut_short_is_never_taken_for_the_last_one(stage: Stage) -> None:
+    """`max_tokens` in the middle of a tool call runs nothing and fails with the setting's name."""
+    state = await stage.run(Reply([{"type": "text", "text": "I"}, DB], stop_reason="max_tokens"))
+    assert state.status == "failed"
+    assert "max_tokens" in str(state.error)
+
+
+# --- forms, files, long conversations ------------------------------------------------------------------------------
+
+
+async def test_an_answer_of_the_wrong_form_is_asked_for_once_more(stage: Stage) -> None:
+    """The model reads what is wrong with its answer; the right one is the agent's `data`."""
+    schema = "output: {{type: object, properties: {{cause: {{type: string}}}}, required: [cause]}}"
+    flow = AGENT.replace("{more}", ", " + schema)
+    state = await stage.run(text("It was the disk."), text('{"cause": "disk"}'), flow=flow)
+    assert state.nodes["diagnose"].output["data"] == {"cause": "disk"}
+    assert "cannot be used" in str(stage.sent()[-1])
+
+
+async def test_a_long_conversation_goes_on_from_its_summary(tmp_path: Path) -> None:
+    """Near the model's limit the next request asks for a summary, and the one after it has that in place of the rest."""
+    small = replace(DEFAULTS["claude-sonnet-5-5"], context=40_000)
+    facts = AgentFacts(prices={**DEFAULTS, "claude-sonnet-5-5": small})
+    async with staged(tmp_path, facts) as stage:
+        long = Reply([DB], usage={"input_tokens": 30_000, "output_tokens": 20})
+        state = await stage.run(long, text("SUMMARY: the log of db was read."), text("The disk is full."))
+        assert said(state) == "The disk is full."
+        assert "Write a summary" in str(stage.sent(1)[-1])
+        (only,) = stage.sent(2)
+        assert "Why is it down?" in str(only)
+        assert "SUMMARY: the log of db was read." in str(only)
+        assert "toolu_db" not in str(only)
+
+
+FILES = """
+flow: incident
+nodes:
+  - id: make
+    type: shell
+    with:
+      script: |
+        printf '\\211PNG\\r\\n\\032\\n0000000000000000' > shot.png
+        echo '%PDF-1.4 hello' > report.pdf
+        printf 'line one' > notes.txt
+  - id: diagnose
+    type: agent
+    with: {prompt: What do you see?, files: [shot.png, report.pdf, notes.txt]}
+"""
+
+
+async def test_files_of_the_session_are_part_of_what_is_asked(stage: Stage) -> None:
+    """A picture, a PDF and a text go with the first request, as the API wants them."""
+    flow = FILES.replace("{", "{{").replace("}", "}}")
+    assert said(await stage.run(text("A disk."), flow=flow)) == "A disk."
+    blocks = stage.sent()[0]["content"]
+    kinds = [(block["type"], block.get("source", {}).get("media_type")) for block in blocks]
+    assert kinds == [
+        ("image", "image/png"),
+        ("document", "application/pdf"),
+        ("document", "text/plain"),
+        ("text", None),
+    ]
+
+
+# --- people while it streams ---------------------------------------------------------------------------------------
+
+
+async def test_stop_while_it_streams_keeps_what_was_said(stage: Stage) -> None:
+    """The stream is cut although the server would go on for ever; the partial text stays, and a reply goes on from it."""
+    slow = text("The disk is full of old logs.", hold_after="text_delta")
+    await stage.start(slow, text("Of old logs."))
+    await asyncio.wait_for(stage.heard.wait(), 20)
+    state = await asyncio.wait_for(stage.rig.engine.pause(SESSION, actor=ANA), 20)
+    assert not slow.go.is_set()
+    await asyncio.wait_for(slow.gone.wait(), 20)
+    assert (state.phase, len(stage.server.requests)) == ("held", 1)
+    assert said(await stage.rig.reply(SESSION, "go on, and be short")) == "Of old logs."
+    asked, partial, steered = stage.sent()
+    assert partial["role"] == "assistant"
+    assert "The disk is full of old logs.".startswith(partial["content"][0]["text"])
+    assert "go on, and be short" in str(steered)
+    assert "Why is it down?" in str(asked)
+
+
+async def test_what_people_say_while_it_streams_stands_in_the_next_request(stage: Stage) -> None:
+    """A message during an answer does not disturb it; the model reads it before the agent ends."""
+    slow = text("The disk is full.", hold_after="text_delta")
+    await stage.start(slow, text("db-2 is full too."))
+    await asyncio.wait_for(stage.heard.wait(), 20)
+    await stage.rig.engine.send(SESSION, "look at db-2 as well", actor=ANA)
+    slow.go.set()
+    assert said(await stage.parked()) == "db-2 is full too."
+    assert [message["role"] for message in stage.sent()] == ["user", "assistant", "user"]
+    assert "look at db-2 as well" in str(stage.sent()[-1])
+
+
+async def test_an_abort_while_it_streams_hangs_up(stage: Stage) -> None:
+    """The session ends without waiting for the server."""
+    slow = text("The disk is full.", hold_after="text_delta")
+    await stage.start(slow)
+    await asyncio.wait_for(stage.heard.wait(), 20)
+    await stage.rig.engine.abort(SESSION, actor=ANA)
+    assert (await stage.parked()).outcome == "aborted"
+    await asyncio.wait_for(slow.gone.wait(), 20)
