@@ -736,7 +736,9 @@ class Stepper:
             run = run._replace(input=request(live.flow, live.state, path))
         called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
         file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
-        return Job(live.session_id, path, run, node, file, live.stops[name])
+        # A tool may find a secret where another one left it: in a file, in what a server remembers.
+        secrets = live.flow.secrets if "/tool[" in path and run.type != TURN else frozenset()
+        return Job(live.session_id, path, run, node, file, live.stops[name], secrets)
 
     async def _record(self, live: Live, command: Command) -> None:
         """Make an outcome durable. It is kept and tried again while the store refuses, but not for a shutdown."""

@@ -13,6 +13,7 @@ from engine.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.errors import SaysoError
 from engine.flow import Node
 from engine.nodes.port import Completed, Failed, Interrupted, Meter, NodeContext, Runner
+from engine.nodes.secrets import without_secrets
 from engine.state import NodeRun
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Job:
     node: Node
     file: str
     stop: asyncio.Event
+    secrets: frozenset[str] = frozenset()
+    """The names of secrets whose values nothing that it gives may have, since a model reads it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Workplace:
         path, run = job.path, job.run
         try:
             outcome = await self.runners[run.type](run.input, self._context(job))
+            if job.secrets:
+                outcome = await asyncio.to_thread(without_secrets, outcome, job.secrets, self.secret)
             return classify(path, run.attempt, outcome, left=job.stop.is_set())
         except Exception as error:
             log.exception("node %s of %s raised", path, job.session_id)

@@ -7,16 +7,17 @@ take their values out of what comes back.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from engine.codec import Json
 from engine.errors import SaysoError
-from engine.nodes.port import Refusal, as_text
+from engine.nodes.port import Completed, Failed, Interrupted, Outcome, Refusal, as_text
 from engine.nodes.redact import Redactor
 
 PREFIX = "SAYSO_SECRET_"
@@ -113,6 +114,25 @@ class Resolver:
         except SaysoError as error:
             raise Refusal("secret", f"{where}: {error}") from error
         return self._used[name]
+
+
+def without_secrets(outcome: Outcome, names: Iterable[str], secret: Callable[[str], str]) -> Outcome:
+    """An outcome in which none of these secrets stands, whatever it was that found them; those without a value here
+    can stand nowhere."""
+    values: dict[str, str] = {}
+    for name in names:
+        with contextlib.suppress(SaysoError):
+            values[name] = secret(name)
+    redactor = Redactor(values)
+    match outcome:
+        case Completed(output):
+            return Completed(redactor.json(output))
+        case Failed(kind, message, details):
+            return Failed(kind, redactor.text(message), redactor.json(details))
+        case Interrupted(reason, message, details):
+            # What it saved for itself nobody else reads.
+            kept = details if reason == "left" else redactor.json(details)
+            return Interrupted(reason, redactor.text(message), kept)
 
 
 def _read(directory: Path, name: str) -> str | None:

@@ -144,6 +144,24 @@ async def test_calls_that_are_not_allowed_do_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "outside").read_text() == "outside"
 
 
+async def test_a_secret_that_a_tool_left_in_a_file_does_not_come_back(tmp_path: Path) -> None:
+    """What one tool was given, another one finds; the model gets the mark from both, in clear text and encoded."""
+    turns = [
+        calls(("shell", {"command": "sh -c 'echo a $TOKEN > t; printf %s \"$TOKEN\" | base64 > b'"})),
+        calls(("read_file", {"path": "t"}), ("read_file", {"path": "b"}), ("read_file", {"path": "none"})),
+        {"text": "Done."},
+    ]
+    async with engine(tmp_path, script_from(turns)) as rig:
+        session_id = await rig.start(FLOW.format(port=9))
+        state = await rig.engine.parked(session_id)
+        _, plain, encoded, none = await results(rig, session_id)
+    written = (tmp_path / "home" / "sessions" / session_id / "t").read_text()
+    assert (state.status, SECRET in written) == ("complete", True)
+    assert "lines 1 to 1 of 1\na [secret TOKEN]\n" in plain
+    assert "[secret TOKEN]" in encoded
+    assert "there is no such file" in none
+
+
 async def test_a_server_that_nobody_configured_fails_the_agent_at_once(tmp_path: Path) -> None:
     """What only a person can set right is not tried again, and the error says what is missing."""
     async with engine(tmp_path, script_from([{"text": "never said"}])) as rig:
