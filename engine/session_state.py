@@ -11,6 +11,7 @@ from immutables import Map
 from engine import events as ev
 from engine.codec import Json, decode, encode
 from engine.errors import MalformedJournal, NotJson
+from engine.folds.agents import agent_of
 from engine.state import (
     COLLECT,
     ROOT,
@@ -69,7 +70,11 @@ def to_json(state: State) -> dict[str, Json]:
         "inputs": state.inputs,
         "currentNodeId": run.node_id if run else place,
         "currentNodeIndex": run.position if run else state.frames.get(ROOT, Frame()).position,
-        "outputs": {path: run.output for path, run in runs if run.status == "completed"},
+        "outputs": {
+            path: run.output
+            for path, run in runs
+            if run.status == "completed" and agent_of(state, path) is None
+        },
         "nodes": {path: _node_json(run) for path, run in runs},
         "frames": {scope: _frame_json(frame) for scope, frame in sorted(state.frames.items())},
         "containers": {path: _container_json(found) for path, found in sorted(state.containers.items())},

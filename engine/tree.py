@@ -155,7 +155,8 @@ class _Builder:
                 self._requested(event)
             case ev.AgentToolResult():
                 entry = self._end(event, "failed" if event.is_error else "completed")
-                entry.output, entry.error = event.content, event.error
+                said = [str(block["text"]) for block in event.content if block.get("type") == "text"]
+                entry.output, entry.error = "\n".join(said) or None, event.error
                 _stop_inside(entry, event.timestamp)
             case ev.AgentMessage(source="model"):
                 self._said(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from bot.cli.output import Paint, clean, one_line
@@ -111,13 +112,18 @@ def proposal_lines(prompt: PromptRun) -> list[str]:
     values, lines = spec.get("values") or {}, []
     for field in fields if prompt.kind == "approval" else ():
         lines.append(f"{field['title']}: {value_text(field, values.get(field['name']))}")
-    covers = spec.get("covers")
-    if covers:
-        lines += [f"What runs once this is approved ({covers['nodeId']}):"]
-        lines += [f"  {line}" for line in covers["text"].split("\n")]
+    lines += covered_lines(spec.get("covers"))
     if (spec.get("required") or 1) > 1:
         lines.append(answers.tally(prompt))
     return [clean(line) for line in lines]
+
+
+def covered_lines(covers: Mapping[str, Json] | None) -> list[str]:
+    """What will run once an approval is given, exactly."""
+    if not covers:
+        return []
+    head = f"What runs once this is approved ({covers['nodeId']}):"
+    return [head, *(f"  {line}" for line in str(covers["text"]).split("\n"))]
 
 
 def _runs_new_code(state: State, event: ev.NodeStarted | ev.ChildStarted) -> bool:

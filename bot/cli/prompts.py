@@ -12,6 +12,7 @@ from typing import Literal
 from bot.cli.exits import Exit, UsageError
 from bot.cli.finding import actor_for, find_prompt, need_database, refuse_ended
 from bot.cli.inputs import read_inputs
+from bot.cli.narration import covered_lines
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from bot.filling import field_lines
@@ -148,6 +149,8 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
     print(f"  asked: {one_line(plain(waiting_on(_spec(prompt), _requester(prompt))), 200)}")
     for line in clean(plain(prompt.message)).splitlines():
         print(f"  {line}")
+    for line in covered_lines(prompt.covers):
+        print(f"  {clean(line)}")
     for option in prompt.options:
         print(
             f"  - {one_line(option.label, 200)}  {paint('dim', f'--value {shlex.quote(str(option.value))}')}"
@@ -172,6 +175,7 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
         "kind": prompt.kind,
         "status": prompt.status,
         "message": plain(prompt.message),
+        "covers": prompt.covers and {name: prompt.covers.get(name) for name in ("nodeId", "text", "digest")},
         "options": _spec(prompt)["options"],
         "acceptsText": prompt.accepts_text,
         "acceptsFiles": prompt.accepts_files,

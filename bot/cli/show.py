@@ -9,6 +9,7 @@ from bot.cli.narration import (
     STATUS_COLORS,
     ago,
     asked_of,
+    covered_lines,
     error_text,
     moment,
     question_lines,
@@ -214,6 +215,7 @@ def _prompt(state: State, prompt: PromptRun, paint: Paint, command: Callable[...
     first, *rest = question_lines(prompt.spec["message"])
     yield f"{paint('yellow', '●')} {paint('bold', first)}"
     yield from (f"  {part}" for part in rest)
+    yield from (f"  {clean(line)}" for line in covered_lines(prompt.spec.get("covers")))
     until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
     place = f"{clean(prompt.path)}: " if "/" in prompt.path and prompt.kind != "input" else ""
     yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
