@@ -143,7 +143,8 @@ def _settings(kind: ToolKind, model: type[Config], raw: Mapping[str, Json], scop
     """What is wrong with the settings of a tool; what an expression will decide is left open."""
     evaluated = EVALUATED.get(kind, frozenset())
     for fault, given in _shape(model, raw):
-        if not has_expression(given):
+        # Where no expression may stand, that is said instead.
+        if not has_expression(given) or fault.path[:1] == ("input",):
             yield fault
     yield from model.conflicts(raw)
     for name, value in raw.items():
@@ -203,13 +204,13 @@ def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Arou
         message = f"expected a list of verdicts, or a mapping with `when`, `verdicts` and so on, not {kind_of(written)}"
         yield Fault((name,), message, "write [approve, reject]")
         return
-    rules = named_rules(written)
-    for index, rule in enumerate(rules):
-        path: Path = (name, index) if isinstance(written, list) and rule is written[index] else (name,)
+    listed = isinstance(written, list)
+    short = listed and not any(isinstance(item, dict) for item in written)
+    for index, rule in enumerate(named_rules(written)):
+        path: Path = (name, index) if listed and not short else (name,)
         for fault, _ in _shape(RuleDoc, rule):
-            # A list of verdicts stands where the rule would.
-            short = path == (name,) and isinstance(written, list)
-            yield (Fault((name, *fault.path[1:]), fault.message, fault.hint) if short else fault.under(path))
+            # A list of verdicts stands where its rule would.
+            yield replace(fault, path=(name, *fault.path[1:])) if short else fault.under(path)
         if isinstance(rule, dict):
             yield from _rule(rule, path, known.get(name), around)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from engine.codec import Json
 from engine.faults import Fault, Path, kind_of, suggest
-from engine.flow.outline import as_list
+from engine.flow.outline import as_list, as_mapping
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 MAX_DEPTH = 32
@@ -181,8 +181,8 @@ def _several(value: Json, path: Path, root: Json, depth: int, kind: type) -> Ite
 
 def _reference(value: Json, path: Path, root: Json) -> Iterator[Fault]:
     if _resolved(value, root) is None:
-        known = root.get("$defs") if isinstance(root, dict) else None
-        hint = suggest(str(value), [f"#/$defs/{name}" for name in known or ()], "write it as #/$defs/<name>")
+        known = as_mapping(root.get("$defs")) if isinstance(root, dict) else {}
+        hint = suggest(str(value), [f"#/$defs/{name}" for name in known], "write it as #/$defs/<name>")
         yield Fault(path, f"{kind_of(value)} leads to no schema under `$defs`", hint)
 
 

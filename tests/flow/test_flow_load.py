@@ -217,9 +217,10 @@ def test_a_wrong_name_is_pointed_at_inside_its_text(block: str, place: str) -> N
 JSON_VALUES: st.SearchStrategy[Json] = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False, allow_infinity=False)
     | st.sampled_from(["", "a", "{{ inputs.service }}", "{{ nodes.gate }}", "30m", "{{", "{% if %}", "true", "@sre",
-                       "foreach", "flow", "loop", "goto:gate", "{{ item }}", "nested"]),
+                       "foreach", "flow", "loop", "goto:gate", "{{ item }}", "nested", "shell", "logs", "*", "approve"]),
     lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["id", "type", "with", "if", "a", "{{ x }}", "$secret", "text", "body", "from", "to", "flow", "as"]), inner, max_size=3),
+    | st.dictionaries(st.sampled_from(["id", "type", "with", "if", "a", "{{ x }}", "$secret", "text", "body", "from", "to", "flow", "as",
+                                       "shell", "when", "tools", "input", "commands", "$ref"]), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
 
@@ -236,7 +237,9 @@ def _places(value: Json, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
 @given(st.data())
 def test_a_flow_with_anything_anywhere_is_a_flow_or_a_flow_error(data: st.DataObject) -> None:
     """Whatever JSON stands in the place of any value of a sound flow, there is no other exception."""
-    tree = load_located(data.draw(st.sampled_from([ROLLBACK, EVERY_TYPE, NESTED, GRAPH])), "f.yml").data
+    tree = load_located(
+        data.draw(st.sampled_from([ROLLBACK, EVERY_TYPE, NESTED, GRAPH, AGENTS, AGENTS])), "f.yml"
+    ).data
     path = data.draw(st.sampled_from(_places(tree)))
     parent = tree
     for part in path[:-1]:
