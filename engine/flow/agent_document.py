@@ -70,7 +70,8 @@ _TIMEOUT = "How long a call may take."
 
 
 class AskHumanTool(Config):
-    """The model asks people: in free text, with choices, or with a form. The answer, and who gave it, is the result."""
+    """The model asks people: in free text, with choices, or with a form. The answer, and who gave it, is the result; when
+    nobody answered in time, that."""
 
     who: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,

@@ -408,7 +408,7 @@ def _secrets() -> str:
     return f"""
 ### Secrets
 
-`{{{{ secrets.NAME }}}}` may stand in {" and in ".join(fields)}, alone or with text around it (`Bearer
+`{{{{ secrets.NAME }}}}` may stand in {" and in ".join(fields)}, of nodes and of tools of agents, alone or with text around it (`Bearer
 {{{{ secrets.TOKEN }}}}`). The value comes from `SAYSO_SECRET_NAME` or a mounted file at the moment of its use. The
 journal, prompts, logs and Slack only ever see the reference, and the value is cut out of outputs."""
 

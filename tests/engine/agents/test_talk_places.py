@@ -7,7 +7,7 @@ import pytest
 from bot.rendering.messages import end_note
 from engine.commands import NodeDone, Steer
 from engine.errors import SessionEnded
-from engine.flow import Flow
+from engine.flow import Flow, load_flow
 from engine.fold import evolve
 from engine.forks import fork
 from engine.migration import event, plan
@@ -215,3 +215,72 @@ def test_what_is_left_of_a_conversation_that_was_ended_is_told_by_the_agents_nam
     case = talk(rest="  - {id: tell, type: noop}\n")
     told = end_note(case.when(case.abort()).state, case.flow, "key").text
     assert told.splitlines()[1:] == ["*Not done:* tell."]
+
+
+# --- tools of the file -----------------------------------------------------------------------------------------
+
+CALLED = """
+flow: look-up
+description: Looks something up and asks whether it is right
+inputs: {what: {}, times: {type: integer, default: 2}}
+nodes:
+  - {id: found, type: set, with: {text: "{{ inputs.what }} x {{ inputs.times }}"}}
+  - {id: sure, type: ask, with: {message: "{{ nodes.found.text }}?"}}
+"""
+CALLING = """
+flow: demo
+tools:
+  look_up: {type: flow, with: {flow: look-up}}
+  note: {description: Keeps a note, input: {text: {}}, type: set, with: {kept: "{{ region }} {{ index }}: {{ input.text }}"}}
+nodes:
+  - id: each
+    type: foreach
+    with: {items: [eu, us], as: region}
+    body:
+      - {id: helper, type: agent, with: {prompt: "Look at {{ region }}", tools: [look_up, note]}}
+  - {id: inner, type: flow, with: {flow: talking}}
+"""
+TALKING = """
+flow: talking
+nodes:
+  - {id: helper, type: agent, with: {prompt: Hello, tools: [{shell: {commands: ["*"]}}], approvals: {"*": [approve, reject]}}}
+"""
+
+
+def calling() -> Talk:
+    """A session of a flow whose agents stand in a loop, and in a flow that it calls; one tool is a flow."""
+    called = {text.split()[1]: load_flow(text, "called.yml") for text in (CALLED, TALKING)}
+    return Talk(load_flow(CALLING, "demo.yml", flows=called.get)).started()
+
+
+def test_a_flow_is_a_tool_whose_nodes_may_ask_people() -> None:
+    """The called flow runs under the path of the call, and what its nodes gave is the result."""
+    case = calling().model("", ("look_up", {"what": "db"}))
+    assert case.prompt.path == "each[0]/helper/turn[1]/tool[0]/sure"
+    assert case.prompt.spec["message"] == "db x 2?"
+    assert "look_up started" in "\n".join(drawn(case))
+    case.when(case.answer(text="quite"))
+    assert "quite" in case.said()
+
+
+def test_an_input_that_the_flow_does_not_take_is_an_error_for_the_model() -> None:
+    """Nothing of the flow runs."""
+    case = calling().model("", ("look_up", {"who": "db"}))
+    assert "does not fit" in case.said()
+
+
+def test_a_tool_knows_the_names_of_the_place_where_its_agent_stands() -> None:
+    """In a loop the item and the number of the round; each agent has its own."""
+    case = calling().model("", ("note", {"text": "slow"}))
+    assert "eu 0: slow" in case.said()
+    case.model("Well.").model("", ("note", {"text": "fast"}))
+    assert "us 1: fast" in case.said()
+
+
+def test_an_agent_of_a_called_flow_has_its_tools_there() -> None:
+    """Its calls, approvals and paths are those of any agent, under the path of the call."""
+    case = calling().model("Well.").model("Well.").model("", ("shell", {"command": "uptime"}))
+    assert case.prompt.path == "inner/helper/turn[1]/tool[0]"
+    case.decide("approve").tool("tool[0]", {"stdout": "up", "stderr": "", "exit_code": 0, "seconds": 1})
+    assert case.model("It is up.").state.status == "complete"
+    assert case.node("inner").output["outputs"]["helper"]["text"] == "It is up."
