@@ -14,6 +14,7 @@ from bot.cli.place import Place
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import play
 from bot.scenarios.report import Told, as_json, junit, lines, summary
+from engine.agents.scripts import SUFFIXES as SCRIPTS
 from engine.errors import FlowError
 from engine.flow.load import SUFFIXES
 
@@ -62,7 +63,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+            inside = sorted(file for file in path.iterdir() if _is_scenario(file))
             if not inside:
                 raise UsageError(f"There are no scenarios in {path}: their names end with .yml or .yaml.")
             found += inside
@@ -71,6 +72,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         else:
             raise UsageError(f"There is no scenario {path}. Name files or folders: sayso test SCENARIO.yml")
     return list(dict.fromkeys(found))
+
+
+def _is_scenario(file: Path) -> bool:
+    return file.suffix in SUFFIXES and not file.name.endswith(SCRIPTS) and file.is_file()
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -9,7 +9,8 @@ where the process dies right before or right after that commit: all that counts 
 | module | |
 |---|---|
 | `document` | the file, as it is written |
-| `load` | reads it, checks it against its flow: `Scenario` |
+| `load`, `reader` | read it, and check it against its flow |
+| `scenario` | what they give |
 | `world` | what outlives a process: the clock, people, effects, what was said |
 | `fakes` | the runner of every node: what the scenario says comes of it |
 | `life` | one process over the world: runs until nothing more happens by itself |

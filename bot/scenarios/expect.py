@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from bot.rendering.text import plain
 from bot.scenarios.document import ExpectDoc
-from bot.scenarios.load import described
+from bot.scenarios.scenario import described
 from bot.scenarios.steps import is_asked, is_at, open_lines
 from bot.scenarios.world import Done, World
 from engine.codec import Json

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from bot.scenarios.document import ExpectDoc
 from bot.scenarios.expect import Mismatch, View, mismatches, says
 from bot.scenarios.life import Died, GaveUp, Kill, Life
-from bot.scenarios.load import Act, Scenario, Step, Wait
+from bot.scenarios.scenario import Act, Scenario, Step, Wait
 from bot.scenarios.steps import Hand, done_before
 from bot.scenarios.story import Story, changes, story
 from bot.scenarios.world import SESSION, THREAD, World, actors, starter
@@ -191,7 +191,12 @@ class _Player:
     async def _end(self) -> None:
         """What Claude was to say must have been said once the session is over."""
         script = self._scenario.script
-        if script is None or not self._world.said or not (await self._life.settle()).ended:
+        if (
+            script is None
+            or self._scenario.borrowed
+            or not self._world.said
+            or not (await self._life.settle()).ended
+        ):
             return
         for agent, said in self._world.said.items():
             left = len(script.turns_of(agent)) - said

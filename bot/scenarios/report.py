@@ -10,8 +10,8 @@ from bot.cli.narration import happened
 from bot.cli.output import Paint, clean, one_line, plural
 from bot.rendering.text import plain
 from bot.scenarios.expect import texts_of
-from bot.scenarios.load import described
 from bot.scenarios.play import Failure, Result
+from bot.scenarios.scenario import described
 from engine.codec import Json
 from engine.events import AgentMessage, AgentToolRequested, Event, PromptRequested
 from engine.fold import evolve

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from bot.local_files import keep
 from bot.scenarios.life import GaveUp
-from bot.scenarios.load import Act
+from bot.scenarios.scenario import Act
 from bot.session_files import SessionFiles
 from engine.actors import Actor
 from engine.commands import (

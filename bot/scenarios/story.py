@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.scenarios.load import described
+from bot.scenarios.scenario import described
 from bot.scenarios.world import World
 from engine.codec import Json, canonical
 from engine.events import Event

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.scenarios.document import PersonDoc
-from bot.scenarios.load import Scenario
+from bot.scenarios.scenario import Scenario
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from bot.cli.output import Paint
-from bot.scenarios.load import Flows, Scenario, load_scenario
+from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import Result, play
 from bot.scenarios.report import Told, lines
+from bot.scenarios.scenario import Scenario
 from engine import work
 from engine.engine import Engine
 from engine.state import ROOT
