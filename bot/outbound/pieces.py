@@ -54,6 +54,8 @@ class LiveText:
     """Parts whose row says what stays: nothing more is shown of them from here."""
     streams: dict[int, Stream] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    edits: int = 0
+    """How often its messages were edited: a long answer is edited less and less often."""
     closed: bool = False
 
     @property
@@ -118,6 +120,8 @@ class Pieces:
 
     def below(self, lane: str, ts: str) -> None:
         """Something else stands in this thread, at `ts`: nothing is added to what stands above it."""
+        if len(self._floors) > 10_000:
+            self._floors.clear()
         self._floors[lane] = max(self._floors.get(lane, 0.0), float(ts))
         tail = self._tails.get(lane)
         if tail is not None and float(tail.where.ts) < self._floors[lane]:

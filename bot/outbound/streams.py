@@ -28,6 +28,9 @@ from engine.storage.writer import Writer
 log = logging.getLogger("sayso.outbound")
 
 _STARTS = ("node:started", "container:childStarted", "node:retrying")
+_RARER = ((40, 3.0), (12, 2.0), (0, 1.0))
+"""From so many edits of one answer on, so much rarer: Slack takes about fifty edits a minute from the whole app, and
+those of questions and cards must have room."""
 _KEPT = 100
 """Texts of ended sessions that are kept: their last rows may not be sent yet."""
 _SLOWEST = 8.0
@@ -157,7 +160,7 @@ class Streams:
         """Bring the messages of a text up to date, once it is time; nothing where none is posted yet."""
         if not await self._posted(live):
             return
-        await self._until_due()
+        await self._until_due(live)
         for part, row in await self._posted(live):
             try:
                 await self._bring(live, part, row)
@@ -191,10 +194,12 @@ class Streams:
                 await self._pieces.draw(where, tuple(result_of(row).get("piece") or (row.key,)))
         self._slower = max(1.0, self._slower * 0.9)
 
-    async def _until_due(self) -> None:
+    async def _until_due(self, live: LiveText) -> None:
         """Wait for the next edit's turn; all live messages take turns."""
         wait = self._next - self._clock()
-        self._next = max(self._clock(), self._next) + self._seconds * self._slower
+        rarer = next(times for edits, times in _RARER if live.edits >= edits)
+        live.edits += 1
+        self._next = max(self._clock(), self._next) + self._seconds * self._slower * rarer
         if wait > 0:
             await self._sleep(wait)
 

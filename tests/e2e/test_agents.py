@@ -153,6 +153,27 @@ async def test_a_call_is_approved_as_it_is_shown(
         await thread.says("Found: Done.")
 
 
+async def test_an_edited_call_runs_as_it_was_edited(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """The command is changed in the form, shown as it is then, and runs so; the model is told what ran instead."""
+    claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
+    async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        gate = await thread.says("Approval needed")
+        await thread.press("ana", gate, "Edit…")
+        view = await workspace.wait_for(lambda: workspace.views("ana")[-1])
+        await workspace.submit_view("ana", view["id"], {"field:command": "echo two"})
+        await workspace.wait_for(
+            lambda: "echo two" in str(preformatted(thread.find("Approval needed") or gate))
+        )
+        await thread.press("ana", thread.find("Approval needed") or gate, "Approve")
+        await thread.says("Found: Done.")
+    told = str(claude.requests[1].body["messages"][-1])
+    assert "echo two" in told
+    assert "two" in told
+
+
 async def test_at_a_cap_people_are_asked(workspace: Workspace, claude: ClaudeServer, tmp_path: Path) -> None:
     """The next call waits for a person; with more allowed it goes on."""
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
