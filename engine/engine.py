@@ -257,8 +257,8 @@ class Engine(Stepper):
         """Start a new session from event `at` of another one, and return its id once it is durable.
 
         Nothing that had completed by then runs again (`engine.forks` says what becomes of the rest). `answers` are
-        for questions that were open, by path, node id or prompt id: an option's value, or a text. The session that
-        it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
+        for questions that were open, by path, node id or prompt id: an option's value, a text, or the fields
+        of a form by name. The session that it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
         run, `NotAllowed`, `InvalidAnswer`; nothing is stored then.
         """
         journal = await self.journal(session_id)
@@ -333,4 +333,6 @@ class Engine(Stepper):
         key = f"fork:{self._entropy()}"
         if prompt.spec["options"]:
             return Answer(prompt.prompt_id, actor, key, value=answer)
+        if isinstance(answer, dict):
+            return Answer(prompt.prompt_id, actor, key, values=answer)
         return Answer(prompt.prompt_id, actor, key, text=str(answer))

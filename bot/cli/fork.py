@@ -10,10 +10,12 @@ from bot.cli.following import Mode, follow
 from bot.cli.place import Place, opened
 from bot.terminal import Follower, new_session_id, open_prompts, read_answer
 from engine import forks
-from engine.codec import Json
+from engine.codec import Json, decode
 from engine.engine import Engine
+from engine.errors import NotJson
 from engine.events import Event, event_from_bytes
 from engine.fold import derive_state
+from engine.forms.asking import asked_fields
 
 
 def fork_session(
@@ -42,7 +44,8 @@ def fork_session(
 
 
 def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
-    """Answers as they are written, `prompt=VALUE`, as values for the questions that are open there."""
+    """Answers as they are written, `prompt=VALUE`, as values for the questions that are open there; for a form VALUE
+    may be its fields as JSON. Raises `UsageError` and `InvalidAnswer`."""
     given: dict[str, Json] = {}
     state = derive_state(past)
     for line in answers:
@@ -51,6 +54,19 @@ def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
             raise UsageError(f"--answer {line!r} needs the form PROMPT=VALUE.")
         prompt_id = next(iter(forks.answered(state, state, {key: None})))
         prompt = next(prompt for prompt in open_prompts(state) if prompt.prompt_id == prompt_id)
+        if asked_fields(prompt.spec) and words.lstrip().startswith("{"):
+            given[prompt.path] = _fields(prompt.path, words)
+            continue
         value, said = read_answer(prompt.spec, words)
         given[prompt.path] = value if said is None else said
     return given
+
+
+def _fields(path: str, words: str) -> dict[str, Json]:
+    """The fields of a form, by name."""
+    try:
+        fields = decode(words.encode())
+    except NotJson as error:
+        raise UsageError(f"--answer {path}=...: the fields of a form are JSON, {error}.") from error
+    assert isinstance(fields, dict), "JSON that begins with a brace"
+    return fields

@@ -103,7 +103,8 @@ def sessions_fork(
     answer: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PROMPT=VALUE", help="Answers a question open there, by path or id; repeatable."
+            metavar="PROMPT=VALUE",
+            help="Answers a question open there, by path or id; a form with JSON; repeatable.",
         ),
     ] = None,
     as_name: As = None,

@@ -99,6 +99,22 @@ def test_a_fork_goes_another_way_from_an_event_and_repeats_nothing(cli: Cli, pau
     assert cli.run("sessions", "show", parent, "--json").json["status"] == "paused"
 
 
+def test_a_fork_answers_a_form_field_by_field(cli: Cli) -> None:
+    """The fields are JSON; what does not fit the form, and what is no JSON, is said and makes no session."""
+    form = "{properties: {system: {type: string}, days: {type: integer}}, required: [system, days]}"
+    said = "{id: end, type: set, with: {said: '{{ nodes.what.values.days + 1 }}'}}"
+    ask = f"{{id: what, type: ask, with: {{message: What?, form: {form}}}}}"
+    cli.write("flows/access.yml", f"flow: access\nnodes:\n  - {ask}\n  - {said}\n")
+    parent = cli.run("run", "access", "--no-input").json["sessionId"]
+    for wrong, told in (('{"system": "billing"}', "Days: Please fill this in"), ('{"system', "JSON")):
+        done = cli.run("sessions", "fork", parent, "--answer", f"what={wrong}", "--json")
+        assert done.code != 0
+        assert told in done.err
+    fork = cli.run("sessions", "fork", parent, "--answer", 'what={"system": "billing", "days": 3}', "--json")
+    assert (fork.code, fork.json["status"]) == (0, "complete"), fork
+    assert len(cli.run("sessions", "list", "--all", "--json").json["sessions"]) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
