@@ -1,7 +1,8 @@
 """What model calls cost, as rows beside a step's events: set aside when a call begins, settled when it has ended. Pure.
 
-A call that failed, was cut or was lost in a crash keeps what was set aside for it: it may have been paid for, and the
-day's cap must hold. What is settled counts on the day on which its call began.
+A call that was cut, or lost in a crash, or that failed while it was answered keeps what was set aside for it: it may have
+been paid for, and the day's cap must hold. One that was refused before there was any answer costs nothing, so that an hour in
+which the API refuses everything does not use up the day. What is settled counts on the day on which its call began.
 """
 
 from __future__ import annotations
@@ -11,10 +12,24 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
 from engine.codec import Json
-from engine.events import AgentCompacted, AgentMessage, ChildStarted, Event
+from engine.events import AgentCompacted, AgentMessage, ChildStarted, Event, NodeFailed, NodeRetried
 from engine.folds.agents import TURN
 from engine.state import State
 from engine.storage.port import NANO, PutSpend, Row, SettleSpend
+
+_REFUSALS = frozenset(
+    {
+        "rate_limited",
+        "overloaded",
+        "request_invalid",
+        "context_too_long",
+        "access_denied",
+        "script",
+        "mcp",
+        "file",
+    }
+)
+"""Failures of a call that was not sent, or that was refused without an answer."""
 
 
 def nanos(dollars: Json) -> int:
@@ -37,6 +52,8 @@ class SpendRows:
                 rows += self._begun(after, event)
             elif isinstance(event, AgentMessage | AgentCompacted):
                 rows += _ended(before, after, event)
+            elif isinstance(event, NodeRetried | NodeFailed):
+                rows += _refused(before, after, event)
         return rows
 
     def _begun(self, after: State, event: ChildStarted) -> list[Row]:
@@ -64,3 +81,14 @@ def _ended(before: State, after: State, event: AgentMessage | AgentCompacted) ->
         return []
     sure = not (isinstance(event, AgentMessage) and event.interrupted)
     return [SettleSpend(after.session_id, event.turn, run.attempt, nanos(event.cost), sure)]
+
+
+def _refused(before: State, after: State, event: NodeRetried | NodeFailed) -> list[Row]:
+    run = before.nodes.get(event.path or "")
+    if run is None or run.type != TURN or run.status != "started" or event.error.get("type") not in _REFUSALS:
+        return []
+    details = event.error.get("details")
+    used = details.get("usage") if isinstance(details, dict) else None
+    if not isinstance(used, dict) or any(used.values()):
+        return []  # it had begun to answer
+    return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]

@@ -152,7 +152,8 @@ async def test_two_agents_at_once_do_not_pass_the_cap_together(tmp_path: Path) -
 @pytest.mark.parametrize(
     "outcome",
     [
-        Failed("access_denied", "no", {"retryable": False, "retryAfter": None, "usage": {}}),
+        Failed("internal", "who knows", {"retryable": False, "retryAfter": None, "usage": {}}),
+        Failed("overloaded", "in the middle", {"retryable": False, "usage": {"input_tokens": 7}}),
         Interrupted("timeout", "too slow"),
     ],
 )
@@ -165,6 +166,19 @@ async def test_a_call_without_an_answer_keeps_what_was_set_aside(tmp_path: Path,
         await rig.committed.until("node:error" if isinstance(outcome, Failed) else "node:retried")
         rows = await rig.engine.writer.call("spend", TODAY)
         assert (rows[0].cost, rows[0].amount) == (None, one)
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+async def test_a_call_that_was_refused_costs_nothing(tmp_path: Path, retryable: bool) -> None:
+    """What the API refuses before there is any answer uses up nothing of the day, however often it is tried."""
+    model = Model()
+    refusal = Failed("overloaded", "too much to do", {"retryable": retryable, "usage": {"input_tokens": 0}})
+    async with engine(tmp_path, MemoryStore(), model, "50") as rig:
+        await rig.start(FLOW)
+        await model.finish("helper/turn[1]", refusal)
+        await rig.committed.until("node:retried" if retryable else "node:error")
+        assert await spent(rig) == [("helper/turn[1]", True)]
+        assert await rig.engine.writer.call("spent", TODAY) == 0
 
 
 async def test_a_call_that_was_lost_in_a_crash_counts_beside_the_one_that_follows(tmp_path: Path) -> None:
@@ -218,7 +232,7 @@ async def test_a_scripted_conversation_is_paid_once(tmp_path: Path) -> None:
         state = await rig.engine.parked(session_id)
         rows = await rig.engine.writer.call("spend", TODAY)
     assert state.status == "complete"
-    assert [(row.attempt, row.cost) for row in rows] == [(1, None), (2, nanos("0.003"))]
+    assert [(row.attempt, row.cost) for row in rows] == [(1, 0), (2, nanos("0.003"))]
 
 
 def test_amounts_are_never_less_than_they_are() -> None:
