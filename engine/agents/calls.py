@@ -42,10 +42,11 @@ def prepare(tool: ToolPlan, given: Json, base: Mapping[str, Json] | None = None)
     values = checked(tool, given)
     if base is None:
         base = tool.node.compiled.evaluate({})
-    config = _PREPARE[tool.kind](tool, values, base)
     try:
-        return tool.node.spec.settle(config)
-    except SaysoError as error:
+        return tool.node.spec.settle(_PREPARE[tool.kind](tool, values, base))
+    except ToolRefused:
+        raise
+    except (SaysoError, ValueError) as error:
         raise ToolRefused(f"{tool.name}: {error}") from error
 
 
@@ -125,10 +126,9 @@ def _refuse_url(text: str, hosts: Json, beside: Json) -> None:
     listed = ", ".join(f"`{host}`" for host in hosts) or "none"
     try:
         url = URL(text.strip())
-        port = url.port
+        host, port = url.host or "", url.port
     except ValueError as error:
         raise ToolRefused(f"{text[:200]!r} is no URL: {error}.") from error
-    host = url.host or ""
     if url.scheme not in ("http", "https") or not host or not host.isprintable() or "\\" in text:
         raise ToolRefused("write a whole address that begins with https:// or http://.")
     if url.user is not None or url.password is not None:

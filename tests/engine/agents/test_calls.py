@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -16,6 +16,9 @@ from engine.agents.command_lines import allowed, pattern_problem, split_command
 from engine.agents.schemas import problems
 from engine.errors import ToolRefused
 from engine.nodes.hosts import host_allowed, is_host
+from engine.nodes.port import Refusal
+from engine.nodes.request import prepare as requested
+from engine.nodes.secrets import Resolver
 from engine.nodes.session_paths import BadPath, session_path
 from tests.engine.agents.plankit import tool
 
@@ -160,6 +163,29 @@ def test_an_address_that_nobody_named_is_refused(url: str) -> None:
     refused("http", {"url": url}, hosts=["grafana.internal", "*.example.com"])
 
 
+_URL_PIECES = st.sampled_from(
+    ["http", "https", "HTTP", ":", "//", "/", "\\", "@", "#", "?", "a.example", "b.a.example", "evil.example", "127.0.0.1", "%2e", "%40", ".", ":80", ":6379", "[::1]", " ", "\t", "\n", "\0", "é", "\u3002", "user", "0x7f", "xn--", "\ud800"]
+)  # fmt: skip
+
+
+@settings(max_examples=600)
+@given(st.lists(_URL_PIECES, max_size=9).map("".join), st.booleans())
+@example(".xn--", True)
+def test_no_address_leads_elsewhere(text: str, whole: bool) -> None:
+    """Whatever the address, what is accepted goes to a named host and port as the sender of requests reads it."""
+    url = f"https://a.example{text}" if whole else text
+    try:
+        config = prepare(tool("http", hosts=["a.example"]), {"url": url})
+    except ToolRefused:
+        return
+    try:
+        request = requested(config, "key", Resolver(str))
+    except Refusal:
+        return
+    assert ((request.url.host or "").removesuffix("."), request.url.port in (80, 443)) == ("a.example", True)
+    assert (request.url.scheme in ("http", "https"), "Authorization" in request.headers) == (True, False)
+
+
 @pytest.mark.parametrize("host", ["169.254.169.254", "[fd00:ec2::254]", "[fe80::1]"])
 def test_a_metadata_address_is_refused_even_where_it_is_listed(host: str) -> None:
     """Link-local and metadata addresses need `allow_hosts` beside `hosts`."""
@@ -278,6 +304,41 @@ def test_a_question_mentions_nobody() -> None:
 def test_a_question_that_cannot_be_asked_is_refused(given_: dict[str, Any]) -> None:
     """Two ways to answer, forms for secrets, and fields that the tool does not have are refused."""
     assert refused("ask_human", given_).startswith("ask_human: ")
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+_WORD = st.sampled_from(["type", "title", "description", "enum", "default", "items", "oneOf", "const", "pattern", "format", "minLength", "maximum", "minItems", "enumNames", "multiline"])  # fmt: skip
+_BODY = st.dictionaries(_WORD, _JSON, max_size=4).flatmap(
+    lambda body: st.sampled_from(["string", "number", "integer", "boolean", "array"]).map(lambda kind: {**body, "type": kind})
+)  # fmt: skip
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(["a", "b_2", "A", ""]), _BODY, min_size=1, max_size=3), _JSON)
+def test_whatever_a_model_asks_is_asked_or_refused(properties: dict[str, Any], required: Any) -> None:
+    """No form that a model makes up does anything but become a question or be refused in words for the model."""
+    form = {"properties": properties, **({"required": required} if isinstance(required, list) else {})}
+    try:
+        config = prepare(tool("ask_human"), {"question": "?", "form": form})
+    except ToolRefused:
+        return
+    assert [field["name"] for field in config["form"]["fields"]] == list(properties)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(BUILTIN)), st.dictionaries(st.sampled_from(["question", "choices", "command", "url", "method", "headers", "body", "path", "first_line", "lines", "content"]), _JSON, max_size=4) | _JSON)  # fmt: skip
+def test_whatever_a_model_gives_is_taken_or_refused(kind: Any, given_: Any) -> None:
+    """No input, of any shape, raises anything but a refusal, and that is short."""
+    plan = tool(kind, commands=["*"], hosts=["*.example"], methods=["GET", "POST"])
+    try:
+        told = str(prepare(plan, given_))
+    except ToolRefused as refusal:
+        told = str(refusal)
+    assert 0 < len(told) < 5000
 
 
 def test_arguments_that_the_author_fixed_stay() -> None:
