@@ -17,7 +17,7 @@ from engine.faults import MAX_FAULTS, Fault, Path, suggest
 from engine.flow.agent_tools import agents, entries
 from engine.flow.build_agents import with_flow_tools
 from engine.flow.inputs import parse_input
-from engine.flow.model import Flow
+from engine.flow.model import Flow, Node
 from engine.flow.outline import as_mapping, walk
 from engine.flow.yaml import Located, load_located
 
@@ -169,9 +169,14 @@ def _asks(flow: Flow, found: Mapping[str, Flow]) -> bool:
     pending = [flow]
     while pending:
         current = pending.pop()
-        if any(node.spec.mode == "prompt" or node.on_error == "ask" for node in current.by_id.values()):
+        if any(map(_asks_itself, current.by_id.values())):
             return True
         for name in current.calls - seen:
             seen.add(name)
             pending += [found[name]] if name in found else []
     return False
+
+
+def _asks_itself(node: Node) -> bool:
+    decided = node.agent is not None and bool(node.agent.rules)
+    return node.spec.mode == "prompt" or node.on_error == "ask" or decided

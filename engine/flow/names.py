@@ -110,7 +110,21 @@ def _shape(node: Mapping[str, Any]) -> Shape:
         shape["branches"] = {name: shapes(as_list(nodes)) for name, nodes in branches.items()}
     if spec is not None and spec.mode == "prompt" and "values" in shape:
         shape["values"] = _form_shape(as_mapping(node.get("with")).get("form"))
+    if kind == "agent":
+        written = as_mapping(node.get("with")).get("output")
+        # Without a schema `data` is null, and has no fields.
+        shape["data"] = {} if written is None else _answer_shape(written)
     return shape
+
+
+def _answer_shape(schema: Any) -> Shape:
+    """What is known of a value that fits a JSON Schema: the fields of a mapping that can have no others."""
+    written = as_mapping(schema)
+    properties = written.get("properties")
+    open_ended = written.get("additionalProperties") is not False or bool(written.get("patternProperties"))
+    if open_ended or not isinstance(properties, dict):
+        return None
+    return {name: _answer_shape(inner) for name, inner in properties.items()}
 
 
 def _form_shape(form: Any) -> Shape:
