@@ -50,6 +50,7 @@ def make_engine(
         agents=AgentFacts(
             prices=prices_from(dict(settings.agents.prices)),
             default_model=settings.agents.model or DEFAULT_MODEL,
+            day_capped=settings.agents.day_cap is not None and not scripted(settings),
         ),
     )
     engine.closing += [models.close, servers.close]

@@ -341,6 +341,10 @@ def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
         return _HANDED_OVER
     if _listed(actor, prompt.who or (), target):
         return None
+    admins = sorted(target.admins - {"channel", "requester"})
+    day = prompt.kind == "budget" and prompt.exclude_requester
+    if day and admins and not _listed(actor, admins, target):
+        return "The cap of the day is everybody's, so only SAYSO_ADMINS can say how this goes on."
     return _owner(actor, "resolve", target)
 
 

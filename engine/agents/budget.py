@@ -67,6 +67,12 @@ def price_for(turn: Turn, agent: AgentRun) -> Price | None:
         return None
 
 
+def caps_cost(turn: Turn, agent: AgentRun) -> bool:
+    """Whether anything caps what an agent may cost."""
+    caps = (agent.caps.get("maxCost"), turn.flow.limits.max_cost, turn.state.caps.get("maxCost"))
+    return turn.facts.agents.day_capped or any(cap is not None for cap in caps)
+
+
 def _around(turn: Turn, path: str) -> int:
     """Bytes of what is sent beside the conversation."""
     plan = turn.node(path).agent or AgentPlan()
@@ -183,6 +189,8 @@ def cap_prompt(name: str, cap: Cap) -> dict[str, Json]:
         "nodeId": name,
         "nodeName": name,
         "scope": cap.scope,
+        # The cap of the day is everybody's: who started this run does not lift it.
+        "excludeRequester": cap.scope == "day",
         "caps": cap.raised,
         "options": [
             {"value": "raise", "label": go_on, "style": "primary"},

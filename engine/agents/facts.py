@@ -14,8 +14,10 @@ DEFAULT_MODEL = "claude-sonnet-5-5"
 
 @dataclass(frozen=True)
 class AgentFacts:
-    """`day_left` is what may still be spent today, in dollars; None where nobody asked or there is no cap."""
+    """`day_left` is what may still be spent today, in dollars; None where nobody asked or there is no cap; `day_capped`
+    whether there is one."""
 
     prices: Mapping[str, Price] = field(default_factory=lambda: DEFAULTS)
     default_model: str = DEFAULT_MODEL
     day_left: Decimal | None = None
+    day_capped: bool = False

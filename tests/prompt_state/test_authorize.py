@@ -597,3 +597,17 @@ def test_every_kind_of_prompt_has_its_action() -> None:
     """Each kind of prompt is answered by exactly one action that the policy knows."""
     assert set(ACTION_OF.values()) <= set(ACTIONS)
     assert set(ACTION_OF) == {"ask", "approval", "interrupted", "failed", "input", "budget"}
+
+
+def test_the_cap_of_the_day_is_for_the_admins() -> None:
+    """Who started a run may lift its own cap and not everybody's, unless nobody else is named."""
+    own = ask("p-cap", kind="budget", accepts_text=False)
+    day = replace(own, exclude_requester=True)
+    base = Target(home_team=TEAM, requester_id="UANA", admins=frozenset({"UBEN"}))
+    assert authorize(ANA, "resolve", replace(base, prompt=own)).allowed
+    refused = authorize(ANA, "resolve", replace(base, prompt=day))
+    assert (
+        refused.reason == "The cap of the day is everybody's, so only SAYSO_ADMINS can say how this goes on."
+    )
+    assert authorize(BEN, "resolve", replace(base, prompt=day)).allowed
+    assert authorize(ANA, "resolve", replace(base, prompt=day, admins=frozenset())).allowed

@@ -525,3 +525,9 @@ def test_the_outcome_of_a_tool_after_a_stop_is_kept() -> None:
     assert case.state.phase == "held"
     case.when(Resume("go on", ANA, "r1"))
     assert "toolu_1_0" in str(case.sent)
+
+
+def test_a_cap_that_cannot_be_kept_is_an_error() -> None:
+    """A model without a price cannot be capped in dollars; without any cap it may be used."""
+    assert (talk("model: own-model\nmax_cost: 1").state.error or {})["type"] == "price_unknown"
+    assert talk("model: own-model").request()["model"] == "own-model"
