@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -254,6 +255,17 @@ def edit_of(changes: Sequence[str]) -> Change:
             raise UsageError(f"--edit takes field=value, each field once, not {change!r}.")
         values[name] = value
     return Change("edit", {"values": values}, "Changed. Whoever decides it decides about this now.")
+
+
+def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None, *, as_json: bool) -> int:
+    """Hand a question over to somebody who, as far as Slack can be asked, is there. Raises `SaysoError`."""
+    from bot.cli.whom import unchecked
+
+    doubt = asyncio.run(unchecked(place.settings(), to))
+    if doubt is not None:
+        print(f"sayso: it could not be checked whether there is a {to}: {doubt}", file=sys.stderr)
+    change = Change("handOver", {"to": to}, f"Handed over to {to}.")
+    return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
 
 
 def change_prompt(place: Place, text: str, change: Change, as_name: str | None, *, as_json: bool) -> int:

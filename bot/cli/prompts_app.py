@@ -94,10 +94,9 @@ def prompts_hand_over(
     as_json: Json = False,
 ) -> None:
     """Let somebody else answer a question in one's own place."""
-    from bot.cli.prompts import Change, change_prompt
+    from bot.cli.prompts import hand_over_prompt
 
-    change = Change("handOver", {"to": to}, f"Handed over to {to}.")
-    end(change_prompt(place_of(context), prompt_id, change, as_name, as_json=as_json))
+    end(hand_over_prompt(place_of(context), prompt_id, to, as_name, as_json=as_json))
 
 
 @app.command("undo")

@@ -61,6 +61,13 @@ def test_two_people_decide_what_one_of_them_changed(cli: Cli) -> None:
     assert cli.lines("shipped") == []
 
 
+def test_a_hand_over_to_somebody_who_cannot_be_looked_up_says_so(cli: Cli) -> None:
+    """Without Slack's token it is done, and said that nobody knows whether there is such a person."""
+    hand = cli.run("prompts", "hand-over", asked(cli, FLOW), "--to", "U0EVE", "--as", "@sre")
+    assert hand.code == 3, hand
+    assert "could not be checked whether there is a U0EVE: SLACK_BOT_TOKEN is not set" in hand.err
+
+
 def test_an_edit_says_what_is_wrong_with_it(cli: Cli) -> None:
     """A value that does not fit, a field that is none, and an edit together with an answer are refused."""
     prompt = asked(cli, FLOW)
