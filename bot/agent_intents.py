@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.agents import as_code, brief_input, split_text, text_of
+from bot.rendering.agents import brief_input, split_text, text_of
 from engine.codec import Json, encode
 from engine.events import (
     AgentCompacted,
@@ -27,6 +27,8 @@ from engine.storage.port import PutOutbox
 
 ENTRY = "agent"
 """Kind of rows that are shown."""
+ASK = "ask_human"
+"""The tool whose calls have no line: each is a question of its own in the thread."""
 RESULT = "agent_tool"
 """Kind of rows that only change what is shown: a call has its result."""
 
@@ -132,10 +134,9 @@ def said_rows(
     interrupted: bool,
     structured: bool = False,
 ) -> list[PutOutbox]:
-    """What a turn said and asked for. An empty text takes away what a broken attempt has shown; an answer that is data
-    is shown as such."""
-    text = text_of(content)
-    parts = split_text(as_code(text) if structured else text)
+    """What a turn said and asked for. An empty text takes away what a broken attempt has shown. An answer that is data
+    is for the nodes that follow, and not shown."""
+    parts = split_text("" if structured else text_of(content))
     rows = []
     for number, text in enumerate(parts):
         last = number == len(parts) - 1
@@ -143,19 +144,16 @@ def said_rows(
         payload: dict[str, Json] = {"part": number, "text": text, "ending": ending, "last": last}
         rows.append(entry_row(state, text_key(state.session_id, turn, number), turn, payload))
     calls = [block for block in content if block.get("type") == "tool_use"]
-    if calls and not interrupted:
+    if any(block.get("name") != ASK for block in calls) and not interrupted:
         rows.append(_tools_row(state, turn, calls))
     return rows
 
 
 def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> PutOutbox:
     tools: list[Json] = [
-        {
-            "path": f"{turn}/tool[{number}]",
-            "name": str(call.get("name")),
-            "brief": brief_input(str(call.get("name")), call.get("input")),
-        }
+        {"path": f"{turn}/tool[{number}]", "name": name, "brief": brief_input(name, call.get("input"))}
         for number, call in enumerate(calls)
+        if (name := str(call.get("name"))) != ASK
     ]
     return entry_row(state, tools_key(state.session_id, turn), turn, {"tools": tools})
 

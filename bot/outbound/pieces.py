@@ -39,6 +39,8 @@ STREAM_SECONDS = 270.0
 """How long a native stream is used; Slack ends it after five minutes."""
 _GONE = ("message_not_found", "cant_update_message")
 _MOST_IN_PIECE = 40
+_DATA = ("{", "[", "```")
+"""How an answer begins that is JSON."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class LiveText:
     turn: str
     reader: str = ""
     team: str = ""
+    structured: bool = False
+    """Whether the last answer is data, which is not for people."""
     blocks: dict[int, str] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     """Parts whose row says what stays: nothing more is shown of them from here."""
@@ -61,7 +65,8 @@ class LiveText:
     @property
     def text(self) -> str:
         """All of it so far."""
-        return "\n\n".join(self.blocks[index] for index in sorted(self.blocks) if self.blocks[index])
+        text = "\n\n".join(self.blocks[index] for index in sorted(self.blocks) if self.blocks[index])
+        return "" if self.structured and text.lstrip().startswith(_DATA) else text
 
     @property
     def parts(self) -> list[str]:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from bot.agent_intents import text_key, writing_row
+from bot.agent_intents import agent_of, text_key, writing_row
 from bot.outbound.outcomes import Sessions
 from bot.outbound.pace import Hold
 from bot.outbound.pieces import LiveText, Pieces
@@ -141,6 +141,8 @@ class Streams:
         request: Json = run.input if run is not None and isinstance(run.input, dict) else {}
         if not (state.thread or {}).get("key") or request.get("purpose") == "compact":
             return None
+        container = state.containers.get(agent_of(live.turn))
+        live.structured = bool(container and container.agent and container.agent.structured)
         person = str(state.actor.get("id") or "")
         live.reader = person if person[:1] in ("U", "W") else ""
         live.team = str((state.thread or {}).get("team") or "")

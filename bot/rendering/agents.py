@@ -7,7 +7,6 @@ somewhere stands as code. Nothing in it becomes a button.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from urllib.parse import urlsplit
 
 from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
-from engine.codec import Json, decode, encode
-from engine.errors import NotJson
+from engine.codec import Json, encode
 from engine.markup import harmless, open_code
 
 MOST_PART = 3_900
@@ -164,11 +162,10 @@ _MARKS = {None: "…", True: "✅", False: "❌"}
 
 def tool_line(tool: ToolLine) -> str:
     """A call as a line of mrkdwn."""
-    icon = "💬" if tool.name == "ask_human" else "⚙️"
     name = safe(one_line(tool.name.replace("__", " · "), 80))
     brief = safe(one_line(tool.brief, _INPUT)).replace("`", "'")
     said = f": `{brief}`" if brief else ""
-    return f"{icon} {name}{said} {_MARKS[tool.went_well]}"
+    return f"⚙️ {name}{said} {_MARKS[tool.went_well]}"
 
 
 # --- messages ----------------------------------------------------------------------------------------------
@@ -241,15 +238,6 @@ def _fallback(entries: Sequence[Entry]) -> str:
 def entry_weight(entry: Entry) -> int:
     """About how much of a message an entry takes."""
     return weight(entry.text) + 180 * len(entry.tools) + weight(entry.note) + 60
-
-
-def as_code(text: str) -> str:
-    """An answer that is JSON, as code; any other text as it is."""
-    try:
-        value = decode(text.strip().encode())
-    except NotJson:
-        return text
-    return f"```\n{json.dumps(value, ensure_ascii=False, indent=2)}\n```"
 
 
 def text_of(content: Sequence[Mapping[str, Json]]) -> str:

@@ -68,8 +68,9 @@ def card(
     icon = status.split(" ", 1)[0]
     title = f"{icon} {flow.name}"
     head = [header(title, key), section(status, most=900), context(_origin(state), most=600)]
-    if state.inputs or state.given:
-        head.append(small(_inputs(state.inputs if state.inputs is not None else state.given), most=1_500))
+    inputs = _inputs(state.inputs if state.inputs is not None else state.given)
+    if inputs:
+        head.append(small(inputs, most=1_500))
     if state.code_changed:
         head.append(small(_changed(state.code_changed), most=600))
     tail = [] if state.ended else [context(f"As of {date(now, '{time_secs}')}", most=300)]
@@ -176,8 +177,9 @@ def _changed(code: Sequence[str]) -> str:
 
 
 def _inputs(values: Mapping[str, Json]) -> str:
-    listed = [f"{name}: {_value(value)}" for name, value in list(values.items())[:_INPUTS]]
-    more = len(values) - len(listed)
+    given = [(name, value) for name, value in values.items() if value != ""]
+    listed = [f"{name}: {_value(value)}" for name, value in given[:_INPUTS]]
+    more = len(given) - len(listed)
     return "\n".join(listed + ([f"… and {more} more"] if more else []))
 
 

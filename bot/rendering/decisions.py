@@ -121,6 +121,8 @@ def value_blocks(prompt: Decided, *, is_open: bool) -> list[Block]:
     message it says so, and a button shows all of it."""
     if prompt.kind != "approval" or not fields_of(prompt):
         return []
+    if prompt.spec.get("tool") and not prompt.spec.get("editors"):
+        return []  # what the call covers is shown, and says all of it
     lines = [_value_line(field, old, new) for field, old, new in _values(prompt)]
     kept, room = 0, _VALUES
     for line in lines:

@@ -16,6 +16,7 @@ from engine.answers import summary
 from engine.clocks import goto_of
 from engine.codec import Json
 from engine.durations import format_size
+from engine.folds.agents import agent_of
 from engine.state import PromptRun, State
 from prompt_state.model import PromptState
 
@@ -227,6 +228,8 @@ def _rules(state: State, prompt: PromptRun, flow: FlowLike, now: str | None) -> 
     if deadline is None:
         return rules
     then = _WILL.get(str(prompt.spec.get("onTimeout") or "fail"), _WILL["fail"])
+    if prompt.kind == "ask" and agent_of(state, prompt.path) is not None:
+        then = "after that it goes on without an answer"
     goto = goto_of(prompt.spec)
     if goto is not None:
         then = f"after that it goes on at *{label_of(flow, goto)}*"

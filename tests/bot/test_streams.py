@@ -128,6 +128,16 @@ async def test_a_turn_stands_in_one_message_and_its_calls_get_their_marks(rig: R
     assert await said(rig, session_id) == [f"I look at **the pods**.\n{lines}"]
 
 
+async def test_questions_have_no_line_and_answers_that_are_data_are_not_shown(rig: Rig) -> None:
+    """A question is a message of its own, and data is for the flow."""
+    session_id, state = await started(rig)
+    content = [*text("One thing."), call("ask_human", question="Which?"), call("logs", service="web")]
+    await rig.put(*said_rows(state, TURN, content, interrupted=False))
+    await rig.put(*said_rows(state, NEXT, text('{"fixed": true}'), interrupted=False, structured=True))
+    await rig.settled(text_key(session_id, NEXT))
+    assert await said(rig, session_id) == ["One thing.\n⚙️ logs: `web` …"]
+
+
 async def test_turns_share_a_message_until_something_stands_below(rig: Rig) -> None:
     """The next turn is added to the last message; after anything else in the thread it begins a new one."""
     session_id, state = await started(rig)

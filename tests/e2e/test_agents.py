@@ -72,7 +72,7 @@ async def test_an_agent_is_seen_at_work(workspace: Workspace, claude: ClaudeServ
         question = await thread.says("Question for")
         await thread.press("ana", question, "web-2")
         await thread.says("Found: ")
-        await thread.says("💬 ask_human: `Which web?` ✅")
+        assert thread.count("ask_human:") == 0, "the question is a message of its own"
         final = await thread.says("It is web-2, see `https://evil.example/x` < !here>")
     assert claude.refused == []
     assert float(final["ts"]) > float(question["ts"]) > float(message["ts"])

@@ -1,0 +1,119 @@
+"""The examples with Claude, as people go through them in the browser, on a desk and on a phone; a script answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from bot.process import Bot
+from bot.settings import load_settings
+from bot.workspace import Workspace
+from tests.support.bot import ROOT
+from tests.support.browser import SCREENS, Visit, running_browser, visiting
+
+pytestmark = [pytest.mark.browser, pytest.mark.process]
+
+
+def changes(home: Path) -> list[dict[str, Any]]:
+    """What was changed in the shops of all sessions."""
+    shops = [json.loads(file.read_text()) for file in sorted(home.rglob("shop.json"))]
+    return [change for shop in shops for change in shop["checkout"]["changes"]]
+
+
+@pytest.fixture
+async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[Bot]:
+    """The bot with the examples, and without a key: their scripts answer, as in `sayso dev`."""
+    environ = {
+        "SLACK_BOT_TOKEN": workspace.bot_token,
+        "SLACK_APP_TOKEN": workspace.app_token,
+        "SLACK_API_URL": workspace.api_url,
+        "SAYSO_HOME": str(tmp_path / "home"),
+    }
+    settings = load_settings(environ, cwd=tmp_path)
+    settings = replace(settings, agents=replace(settings.agents, scripted="without_key"))
+    bot = Bot(settings, flows=[ROOT / "examples"])
+    running = asyncio.create_task(bot.run())
+    try:
+        await workspace.connected(2)
+        yield bot
+    finally:
+        bot.stop()
+        await running
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_an_investigation_by_clicking(
+    workspace: Workspace, bot: Bot, tmp_path: Path, screen: str
+) -> None:
+    """Text grows in the thread, a question is answered with a button, the command is changed and approved, and runs
+    once as it was changed; the summary comes last."""
+    async with (
+        running_browser() as browser,
+        visiting(browser, workspace, "investigate", screen) as visit,
+    ):
+        await visit.begin("ops", "@sayso why is checkout failing?")
+        await visit.says("A script answers here", "writing …")
+        await visit.shot("begins")
+        await visit.says("Was that on purpose?")
+        await visit.pressable(visit.button("It was a slip"))
+        await visit.shot("asks")
+        await visit.button("It was a slip").click()
+        await visit.says("wants to use", "pool_size=40")
+        await expect(visit.button("Approve")).to_be_visible()
+        await visit.shot("proposes")
+        await change(visit)
+        await visit.button("Approve").click()
+        await visit.says("checkout works again", "Still to do:", "Completed in")
+        await visit.shot("summary")
+        await visit.thread.get_by_test_id("message").nth(1).scroll_into_view_if_needed()
+        await visit.shot("card")
+    assert [change["what"] for change in changes(tmp_path)] == ["pool_size is 44 now"]
+
+
+async def change(visit: Visit) -> None:
+    """Change the command: to one that is not allowed, which is refused in the form, then to another size."""
+    await visit.button("Edit…").click()
+    field = visit.field("command").locator("textarea")
+    await expect(field).to_have_value("./tools/shop.py set checkout pool_size=40")
+    await visit.shot("edit")
+    await field.fill("rm -rf /")
+    await visit.submit()
+    await expect(visit.thread.locator('[data-ephemeral="true"]')).to_contain_text(
+        "rm -rf / is not allowed here"
+    )
+    await visit.shot("not-allowed")
+    await visit.button("Edit…").click()
+    await field.fill("./tools/shop.py set checkout pool_size=44")
+    await visit.submit()
+    await expect(visit.modal).to_have_count(0)
+    await visit.says("pool_size=44")
+    await visit.shot("changed")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_a_triage_in_a_direct_message(workspace: Workspace, bot: Bot, screen: str) -> None:
+    """A request in a direct message is asked back about, answers come by button and by text, and the team gets a note;
+    what the flow alone needs to know is nowhere to be seen."""
+    async with (
+        running_browser() as browser,
+        visiting(browser, workspace, "triage", screen) as visit,
+    ):
+        await visit.begin("sayso", "I need help with the VPN")
+        await visit.says("Which version does the client show")
+        await visit.shot("asks")
+        await visit.button("5.2 or newer").click()
+        await visit.says("Who cannot work because of it")
+        await visit.write("All of us in Hamburg, since eight")
+        await visit.says("Thank you, that is all they need.", "It is with the network team now", "Completed in")
+        await visit.shot("handed-over")
+        await expect(visit.thread).not_to_contain_text("urgency")
+        await visit.go_to("incidents")
+        await expect(visit.feed).to_contain_text("The VPN cannot be reached (fault, urgent), for Ana Ruiz")
+        await visit.shot("note")
