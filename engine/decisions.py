@@ -15,8 +15,9 @@ from engine import events as ev
 from engine.actors import Actor
 from engine.agents import tooling
 from engine.codec import Json, clean_text
-from engine.commands import Answer, Edit, HandOver, Undo
+from engine.commands import Answer, Edit, Facts, HandOver, Undo
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, SaysoError
+from engine.flow import Flow
 from engine.folds.prompts import asked_people, votes_without
 from engine.forms import check_form
 from engine.forms.asking import asked_fields, wrong_text
@@ -155,6 +156,17 @@ def edit(turn: Turn, command: Edit) -> None:
         nonce=turn.new_id("", f"nonce {prompt.path}"),
         key=command.key,
     )
+
+
+def change_problem(flow: Flow, state: State, prompt: PromptRun, changed: dict[str, Json]) -> str | None:
+    """Why an approval cannot be changed like this, whoever does it, to be told before anything is stored; None where
+    it can."""
+    turn = Turn(flow, state, Facts("", 0, "", lambda *asked: None))
+    try:
+        _covered(turn, prompt, _edited(prompt.spec, prompt.spec.get("values") or {}, changed))
+    except InvalidAnswer as error:
+        return str(error)
+    return None
 
 
 def _covered(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json] | None:

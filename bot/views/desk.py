@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.people import LookupFailed, People
-from bot.rendering.flow import FlowLike
 from bot.views.values import Opening, Submission
 from bot.words import closed_text
 from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.engine import Engine
+from engine.flow import Flow
 from engine.state import PromptRun, State
 from engine.storage.port import InboxRow
 from prompt_state import store as prompts
@@ -28,7 +28,7 @@ class Asked:
     row: PromptState
     run: PromptRun
     state: State
-    flow: FlowLike
+    flow: Flow
 
 
 class Desk:

@@ -14,6 +14,7 @@ from bot.views.values import INSIDE, Errors, Next, Refuse, Submission, Verdict, 
 from engine.actors import Actor
 from engine.codec import Json, encode
 from engine.commands import Answer, Command, Edit
+from engine.decisions import change_problem
 from engine.forms import Field, check_form
 from engine.forms.asking import asked_fields
 from prompt_state.policy import Action
@@ -202,6 +203,9 @@ class Change(FormKind):
         changed = {name: value for name, value in values.items() if value != current.get(name)}
         if not changed:
             return Refuse("Nothing was changed: all values are as they were.")
+        problem = change_problem(asked.flow, asked.state, asked.run, changed)
+        if problem is not None:
+            return wrong_on(submission, self.fields(asked), {next(iter(changed)): problem})
         return taken(asked, values=changed)
 
     def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:

@@ -10,6 +10,7 @@ from bot.dev import suggestions
 from bot.start_line import StartLine, parse
 from bot.workspace import Suggestion, Workspace
 from engine.flow import Flow, load_flow_file
+from engine.flow.load import is_flow_file
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -17,7 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 @pytest.fixture
 def flows() -> list[Flow]:
     """The examples."""
-    return [load_flow_file(file) for file in EXAMPLES.glob("*.yml")]
+    return [load_flow_file(file) for file in EXAMPLES.glob("*.yml") if is_flow_file(file)]
 
 
 def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_path: Path) -> None:
@@ -28,10 +29,12 @@ def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_p
         ("ops", "@sayso disk-cleanup"),
         ("ops", "@sayso handover"),
         ("incidents", "@sayso incident-first-response"),
+        ("ops", "@sayso investigate"),
         ("incidents", "ALERT: checkout is down"),
         ("releases", "@sayso release-checklist"),
         ("ops", "@sayso rolling-restart"),
         ("ops", "@sayso scale-out"),
+        ("ops", "@sayso triage"),
         ("ops", "@sayso help"),
     ]
 

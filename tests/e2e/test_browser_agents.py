@@ -85,11 +85,8 @@ async def change(visit: Visit) -> None:
     await visit.shot("edit")
     await field.fill("rm -rf /")
     await visit.submit()
-    await expect(visit.thread.locator('[data-ephemeral="true"]')).to_contain_text(
-        "rm -rf / is not allowed here"
-    )
+    await expect(visit.modal).to_contain_text("`rm -rf /` is not allowed here")
     await visit.shot("not-allowed")
-    await visit.button("Edit…").click()
     await field.fill("./tools/shop.py set checkout pool_size=44")
     await visit.submit()
     await expect(visit.modal).to_have_count(0)
@@ -111,7 +108,9 @@ async def test_a_triage_in_a_direct_message(workspace: Workspace, bot: Bot, scre
         await visit.button("5.2 or newer").click()
         await visit.says("Who cannot work because of it")
         await visit.write("All of us in Hamburg, since eight")
-        await visit.says("Thank you, that is all they need.", "It is with the network team now", "Completed in")
+        await visit.says(
+            "Thank you, that is all they need.", "It is with the network team now", "Completed in"
+        )
         await visit.shot("handed-over")
         await expect(visit.thread).not_to_contain_text("urgency")
         await visit.go_to("incidents")
