@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.doctor_slack import named_in
 from engine.agents.builtin import BUILTIN
 from engine.agents.plans import AgentPlan, Rule, ToolPlan
 from engine.flow import Flow, Node, Retry, load_flow
@@ -268,3 +269,9 @@ def test_the_example_of_the_reference_loads() -> None:
     """What people copy first works."""
     agent = load_flow(AGENT_EXAMPLE, "example.yml").by_id["diagnose"]
     assert [tool.name for tool in plan_of(agent).tools] == ["logs", "ask_human", "shell", "http"]
+
+
+def test_whoever_approves_calls_is_looked_up_like_whoever_approves_anything(flow: Flow) -> None:
+    """`sayso doctor` asks Slack for the people of an agent's approvals and questions, too."""
+    channels, people = named_in([flow], {})
+    assert (channels, people) == ({}, {"@sre": {"flow agents"}})
