@@ -1,13 +1,19 @@
 """Where a file of a session may be: in the session's own folder, by a plain relative path. Pure.
 
+A flow names files that people sent by their whole path (`.../sessions/session-1a2b3c4d/files/...`); of that only what
+stands behind the session counts, so whatever it begins with it means a file of this session.
+
 This looks at the words of a path only. Links are refused where the file is opened (`engine.nodes.files`).
 """
 
 from __future__ import annotations
 
+import re
+
 MOST = 1000
 """Characters of a path."""
 _OURS = ".sayso"
+_WHOLE = re.compile(r"/.*/sessions/session-[0-9a-f]{8,64}/(?P<inside>.*)", re.ASCII)
 
 
 class BadPath(ValueError):
@@ -20,6 +26,9 @@ def session_path(path: str) -> tuple[str, ...]:
         raise BadPath(f"a path has 1 to {MOST} characters")
     if not path.isprintable() or "\\" in path:
         raise BadPath(f"{path[:80]!r} has characters that no path here may have")
+    whole = _WHOLE.fullmatch(path)
+    if whole is not None:
+        return session_path(whole["inside"])
     if path.startswith(("/", "~")):
         raise BadPath(f"{path[:80]!r} is outside the session's folder; write a path relative to it")
     parts = tuple(part for part in path.split("/") if part not in ("", "."))

@@ -258,6 +258,26 @@ def test_no_path_escapes(parts: list[str]) -> None:
     assert not any("/" in part for part in found)
 
 
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("/srv/.sayso/sessions/session-1a2b3c4d/files/p1/a.txt", ("files", "p1", "a.txt")),
+        ("/x/sessions/session-1a2b3c4d/../../../etc/passwd", None),
+        ("/x/sessions/session-1a2b3c4d/", None),
+        ("/x/sessions/session-1a2b3c4d/.sayso-1", None),
+        ("/x/sessions/session-1a2b3c4d//etc/passwd", None),
+        ("/sessions/session-1a2b3c4d/a", None),
+    ],
+)
+def test_a_whole_path_of_a_file_that_was_sent_means_it(path: str, parts: tuple[str, ...] | None) -> None:
+    """What a flow knows a file by is understood; what stands behind the session is checked like any other path."""
+    if parts is None:
+        with pytest.raises(BadPath):
+            session_path(path)
+    else:
+        assert session_path(path) == parts
+
+
 def test_a_file_call_becomes_a_plain_path() -> None:
     """A path is written down in its plainest form, with the other fields beside it."""
     config = prepare(tool("read_file"), {"path": "./logs//a.txt", "first_line": 5})
