@@ -14,7 +14,7 @@ from engine import events as ev
 from engine.codec import Json
 from engine.events import Event
 from engine.flow import Flow
-from engine.state import scope_of
+from engine.state import FINALLY, scope_of
 
 
 @dataclass
@@ -96,6 +96,7 @@ class _Builder:
         self._items: dict[str, list[Json]] = {}
         self._prompts: dict[str, Entry] = {}
         self._timers: dict[str, Entry] = {}
+        self._handling: set[str] = set()
 
     def take(self, event: Event) -> None:
         """What one event changes."""
@@ -123,6 +124,8 @@ class _Builder:
             case ev.NodeInterrupted():
                 entry = self._nodes[event.path or ""]
                 entry.status, entry.reason = "interrupted", event.reason
+            case ev.NodeFailing():
+                self._failing(event)
             case _:
                 self._rest(event)
 
@@ -137,6 +140,8 @@ class _Builder:
                 entry.status = "completed" if event.error is None else "failed"
                 entry.error, entry.ended_at = event.error, event.timestamp
                 _stop_inside(entry, event.timestamp)
+            case ev.ContainerCompleted() if event.path in self._handling:
+                self._handling.discard(event.path)
             case ev.ContainerCompleted():
                 self._end(event, "completed")
             case ev.PromptRequested():
@@ -162,6 +167,8 @@ class _Builder:
                 self._said(event)
             case ev.AgentCompacted():
                 self._turn_ends(event.turn, event.timestamp, "compacted the conversation")
+            case ev.FlowFinalizing() if event.list_id is not None:
+                self._add_pass(self.root, FINALLY, "finally", event.list_id, event.timestamp)
             case ev.FlowFailed():
                 self.root.error = event.error
             case ev.SessionAborted():
@@ -169,6 +176,7 @@ class _Builder:
             case ev.SessionEnd():
                 self.root.status = {"complete": "completed"}.get(event.status, event.status)
                 self.root.ended_at = event.timestamp
+                self._end_finally(event.timestamp)
                 _stop_inside(self.root, event.timestamp)
 
     def _node(self, event: Event, node_id: str, node_type: str) -> Entry:
@@ -203,6 +211,25 @@ class _Builder:
         entry.reason = None
         entry.prompts.clear()
         return entry
+
+    def _failing(self, event: ev.NodeFailing) -> None:
+        """No try is left: what its flow wants done then is a pass inside the node, whose outcome comes after it."""
+        entry = self._nodes[event.path or ""]
+        entry.error = event.error
+        if event.scope is not None and event.list_id is not None:
+            self._handling.add(entry.path)
+            self._add_pass(entry, event.scope, "on_failure", event.list_id, event.timestamp)
+
+    def _add_pass(self, around: Entry, scope: str, name: str, list_id: str, at: str) -> None:
+        entry = Entry("pass", scope, name, name, "started", started_at=at, list_id=list_id)
+        self._passes[scope] = entry
+        around.children.append(entry)
+
+    def _end_finally(self, at: str) -> None:
+        """Nothing says that what runs at the end is over but the end of the session."""
+        entry = self._passes.get(FINALLY)
+        if entry is not None and not any(child.open for child in entry.children):
+            entry.status, entry.ended_at = "completed", at
 
     def _pass(self, event: ev.IterationStarted) -> None:
         container = self._nodes[event.path or ""]
@@ -298,8 +325,12 @@ def _add_pending(root: Entry, flow: Flow) -> None:
 
 
 def _sort(children: list[Entry], places: dict[str, int]) -> None:
-    """In the order of the file; a later visit of a node stands behind the earlier one."""
-    children.sort(key=lambda child: places.get(child.name.partition("~")[0], -1))
+    """In the order of the file; a later visit of a node stands behind the earlier one, what runs at the end behind all."""
+
+    def place(child: Entry) -> int:
+        return len(places) if child.kind == "pass" else places.get(child.name.partition("~")[0], -1)
+
+    children.sort(key=place)
 
 
 WEIGHT = (

@@ -60,7 +60,7 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
         case ev.IterationStarted():
             item = item_at(state, event.path or "", event.index)
             return mark("started", event.scope, item, paint) if item else None
-        case ev.ContainerCompleted():
+        case ev.ContainerCompleted() if _holds_nodes(state, event.path or ""):
             return mark("completed", event.path or "", _passes(state, event.path or ""), paint)
         case ev.PromptAnswered():
             return _answered(state, event, paint)
@@ -167,6 +167,12 @@ def _completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> str
     if run is None or run.started_at is None or node_types()[run.type].mode != "run":
         return ""
     return elapsed(clock.seconds_between(run.started_at, event.timestamp))
+
+
+def _holds_nodes(state: State, path: str) -> bool:
+    """Whether a node is a container itself, and not one whose `on_failure` has ended."""
+    run = state.nodes.get(path)
+    return run is None or node_types()[run.type].mode == "container"
 
 
 def _passes(state: State, path: str) -> str:

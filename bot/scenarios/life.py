@@ -299,9 +299,12 @@ def _when(timer: TimerRun) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """A kill is no news here: the engine's warnings about it are not for people."""
-    logger = logging.getLogger("sayso")
+    """A kill is no news here: the engine's warnings about it are for those who ask for more than warnings."""
+    logger = logging.getLogger("sayso.engine")
     level = logger.level
+    if logger.isEnabledFor(logging.INFO):
+        yield
+        return
     logger.setLevel(logging.CRITICAL + 1)
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,8 @@ from engine.errors import SaysoError
 from engine.events import Event
 from engine.fold import derive_state
 from engine.state import State
+
+log = logging.getLogger("sayso.scenarios")
 
 PATIENCE = 120.0
 """Seconds that one run may take: what hangs is told, and not waited for."""
@@ -135,6 +138,11 @@ async def run(scenario: Scenario, kill: Kill | None = None) -> Run:
         except TimeoutError:
             line = f"After {PATIENCE:.0f} s it had not come to rest."
             return Run((Failure(scenario.place(("scenario",)), "it hangs", (line,)),), ())
+        except Exception as error:
+            # Whatever breaks in one run says so with the kill that it comes from, and the others are played.
+            log.exception("a run of %s broke", scenario.file)
+            line = f"{type(error).__name__}: {error}"
+            return Run((Failure(scenario.place(("scenario",)), "sayso itself broke", (line,)),), ())
 
 
 async def _lives(world: World, kill: Kill | None) -> Run:

@@ -122,3 +122,42 @@ def test_the_tree_is_plain_json() -> None:
         ("b", "waiting"),
     ]
     assert "error" not in document["children"][0]
+
+
+def test_what_a_failure_brings_about_stands_inside_the_node_that_failed() -> None:
+    """`on_failure` is a pass of its node, whose outcome comes after it; it can be drawn after every event."""
+    case = given(
+        """
+nodes:
+  - {id: apply, type: shell, with: {run: [x]}, on_failure: [{id: mend, type: shell, with: {run: [y]}}]}
+"""
+    ).started()
+    case.when(NodeBroke("apply", 1, {"type": "exit_code", "message": "broken"}))
+    assert drawn(case) == ["apply started", "apply! started", "apply!/mend started"]
+    case.when(NodeDone("apply!/mend", 1, {}))
+    assert drawn(case) == ["apply failed", "apply! completed", "apply!/mend completed"]
+    assert found(case, "apply!").name == "on_failure"
+    for at in range(1, len(case.events) + 1):
+        assert tree(case.events[:at], case.flow)
+
+
+def test_what_runs_at_the_end_stands_behind_everything() -> None:
+    """`finally` is the last pass of the flow; it is over when the session is."""
+    case = given(
+        """
+nodes:
+  - {id: plan, type: set, with: {n: 3}}
+finally:
+  - {id: clean, type: shell, with: {run: [x]}}
+  - {id: after, type: shell, with: {run: [y]}}
+"""
+    ).started()
+    assert drawn(case) == ["plan completed", "finally started", "finally/clean started", "after pending"]
+    case.when(NodeDone("finally/clean", 1, {})).when(NodeDone("finally/after", 1, {}))
+    assert drawn(case) == [
+        "plan completed",
+        "finally completed",
+        "finally/clean completed",
+        "finally/after completed",
+    ]
+    assert case.state.status == "complete"
