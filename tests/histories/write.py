@@ -12,9 +12,10 @@ from pathlib import Path
 
 import orjson
 
-from engine.commands import NodeBroke, NodeCut, NodeDone
+from engine.commands import Answer, Due, Edit, Hold, NodeBroke, NodeCut, NodeDone, Resume, Steer
 from engine.session_state import to_json
-from tests.support.engine import BEN, Scenario, flow_of
+from tests.engine.agents.talks import Talk
+from tests.support.engine import ANA, BEN, Scenario, flow_of
 
 OUTPUT = {"stdout": "deployed", "stderr": "", "exit_code": 0, "seconds": 0.25}
 ROLLBACK = """flow: rollback
@@ -81,6 +82,55 @@ nodes:
   - {id: q, type: ask, with: {message: "How?"}}
   - {id: work, type: shell, with: {run: [./work.sh]}}
 """
+LOOK = """flow: look
+inputs: {service: {type: string, default: db}}
+nodes:
+  - id: helper
+    type: agent
+    timeout: 2h
+    with:
+      prompt: "Why is {{ inputs.service }} down?"
+      max_turns: 2
+      tools: [ask_human, read_file, {shell: {commands: [ls, rm]}}]
+      approvals: {shell: [approve, edit, reject]}
+      output: {type: object, required: [cause]}
+  - {id: next, type: agent, with: {prompt: "And now?", context: [helper]}}
+"""
+PAGE = {"text": "disk full", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False}
+
+
+def talking() -> Scenario:
+    """A conversation with tools, a question, an edited and a rejected call, a message, a crash, a stop; at a cap."""
+    case = Talk(flow_of(LOOK, "flows/look.yml")).started()
+    case.model(
+        "Let me look.", ("read_file", {"path": "a"}), ("ask_human", {"question": "Which?"}), ("no", {})
+    )
+    case.tool("tool[0]", PAGE).when(Steer("hurry", BEN, "msg:T1:C1:5.1"))
+    case.when(case.answer(text="db-1", key="msg:T1:C1:5.2")).claimed()
+    case.pausing = True
+    case.only(case.reply("I think", interrupted=True))
+    case.pausing = False
+    case.when(Hold(BEN, "lunch")).later(60).when(Resume("go on", BEN, "msg:T1:C1:5.3"))
+    return case
+
+
+def talked() -> Scenario:
+    """The same, brought to its end: the cap raised, a call changed and approved, one rejected, an answer put right."""
+    case = talking()
+    assert isinstance(case, Talk)
+    case.decide("raise").model("", ("shell", {"command": "rm a"}), ("shell", {"command": "rm b"}))
+    first, second = sorted(case.state.open_prompts, key=lambda key: case.state.prompts[key].path)
+    prompt = case.state.prompts[first]
+    (name,) = prompt.spec["editable"]
+    case.when(Edit(first, BEN, "view:1", {name: "rm -i a"}, prompt.spec["nonce"]))
+    case.when(Answer(first, ANA, "click:6", value="approve"))
+    case.when(Answer(second, ANA, "click:7", value="reject", reason="keep it"))
+    case.tool("tool[0]", OUTPUT).when(case.broke()).later(60)
+    case.when(*(Due(timer) for timer in case.state.timers if "retry" in timer))
+    case.model("It was the disk.")
+    if case.state.open_prompts:
+        case.decide("raise")
+    return case.model('{"cause": "disk"}').model("Nothing more.")
 
 
 def begin(text: str, name: str) -> Scenario:
@@ -150,6 +200,8 @@ RUNS: dict[str, Callable[[], Scenario]] = {
     "paused": paused,
     "inside": inside,
     "aborted": aborted,
+    "talking": talking,
+    "talked": talked,
 }
 
 
