@@ -190,7 +190,8 @@ class Stepper:
         """Told what a model says in a turn, by session and path, while it says it; nothing of it is stored."""
         self.closing: list[Callable[[], Awaitable[None]]] = []
         """What is to be let go of at the end: connections of runners."""
-        self._extensions: list[Extension] = [timer_rows, lock_rows, deliveries, *extensions]
+        # What a flow says with its next node stands below what follows from the last one.
+        self._extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
         self._label = label
         self._live: dict[str, Live] = {}
         self._warm: OrderedDict[str, Warm] = OrderedDict()

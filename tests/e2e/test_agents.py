@@ -75,6 +75,9 @@ async def test_an_agent_is_seen_at_work(workspace: Workspace, claude: ClaudeServ
         assert thread.count("ask_human:") == 0, "the question is a message of its own"
         final = await thread.says("It is web-2, see `https://evil.example/x` < !here>")
     assert claude.refused == []
+    told = thread.find("Found: ")
+    assert told is not None
+    assert float(told["ts"]) > float(final["ts"]), "what the flow says next stands below what the agent said"
     assert float(final["ts"]) > float(question["ts"]) > float(message["ts"])
     assert thread.count("Let me **look**.") == 1
     assert "t2" in str(claude.requests[2].body)
