@@ -25,7 +25,7 @@ _ROW = re.compile(r"^(?=.*-)(?=.*\|)[ \t>|:-]+$", re.MULTILINE)
 """The line below a table's head: with one, every `|` parts cells, in code too."""
 _LANGUAGE = re.compile(r"[\w+#.-]*[ \t]*\n")
 _BAR = re.compile(r"\\*\|")
-_ADDRESS = re.compile(r":?[\\/]{2}|:\\|www\.|mailto:|@\w|\w@|[^\W_][\w-]*\.[^\W\d_]{2,}", re.IGNORECASE)
+_ADDRESS = re.compile(r":?[\\/]{2}|:\\|www\.|mailto:|@\w|\w@|[\w-]\.[^\W\d_]{2}", re.IGNORECASE)
 _WORD = re.compile(r"[^\s|]+")
 
 
@@ -79,15 +79,15 @@ def harmless(text: str, *, starts: bool = True, ends: bool = True) -> str:
     """A value in a markdown text, outside of code. `starts`, `ends`: it is the first, or the last, on its line."""
     text = _broken(text)
     table = _ROW.search(text) is not None
-    made, position = "\n" if starts else "", 0
+    made, position = ["\n"] if starts else [], 0
     for found in _CODE.finditer(text):
-        made = _joined(made, _outside(text[position : found.start()]))
-        made = _joined(made, _code(found, table))
+        _join(made, _outside(text[position : found.start()]))
+        _join(made, _code(found, table))
         position = found.end()
-    made = _joined(made, _outside(text[position:]))
-    if made.endswith("\n```") and not ends:
-        made += "\n"
-    return made[1:] if starts else made
+    _join(made, _outside(text[position:]))
+    if made and made[-1].endswith("\n```") and not ends:
+        made.append("\n")
+    return "".join(made[1:] if starts else made)
 
 
 def _broken(text: str) -> str:
@@ -95,15 +95,21 @@ def _broken(text: str) -> str:
     return _ENTITY.sub("& ", _BEGINS_TAG.sub("< ", shown(text.replace("\r\n", "\n").replace("\r", "\n"))))
 
 
-def _joined(before: str, after: str) -> str:
-    """Two parts, the marks of code of each read as such: those of code beside code would be read as one, and a fence
-    of several lines only is one if it has its lines for itself."""
-    if after.startswith("```"):
-        before = before.rstrip(" \t")
-        return before + after if before.endswith("\n") else f"{before}\n{after}"
-    if before.endswith("\n```"):
-        return before + after if after.startswith("\n") or not after else f"{before}\n{after}"
-    return f"{before} {after}" if before.endswith("`") and after.startswith("`") else before + after
+def _join(made: list[str], part: str) -> None:
+    """Add a part so that its marks of code are read as such: beside those of other code they would be read as one, and
+    a fence of several lines only is one if it has its lines for itself."""
+    if not part:
+        return
+    if part.startswith("```") and made:
+        made[-1] = made[-1].rstrip(" \t")
+    last = next((text for text in reversed(made) if text), "")
+    if part.startswith("```"):
+        made.append("" if last.endswith("\n") else "\n")
+    elif last.endswith("\n```"):
+        made.append("" if part.startswith("\n") else "\n")
+    elif last.endswith("`") and part.startswith("`"):
+        made.append(" ")
+    made.append(part)
 
 
 def _code(found: re.Match[str], table: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -147,6 +148,14 @@ def test_a_value_in_mrkdwn_has_no_markup_of_slack(value: str) -> None:
     made = compile_value([{"value": "{{ inputs.x }}"}], markup="mrkdwn").evaluate({"inputs": {"x": value}})
     assert "<" not in made[0]["value"]
     assert ">" not in made[0]["value"]
+
+
+@pytest.mark.parametrize("hostile", ["a", "`a`", "```\n", "|-", "\\", "&#", "a.", "<!", "~", " \t"])
+def test_hostile_text_costs_little(hostile: str) -> None:
+    """A text made to be slow is made harmless in a moment."""
+    began = time.perf_counter()
+    harmless(hostile * (200_000 // len(hostile)))
+    assert time.perf_counter() - began < 5
 
 
 def test_a_value_stays_in_its_cell() -> None:
