@@ -26,8 +26,8 @@ from bot.workspace import Workspace
 from engine.codec import Json, encode
 from engine.commands import Shown
 from engine.flow import Flow, load_flow
+from engine.live import utc_now
 from engine.nodes.port import NodeContext, Outcome
-from engine.stepping import utc_now
 from engine.storage.port import Store
 
 FEW = 10

@@ -8,11 +8,11 @@ from bot.settings import Settings
 from engine.agents.facts import DEFAULT_MODEL, AgentFacts
 from engine.agents.spend import SpendRows
 from engine.engine import Engine
+from engine.live import Extension
 from engine.nodes.mcp import McpServers
 from engine.nodes.port import with_runner
 from engine.nodes.secrets import SecretSource
 from engine.providers.prices import prices_from
-from engine.stepping import Extension
 from engine.storage.port import Store
 from prompt_state.extension import projection
 from prompt_state.policy import Gate

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from bot.tuning import SLACK_PACE, Tuning
 from engine import clock
 from engine.dispatch import POLL_SECONDS
+from engine.live import random_text
 from engine.nodes.port import Runner, runners
-from engine.stepping import random_text
 from engine.storage.opening import open_store
 from engine.storage.port import Store
 from engine.storage.writer import Writer

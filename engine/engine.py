@@ -39,6 +39,7 @@ from engine.events import Event
 from engine.flow import Flow
 from engine.fold import derive_state, evolve
 from engine.inspection import inspection
+from engine.live import Live
 from engine.machine import ENDED
 from engine.migration import Plan
 from engine.portable import (
@@ -49,7 +50,7 @@ from engine.portable import (
     verified_file,
 )
 from engine.state import PromptRun, State
-from engine.stepping import Live, Stepper
+from engine.stepping import Stepper
 from engine.storage.port import Consumed, NewSession, Pin
 
 PAUSING_SECONDS = 1.0

@@ -11,16 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from decimal import Decimal
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
-from engine import clock, locks
+from engine import locks
 from engine.agents.conversation import request
 from engine.agents.facts import AgentFacts
 from engine.codec import encode
@@ -54,6 +51,7 @@ from engine.flow import Flow
 from engine.fold import derive_state
 from engine.folds.agents import TURN
 from engine.intents import deliveries, lock_rows, timer_rows
+from engine.live import Extension, Live, Subscriber, Warm, random_text, utc_now
 from engine.nodes.digests import CodeDigests
 from engine.nodes.port import Meter, Runner
 from engine.portable import (
@@ -83,76 +81,6 @@ LEAVE_SECONDS = 15.0
 
 DRAIN_SECONDS = 10.0
 """How long running nodes may go on after a shutdown was asked for."""
-
-
-class Extension(Protocol):
-    """A pure function: what rows follow from a step. Written in the step's own commit."""
-
-    def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]: ...
-
-
-class Subscriber(Protocol):
-    """Told about committed events, after the commit."""
-
-    def __call__(self, state: State, events: Sequence[Event]) -> None: ...
-
-
-@dataclass
-class Live:
-    """A session that this process works for."""
-
-    session_id: str
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
-    claimed: bool = False
-    fresh: bool = False
-    epoch: int = 0
-    state: State = field(default_factory=State)
-    flow: Flow | None = None
-    pausing: bool = False
-    """A person pauses the session: nothing new begins, what runs is told to leave."""
-    doubtful: bool = False
-    """The last step failed: whether it was stored is not known, so the state is folded again before the next."""
-    snapshot_seq: int = 0
-    snapshot_bytes: int = 0
-    """Which event the stored snapshot is of, and how large it is."""
-    day_left: Decimal | None = None
-    """Dollars that may still be spent today, where the last commit was refused for that (`DayBudgetSpent`)."""
-    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    stops: dict[str, asyncio.Event] = field(default_factory=dict)
-    """Tells each task that it is to leave."""
-
-    def stop_all(self) -> None:
-        """Tell every task to leave."""
-        for stop in self.stops.values():
-            stop.set()
-
-
-class Warm(NamedTuple):
-    """What is remembered of a session that this process gave up under `epoch`."""
-
-    epoch: int
-    state: State
-    flow: Flow
-    snapshot_seq: int
-    snapshot_bytes: int
-
-
-def utc_now() -> str:
-    """Now, as it is stored."""
-    return clock.to_text(datetime.now(UTC))
-
-
-_DRAWN: list[str] = []
-
-
-def random_text() -> str:
-    """Randomness for ids. It is drawn for many at once: asking the system for it lets other threads run, and while the
-    writer is busy it takes milliseconds until it is our turn again."""
-    while not _DRAWN:
-        drawn = os.urandom(16 * 256).hex()
-        _DRAWN.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
-    return _DRAWN.pop()
 
 
 class Stepper:

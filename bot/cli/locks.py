@@ -11,8 +11,8 @@ from bot.cli.output import Paint, clean, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from bot.rendering.locks import ordinal
 from engine.codec import Json
+from engine.live import utc_now
 from engine.machine import ENDED
-from engine.stepping import utc_now
 from engine.storage.port import DropLock, Head, LockRow, Store
 
 

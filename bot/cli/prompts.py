@@ -27,8 +27,8 @@ from engine.commands import Edit, HandOver, Undo
 from engine.engine import Engine
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.forms.asking import asked_fields
+from engine.live import random_text
 from engine.snapshot import load_state
-from engine.stepping import random_text
 from engine.storage.port import Head
 from prompt_state import store as prompt_store
 from prompt_state.model import PromptState

@@ -14,8 +14,8 @@ from bot.terminal import terminal_label
 from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.errors import SaysoError
+from engine.live import utc_now
 from engine.requests import item
-from engine.stepping import utc_now
 from engine.storage.port import Head, InboxRow, Store
 
 REPLY_SECONDS = 15.0

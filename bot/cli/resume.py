@@ -19,9 +19,9 @@ from engine.codec import Json
 from engine.commands import Answer
 from engine.engine import Engine
 from engine.errors import SnapshotRefused
+from engine.live import random_text
 from engine.snapshot import load_state, read_export
 from engine.state import State
-from engine.stepping import random_text
 from engine.storage.port import Head, Store
 
 GO_ON = "resume"

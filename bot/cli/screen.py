@@ -23,10 +23,10 @@ from engine import events as ev
 from engine.events import Event
 from engine.folds.agents import TURN
 from engine.forms import Field, is_numbered
+from engine.live import utc_now
 from engine.nodes.specs import node_types
 from engine.providers.turns import TextDelta, TurnEvent
 from engine.state import PromptRun, State
-from engine.stepping import utc_now
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.12

@@ -23,10 +23,10 @@ from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.fold import derive_state
 from engine.inspection import inspection
+from engine.live import utc_now
 from engine.locks import standing
 from engine.nodes.digests import CodeDigests
 from engine.pinned import differing
-from engine.stepping import utc_now
 from engine.storage.port import Head, Store
 from engine.tree import tree
 from prompt_state import store as prompt_store

@@ -12,7 +12,7 @@ from bot.cli.exits import Exit
 from bot.cli.output import Paint, clean, plural, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from engine.codec import Json
-from engine.stepping import utc_now
+from engine.live import utc_now
 from engine.storage.port import NANO, SpendRow
 
 _MOST_SESSIONS = 10

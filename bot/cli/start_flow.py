@@ -15,7 +15,7 @@ from bot.cli.reach import RefusedElsewhere
 from bot.wanted import wanted_item
 from engine.codec import Json, decode
 from engine.flow import coerce_inputs
-from engine.stepping import utc_now
+from engine.live import utc_now
 from engine.storage.port import InboxRow, Store
 from prompt_state.model import thread_key
 

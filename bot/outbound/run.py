@@ -36,9 +36,9 @@ from engine.errors import (
     UnknownSession,
 )
 from engine.flow import Flow
+from engine.live import utc_now
 from engine.nodes.port import Meter
 from engine.state import State
-from engine.stepping import utc_now
 from engine.storage.port import InboxItem, OutboxRow
 from engine.storage.writer import Writer
 

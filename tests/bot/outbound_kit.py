@@ -22,10 +22,10 @@ from engine.commands import Answer
 from engine.engine import Engine
 from engine.events import Event
 from engine.flow import load_flow
+from engine.live import utc_now
 from engine.nodes.port import Completed, NodeContext
 from engine.service import Service
 from engine.state import State
-from engine.stepping import utc_now
 from engine.storage.opening import open_store
 from engine.storage.port import OutboxRow, PutOutbox, Row
 from engine.storage.writer import Writer

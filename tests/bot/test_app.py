@@ -14,7 +14,7 @@ from bot.slack_api import app_client, bot_client
 from bot.views.service import Views
 from bot.workspace import Workspace, payloads
 from engine.errors import StorageError
-from engine.stepping import utc_now
+from engine.live import utc_now
 from engine.storage.memory import MemoryStore
 from engine.storage.port import InboxItem
 from engine.storage.writer import Writer

@@ -12,7 +12,7 @@ from bot.catchup import CatchUp
 from bot.people import LookupFailed, People
 from bot.slack_api import bot_client
 from bot.workspace import Workspace
-from engine.stepping import utc_now
+from engine.live import utc_now
 from engine.storage.memory import MemoryStore
 from engine.storage.writer import Writer
 from tests.support.workspace import running_workspace

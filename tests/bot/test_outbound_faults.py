@@ -16,7 +16,7 @@ from bot.slack_api import AuthLost
 from engine import clock
 from engine.codec import decode
 from engine.errors import StorageBroken, StorageError, StorageFull
-from engine.stepping import utc_now
+from engine.live import utc_now
 from engine.storage.port import PutOutbox
 from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, key_of, running_rig
 from tests.support.workspace import Json

@@ -25,7 +25,7 @@ from bot.slack_api import (
     describe,
     quiet_client,
 )
-from engine.stepping import utc_now
+from engine.live import utc_now
 from tests.bot.outbound_kit import Rig, running_rig
 from tests.bot.rendering_cases import HOSTILE
 from tests.support.workspace import running_app

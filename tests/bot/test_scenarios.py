@@ -14,8 +14,8 @@ from bot.scenarios.report import Told, lines
 from bot.scenarios.scenario import Scenario
 from engine import work
 from engine.engine import Engine
+from engine.live import Live
 from engine.state import ROOT
-from engine.stepping import Live
 from tests.proof.mutants import Change, retries_are_forgotten, rewind
 
 FLOW = """

@@ -16,7 +16,7 @@ from bot.slack_api import app_client, bot_client
 from bot.views.service import Views, acknowledgement
 from bot.views.values import Accept, Errors, Next, Opened, Opening, Refuse, Show, Submission, Verdict
 from bot.workspace import Workspace
-from engine.stepping import utc_now
+from engine.live import utc_now
 from engine.storage.memory import MemoryStore
 from engine.storage.port import InboxRow
 from engine.storage.writer import Writer

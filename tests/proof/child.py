@@ -29,10 +29,10 @@ from engine.codec import decode
 from engine.engine import Engine
 from engine.errors import Refused, SaysoError, SessionError, StorageBroken, StorageError
 from engine.flow import load_flow_file
+from engine.live import utc_now
 from engine.nodes.port import runners
 from engine.service import Service
 from engine.state import State
-from engine.stepping import utc_now
 from engine.storage.port import InboxItem
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody

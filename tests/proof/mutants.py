@@ -19,8 +19,8 @@ from engine.evaluation import evaluate_config, node_at
 from engine.events import IterationStarted, event_from_bytes
 from engine.flow import Flow
 from engine.fold import _FOLDS
+from engine.live import Live
 from engine.state import ROOT, Frame, State, below, scope_of
-from engine.stepping import Live
 from engine.storage.memory import MemoryStore
 from engine.turn import Turn
 

@@ -15,8 +15,8 @@ from engine.errors import MalformedJournal
 from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.fold import derive_state
+from engine.live import utc_now
 from engine.state import State
-from engine.stepping import utc_now
 from engine.storage.sqlite import open_sqlite
 from tests.simulation.flows import NOBODY, SAMPLES, Answers
 from tests.simulation.life import KEY
