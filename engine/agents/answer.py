@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from engine.agents.schemas import problems
 from engine.codec import Json, decode
 from engine.errors import NotJson
 
@@ -27,10 +28,4 @@ def problem_of(schema: Json, text: str) -> str | None:
     data, problem = data_in(text)
     if problem is not None:
         return problem
-    from jsonschema import Draft202012Validator  # as large as the rest of the core, and rarely needed
-
-    found = sorted(
-        Draft202012Validator(schema).iter_errors(data), key=lambda error: list(error.absolute_path)
-    )
-    told = [f"{error.json_path}: {error.message}" for error in found[:5]]
-    return "; ".join(told)[:_MOST] or None
+    return "; ".join(problems(schema, data))[:_MOST] or None
