@@ -47,13 +47,22 @@ class Site:
         self, core: Core, web_api: WebApi, page: PageApi, interactions: Interactions, port: int
     ) -> None:
         self.core, self.web_api, self.interactions = core, web_api, interactions
+        self.settle: Callable[[], None] = lambda: None
+        """Called before an answer goes out."""
         self._port = port
         self._runner: web.AppRunner | None = None
         self._page = page
 
+    @web.middleware
+    async def _settled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """What was changed is kept before whoever changed it hears of it."""
+        answer = await handler(request)
+        self.settle()
+        return answer
+
     async def start(self) -> None:
         """Begin to listen and set the workspace's address."""
-        app = web.Application(middlewares=[_same_origin], client_max_size=64 * 1024 * 1024)
+        app = web.Application(middlewares=[_same_origin, self._settled], client_max_size=64 * 1024 * 1024)
         app.add_routes(
             [
                 web.route("*", "/api/{method}", self.web_api.handle),

@@ -55,6 +55,8 @@ class Workspace:
         self._web_api = WebApi(self.core, self._views)
         self._page = PageApi(self.core, self._views, self._interactions, self._people)
         self._site = Site(self.core, self._web_api, self._page, self._interactions, port)
+        if self._saver is not None:
+            self._site.settle = self._saver.settle
 
     # -- life
 

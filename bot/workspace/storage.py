@@ -1,10 +1,15 @@
-"""The workspace as one JSON file: written soon after each change, whole or not at all."""
+"""The workspace as one JSON file, written whole or not at all.
+
+A change is written before whoever made it gets an answer, for what an app was told to stand in a channel stands there after
+a kill too. Once there is so much that writing takes long, it is written soon after instead.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import time
 from pathlib import Path
 
 from bot.workspace.changes import Changes, Push
@@ -12,6 +17,8 @@ from bot.workspace.errors import WorkspaceError
 from bot.workspace.state import State, state_from_json
 
 SAVE_DELAY = 0.2  # seconds; changes in between are written together
+QUICK = 0.02
+"""Seconds that writing may take to be waited for."""
 
 
 def load(path: Path) -> State | None:
@@ -43,15 +50,23 @@ class Saver:
     def __init__(self, state: State, path: Path, changes: Changes) -> None:
         self.state, self.path = state, path
         self._timer: asyncio.TimerHandle | None = None
+        self._took = 0.0
         changes.listeners.append(self._changed)
 
     def _changed(self, push: Push | None) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SAVE_DELAY, self.save_now)
 
+    def settle(self) -> None:
+        """Write what was changed, if that is quick."""
+        if self._timer is not None and self._took <= QUICK:
+            self.save_now()
+
     def save_now(self) -> None:
         """Write now."""
+        began = time.perf_counter()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
         save(self.state, self.path)
+        self._took = time.perf_counter() - began
