@@ -14,7 +14,6 @@ import aiohttp
 import pytest
 
 from bot.workspace import Workspace, WorkspaceError
-from bot.workspace.changes import Changes
 from tests.support.workspace import client_of, process_output, running_app, running_workspace
 
 ROOT = Path(__file__).parents[2]
