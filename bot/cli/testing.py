@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError
-from bot.cli.output import Paint, print_json
+from bot.cli.output import Paint, one_line, print_json
 from bot.cli.place import Place
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import play
@@ -54,8 +54,31 @@ def _told(file: Path, flows: Flows, *, kills: bool) -> Told:
         scenario = load_scenario(file, flows)
     except FlowError as error:
         return Told(str(file), None, str(error))
-    result = asyncio.run(play(scenario, kills=kills))
+    progress = _Progress(scenario.name)
+    try:
+        result = asyncio.run(play(scenario, kills=kills, told=progress))
+    finally:
+        progress.clear()
     return Told(str(file), result, seconds=time.monotonic() - began)
+
+
+class _Progress:
+    """A line on a terminal that says how many kills were tried; nothing anywhere else."""
+
+    def __init__(self, name: str) -> None:
+        self._name = one_line(name, 60)
+        self._on = sys.stderr.isatty()
+
+    def __call__(self, done: int, of: int) -> None:
+        if self._on:
+            sys.stderr.write(f"\r\x1b[2K  {self._name}: {done} of {of} kills")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave no trace of it."""
+        if self._on:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

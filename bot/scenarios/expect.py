@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bot.rendering.text import plain
+from bot.rendering.text import asked, plain
 from bot.scenarios.document import ExpectDoc
 from bot.scenarios.scenario import described
 from bot.scenarios.steps import is_asked, is_at, open_lines
-from bot.scenarios.world import Done, World
+from bot.scenarios.world import Done, World, actors
 from engine.codec import Json
 from engine.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded
 from engine.faults import Path
@@ -40,6 +40,11 @@ class View:
     since: int
     """The number of the last event before that."""
     world: World
+
+    @property
+    def prompts(self) -> list[PromptRun]:
+        """The open questions."""
+        return [self.state.prompts[prompt_id] for prompt_id in self.state.open_prompts]
 
     @property
     def fresh(self) -> list[Event]:
@@ -113,18 +118,17 @@ def _error(state: State) -> Iterator[str]:
 
 
 def _prompt(expect: ExpectDoc, name: str, view: View) -> Iterator[Mismatch]:
-    asked = [view.state.prompts[prompt_id] for prompt_id in view.state.open_prompts]
-    found = [prompt for prompt in asked if is_asked(prompt, name)]
+    found = [prompt for prompt in view.prompts if is_asked(prompt, name)]
     if not found:
         came, *more = open_lines(view.state)
         yield Mismatch(("prompt",), f"{name} asks", came, (*more, *_error(view.state)))
         return
-    options = [_asked(expect, prompt) for prompt in found]
+    options = [_asked(expect, prompt, view) for prompt in found]
     # With several of that name one is enough.
     yield from min(options, key=len)
 
 
-def _asked(expect: ExpectDoc, prompt: PromptRun) -> list[Mismatch]:
+def _asked(expect: ExpectDoc, prompt: PromptRun, view: View) -> list[Mismatch]:
     spec, wrong = prompt.spec, []
     message = str(spec.get("message"))
     if expect.message is not None and not (
@@ -139,21 +143,31 @@ def _asked(expect: ExpectDoc, prompt: PromptRun) -> list[Mismatch]:
         if expect.choices not in (labels, values):
             wrong.append(Mismatch(("choices",), _listed(expect.choices), _listed(labels)))
     if expect.asks is not None:
-        people = [str(entry) for entry in spec.get("approvers") or spec.get("who") or ["requester"]]
-        if sorted(expect.asks) != sorted(people):
-            wrong.append(Mismatch(("asks",), _listed(expect.asks), _listed(people)))
+        wanted, people = (
+            sorted(_who(entries, view)) for entries in (expect.asks, asked(spec, view.state.actor))
+        )
+        if wanted != people:
+            wrong.append(Mismatch(("asks",), _listed(wanted), _listed(people)))
     return wrong
 
 
+def _who(entries: Sequence[str], view: View) -> list[str]:
+    """Entries such as `@sre` as they are, people of the scenario by their names."""
+    known = actors(view.world.scenario.people).items()
+    names = {entry: name for name, actor in known for entry in (actor.id, actor.email, name)}
+    return [names.get(entry, entry) for entry in entries]
+
+
 def _prompts(expected: Sequence[str], view: View) -> Iterator[Mismatch]:
-    asked = [view.state.prompts[prompt_id] for prompt_id in view.state.open_prompts]
-    left = list(asked)
+    left = view.prompts
     for name in expected:
         found = next((prompt for prompt in left if is_asked(prompt, name)), None)
         if found is not None:
             left.remove(found)
-    if left or len(asked) != len(expected):
-        yield Mismatch(("prompts",), _listed(expected), _listed(sorted(prompt.path for prompt in asked)))
+    if left or len(view.prompts) != len(expected):
+        yield Mismatch(
+            ("prompts",), _listed(expected), _listed(sorted(prompt.path for prompt in view.prompts))
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -220,6 +220,51 @@ steps:
     assert result.passed, report(result)
 
 
+async def test_a_question_is_handed_over_and_escalated(tmp_path: Path) -> None:
+    """Who was asked lets somebody else answer; nobody does in time, so others are told and may."""
+    flow = FLOW.replace(
+        "timeout: 2h", "timeout: 2h, escalate: [{after: 1h, to: [dev@example.com], may_answer: true}]"
+    )
+    steps = """
+nodes: {apply: done}
+steps:
+  - ana: {hand_over: ben}
+  - ana: It is slow
+    refused: handed
+  - expect: {prompt: why, asks: [ben]}
+  - cleo: Because
+    refused: Only
+  - wait: 1h
+  - expect: {escalated: why}
+  - dev: It is slow
+  - expect: {outputs: {why: {by: {name: dev}}}}
+"""
+    head = HEAD.replace("people: {", "people: {dev: {}, ") + "start: {as: ana}\n"
+    result = await played(tmp_path, steps, flow=flow, head=head, kills=True)
+    assert result.passed, report(result)
+
+
+async def test_who_may_do_what_follows_from_what_is_known_of_people(tmp_path: Path) -> None:
+    """An admin may end what others began; a guest may answer nothing, nor who is not in the channel."""
+    flow = FLOW.replace("timeout: 2h", "who: [channel]")
+    head = HEAD.replace(
+        "cleo: {groups: [sre]}", "cleo: {admin: true}, gus: {guest: true}, out: {in_channel: false}"
+    )
+    steps = """
+steps:
+  - gus: Because
+    refused: Guests
+  - out: Because
+    refused: channel
+  - ben: {cancel: no}
+    refused: Only
+  - cleo: {cancel: it is not ours}
+  - expect: {status: aborted}
+"""
+    result = await played(tmp_path, steps, flow=flow, head=head)
+    assert result.passed, report(result)
+
+
 async def test_files_are_an_answer(tmp_path: Path) -> None:
     """Where a question takes files, somebody drops some in, and nodes that really run find them."""
     flow = FLOW.replace("timeout: 2h", "accept: files").replace(
