@@ -19,6 +19,7 @@ from engine.codec import Json, clean_text
 from engine.errors import InvalidAnswer, InvalidInputs
 from engine.flow import Flow, Node, parse_input
 from engine.flow.inputs import check_value
+from engine.folds.agents import TURN
 from engine.forms import defaults, input_field
 from engine.forms.asking import (
     ask_parts,
@@ -111,6 +112,8 @@ def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
     """The question about a node whose outcome is unknown."""
     if run.reason == CHANGED:
         return _changed_prompt(node)
+    if run.type == TURN:
+        return _unanswered_prompt(node, run)
     why = _WHY.get(run.reason or "", "this was interrupted")
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
     return {
@@ -122,6 +125,25 @@ def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
         "options": [
             {"value": "done", "label": "It is done", "style": None},
             {"value": "again", "label": "Run it again", "style": "primary"},
+            {"value": "abort", "label": "Abort the run", "style": "danger"},
+        ],
+        "acceptsText": False,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+    }
+
+
+def _unanswered_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
+    """The question about a model call at which sayso was stopped again and again: nobody can answer it in its place."""
+    return {
+        "kind": "interrupted",
+        "message": f"*{node.name or node.id}*: sayso was stopped {run.crashes} times while it waited for the model's "
+        "answer. Each of these calls may have been paid for. Please say how to go on.",
+        "nodeId": node.id,
+        "nodeName": node.name,
+        "options": [
+            {"value": "again", "label": "Ask the model again", "style": "primary"},
             {"value": "abort", "label": "Abort the run", "style": "danger"},
         ],
         "acceptsText": False,

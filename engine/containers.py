@@ -263,7 +263,8 @@ def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:
     """Nothing of it runs any more: withdraw its questions and let it fail, or what failed go on failing."""
     for prompt_id in asked_in_order(turn.state):
         prompt = turn.state.prompts[prompt_id]
-        if prompt.path != path and below(path, prompt.path):
+        inside = prompt.path != path and below(path, prompt.path)
+        if inside or (prompt.path == path and prompt.kind == "budget"):
             reason = f"{container.node_id} failed"
             turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
     if container.kind == ON_FAILURE:

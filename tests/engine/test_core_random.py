@@ -13,8 +13,9 @@ from engine.core import due
 from engine.fold import derive_state
 from engine.nodes.specs import node_types
 from engine.queries import launched
-from engine.state import NodeRun
-from tests.engine.walks import Walk, commands, flows
+from engine.state import NodeRun, State
+from tests.engine import walk_agents
+from tests.engine.walks import Walk, commands, flows, is_turn
 from tests.support.engine import ANA, BEN, Scenario, check_invariants, flow_of
 
 
@@ -50,7 +51,7 @@ class RandomSession(RuleBasedStateMachine):
     def a_node_finishes_twice(self) -> None:
         """The same outcome comes twice; the second one changes nothing."""
         path = launched(self.walk.case.state)[0]
-        done = NodeDone(path, self.walk.case.state.nodes[path].attempt, {})
+        done = finished(self.walk.case.state, path)
         self.walk.step(done, begin=False)
         self.walk.case.only(done).then()
 
@@ -80,6 +81,12 @@ class RandomSession(RuleBasedStateMachine):
             assert derive_state(case.events) == case.state
 
 
+def finished(state: State, path: str) -> NodeDone:
+    """The good end of a node that runs."""
+    output = walk_agents.plain() if is_turn(state, path) else {}
+    return NodeDone(path, state.nodes[path].attempt, output)
+
+
 def bring_to_an_end(walk: Walk) -> None:
     """Answer, finish and wait for everything: every session ends within a bounded number of steps."""
     case = walk.case
@@ -101,7 +108,9 @@ def bring_to_an_end(walk: Walk) -> None:
             who = ANA if step % 2 else BEN
             walk.step(Answer(prompt.prompt_id, who, f"end-{step}", value, text, values), begin=True)
         elif delivered := [path for path in state.active if is_elsewhere(state.nodes[path])]:
-            walk.step(NodeDone(delivered[0], state.nodes[delivered[0]].attempt, {}), begin=True)
+            walk.step(finished(state, delivered[0]), begin=True)
+        elif due(case.flow, state):
+            walk.step(Begin(), begin=False)
         else:
             # Where two people are asked for and the question was handed over to one, its time has to pass.
             for prompt_id in sorted(state.open_prompts):

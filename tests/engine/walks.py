@@ -34,6 +34,8 @@ from engine.commands import (
 from engine.errors import Refused, SessionError
 from engine.events import Event
 from engine.queries import launched
+from engine.state import State
+from tests.engine import walk_agents
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, flow_of
 
 _COMMON: dict[str, st.SearchStrategy[Any]] = {
@@ -55,6 +57,7 @@ _WITH: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     ),
     "fail": st.just({"message": "no"}),
     "wait": st.just({"for": "1m"}),
+    "agent": walk_agents.agents(),
     "message": st.just({"text": "Hello"}),
     "shell": st.just({"run": ["ls"]}),
     "http": st.sampled_from([{"url": "http://e.org"}, {"url": "http://e.org", "method": "POST"}]),
@@ -173,6 +176,7 @@ def flows(draw: st.DrawFn) -> str:
     limits = {"deadline": "1h", "max_node_runs": 60}
     nodes = draw(_nodes())
     document = {"flow": "walk", "inputs": inputs, "limits": limits, "nodes": nodes, **draw(_graph(nodes))}
+    document["tools"] = walk_agents.TOOLS
     if draw(st.integers(0, 2)) == 0:
         document["finally"] = draw(_last())
     return orjson.dumps(document).decode()
@@ -202,6 +206,7 @@ class Walk:
         if begin and case.state.seq:
             case.only(Begin())
         check_invariants(case.flow, case.events, case.state, case.epoch)
+        walk_agents.check_conversations(case.flow, case.state)
 
 
 _OUTPUT = {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0}
@@ -209,6 +214,11 @@ _TEXTS = st.sampled_from(["yes", "a", "", "x" * 20000, "\ud800\x00", "{{ 1 }}"])
 _VALUES = st.sampled_from(["a", "b", "approve", "reject", "done", "again", "abort", True, False, None, 3])
 _KEYS = st.sampled_from([f"k{number}" for number in range(12)])
 _WHO = st.sampled_from([ANA, BEN])
+
+
+def is_turn(state: State, path: str) -> bool:
+    """Whether this is a model call: what comes of it has a form of its own."""
+    return path in state.nodes and state.nodes[path].type == "turn"
 
 
 @st.composite
@@ -222,7 +232,9 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
     path = draw(st.sampled_from([*state.active, *state.nodes, "nowhere"]))
     attempt = draw(st.sampled_from([state.nodes[path].attempt if path in state.nodes else 1, 1, 2]))
     timer = draw(st.sampled_from([*state.timers, "timer-none"]))
-    kind = draw(st.integers(0, 20))
+    kind = draw(st.integers(0, 26))
+    if walk_agents.calling(state) and (kind > 20 or (kind in (7, 8) and is_turn(state, path))):
+        return draw(walk_agents.models(state))
     match kind:
         case 0 | 1:
             return Answer(prompt_id, draw(_WHO), draw(_KEYS), value=draw(_VALUES))
@@ -234,7 +246,7 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
             return Shown(prompt_id, {"ts": draw(_KEYS)})
         case 6:
             return Due(timer)
-        case 7 | 8:
+        case 7 | 8 if not is_turn(state, path):
             return NodeDone(path, attempt, draw(st.sampled_from([_OUTPUT, float("nan"), None])))
         case 9:
             return NodeBroke(path, attempt, {"type": "exit_code", "message": "no", "details": None})

@@ -214,7 +214,9 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
     assert set(state.open_prompts) == {key for key, prompt in state.prompts.items() if prompt.open}
     work = due(flow, state)
     for item in work:
-        run = state.nodes.get(item.path)
+        # The pass in which something begins may be called as its owner is (model calls of an agent).
+        path = item.path if item.again or item.node is None else f"{item.path}/{item.node}".lstrip("/")
+        run = state.nodes.get(path)
         assert item.again == (run is not None), "a node is due that has run, or one again that has not"
         assert run is None or run.status == "interrupted"
     if state.phase not in ("running", "finalizing"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.commands import NodeBroke, NodeCut, NodeDone
+from engine.errors import InvalidAnswer
 from tests.engine.agents.talks import Talk, talk
 from tests.support.engine import BEN, flow_of
 
@@ -185,6 +186,15 @@ def test_three_crashes_in_one_model_call_ask() -> None:
     """A call at which the process dies again and again is not made for ever."""
     case = talk().claimed().claimed().claimed()
     assert case.prompt.kind == "interrupted"
+
+
+def test_nobody_can_say_that_a_model_call_is_done() -> None:
+    """Its answer is what it is for, so the question about it offers to ask again or to abort, and takes no other word."""
+    case = talk().claimed().claimed().claimed()
+    assert [option["value"] for option in case.prompt.spec["options"]] == ["again", "abort"]
+    case.refused(case.answer("done"), InvalidAnswer)
+    case.decide("again").model("The disk is full.")
+    assert case.node("helper").output["text"] == "The disk is full."
 
 
 def test_a_late_outcome_changes_nothing() -> None:

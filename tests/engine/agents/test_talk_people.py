@@ -9,7 +9,7 @@ import pytest
 
 from engine.agents.facts import AgentFacts
 from engine.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
-from engine.errors import AlreadyAnswered, InvalidAnswer
+from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.flow import load_flow
 from engine.providers.prices import DEFAULTS
 from tests.engine.agents.talks import Talk, talk
@@ -305,6 +305,17 @@ def test_an_agent_that_is_stopped_at_its_cap_fails_with_that_word() -> None:
     """Flows can compare `errors.<id>.type` with `budget`."""
     case = talk("max_cost: 0.01").decide("stop")
     assert (case.state.error or {})["type"] == "budget"
+
+
+def test_the_question_at_a_cap_is_withdrawn_when_the_agents_time_is_over() -> None:
+    """Where the flow goes on without the agent, nobody is asked any more about what it may spend."""
+    after = '  - {id: after, type: ask, with: {message: "And now?"}}\n'
+    case = talk("max_cost: 0.01", rest=f"    timeout: 1h\n    on_error: continue\n{after}")
+    asked = case.prompt
+    case.later(3_700).when(case.timer_due())
+    assert case.state.prompts[asked.prompt_id].status == "cancelled"
+    assert case.prompt.path == "after"
+    case.refused(Answer(asked.prompt_id, ANA, "k1", value="raise"), PromptClosed)
 
 
 def test_turns_are_capped_too() -> None:
