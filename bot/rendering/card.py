@@ -8,7 +8,7 @@ duration would be wrong a minute later.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from bot.rendering.blocks import (
     Block,
@@ -207,7 +207,7 @@ def _lines(
     paths += [path for path in state.nodes if _at_top(path) and path not in known]
     # What is under way in no container that is shown: `finally`, for example.
     shown = {*paths, *state.containers}
-    paths += [path for path in state.active if path.rpartition("/")[0].partition("[")[0] not in shown | {""}]
+    paths += [path for path in state.active if "/" in path and not _is_inside(path, shown)]
 
     def lines(path: str) -> list[str]:
         return node_lines(waits, path)
@@ -215,6 +215,15 @@ def _lines(
     if len(paths) <= _WHOLE:
         return [*asked_inputs, *(line for path in paths for line in lines(path))]
     return [*asked_inputs, *_grouped(state, paths, lines)]
+
+
+def _is_inside(path: str, containers: Set[str]) -> bool:
+    """Whether a node stands in one of these, however deep."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        if path in containers or path.rpartition("[")[0] in containers:
+            return True
+    return False
 
 
 def _at_top(path: str) -> bool:

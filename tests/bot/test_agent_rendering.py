@@ -17,7 +17,6 @@ from bot.rendering.agents import (
     Entry,
     ToolLine,
     agent_message,
-    as_code,
     brief_input,
     growing,
     is_allowed,
@@ -188,12 +187,6 @@ def test_a_line_of_a_call_is_one_line_of_safe_text() -> None:
     assert tool_line(ToolLine("grafana__query", "")) == "⚙️ grafana · query …"
 
 
-def test_an_answer_that_is_data_is_shown_as_code() -> None:
-    """JSON stands in a code block; a text that is none stays as it is."""
-    assert as_code('{"cause":"disk"}') == '```\n{\n  "cause": "disk"\n}\n```'
-    assert as_code("The disk.") == "The disk."
-
-
 # --- what follows from events ------------------------------------------------------------------------------
 
 SHELL = "      tools: [{shell: {commands: ['echo *'], on_crash: again}}]\n"
@@ -280,3 +273,4 @@ def test_the_card_says_how_far_an_agent_is() -> None:
     lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks))
     assert "▶️ helper · turn 1" in lines
     assert "⚙️ shell: `echo one`" in lines
+    assert [line for line in lines.splitlines() if "helper" in line and "since" in line] == []
