@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from immutables import Map
 
 from bot.scenarios.play import Result
-from tests.bot.test_scenarios import played, report
+from engine.state import Spent, State
+from tests.bot.test_scenarios import after_a_kill, played, report
 
 FLOW = """
 flow: investigate
@@ -83,9 +85,7 @@ async def test_a_conversation_with_tools_a_question_and_an_approval(tmp_path: Pa
     assert (result.kills or 0) >= 24
 
 
-async def test_a_call_is_corrected_another_refused_and_somebody_steers(tmp_path: Path) -> None:
-    """Each call of one answer waits on its own, what runs is what was corrected, and a message comes with the results."""
-    steps = """
+STEERED = """
 claude:
   diagnose:
     - tools:
@@ -106,7 +106,11 @@ steps:
   - ana: {reject: it is not ours}
   - expect: {status: complete, effects: [diagnose.logs, diagnose.shell: {run: [systemctl, restart, checkout]}]}
 """
-    result = await talked(tmp_path, steps, kills=True)
+
+
+async def test_a_call_is_corrected_another_refused_and_somebody_steers(tmp_path: Path) -> None:
+    """Each call of one answer waits on its own, what runs is what was corrected, and a message comes with the results."""
+    result = await talked(tmp_path, STEERED, kills=True)
     assert result.passed, report(result)
 
 
@@ -125,12 +129,10 @@ steps:
     assert result.passed, report(result)
 
 
-async def test_a_cap_is_a_question(tmp_path: Path) -> None:
-    """At its cap an agent stops for a person, who lets it go on."""
-    looks = "\n".join(["  - tools: [{name: logs, input: {service: checkout}}]"] * 4)
-    steps = f"""
+_LOOKS = "\n".join(["  - tools: [{name: logs, input: {service: checkout}}]"] * 4)
+CAPPED = f"""
 claude:
-{looks}
+{_LOOKS}
   - text: I do not know.
 nodes: {{diagnose.logs: done}}
 steps:
@@ -138,7 +140,11 @@ steps:
   - ana: raise
   - expect: {{status: complete, posted: I do not know}}
 """
-    result = await talked(tmp_path, steps, kills=True)
+
+
+async def test_a_cap_is_a_question(tmp_path: Path) -> None:
+    """At its cap an agent stops for a person, who lets it go on."""
+    result = await talked(tmp_path, CAPPED, kills=True)
     assert result.passed, report(result)
 
 
@@ -165,3 +171,30 @@ async def test_an_agent_without_a_script_says_what_to_write(tmp_path: Path) -> N
     """No model is ever asked."""
     result = await talked(tmp_path, "steps:\n  - expect: {status: complete}")
     assert "Write under `claude` a list of turns" in report(result)
+
+
+# --- seeded faults -------------------------------------------------------------------------------------------
+
+
+def changed(state: State, **fields: Any) -> State:
+    """The state with other fields of every conversation in it."""
+    for path, container in state.containers.items():
+        if container.agent is not None:
+            other = container._replace(agent=container.agent._replace(**fields))
+            state = state._replace(containers=state.containers.set(path, other))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("fields", "steps"),
+    [({"pending": ()}, STEERED), ({"spent": Spent()}, CAPPED), ({"results": Map()}, STEERED)],
+    ids=["what people said", "what was spent", "what tools gave"],
+)
+async def test_what_a_kill_takes_from_a_conversation_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], steps: str
+) -> None:
+    """An engine that forgets a part of a conversation at a claim is told by the kills, and only by them."""
+    after_a_kill(monkeypatch, lambda flow, state: changed(state, **fields))
+    result = await talked(tmp_path, steps, kills=True)
+    assert not result.plain.failures, report(result)
+    assert result.killed
