@@ -15,6 +15,7 @@ from bot.scenarios.world import Done, World, actors
 from engine.codec import Json
 from engine.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded
 from engine.faults import Path
+from engine.queries import asked_in_order
 from engine.state import PromptRun, State
 from engine.tree import Entry, tree
 
@@ -43,8 +44,8 @@ class View:
 
     @property
     def prompts(self) -> list[PromptRun]:
-        """The open questions."""
-        return [self.state.prompts[prompt_id] for prompt_id in self.state.open_prompts]
+        """The open questions, in the order in which they were asked."""
+        return [self.state.prompts[prompt_id] for prompt_id in asked_in_order(self.state)]
 
     @property
     def fresh(self) -> list[Event]:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Literal, cast
 
 from bot.rendering.delivered import as_plain
@@ -24,7 +25,7 @@ from engine.events import Event, event_from_bytes
 from engine.faults import Path
 from engine.nodes.port import NodeContext
 from engine.nodes.specs import node_types
-from engine.queries import launched
+from engine.queries import asked_in_order, launched
 from engine.state import State, TimerRun
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
@@ -232,7 +233,7 @@ class Life:
 
     async def _resolve(self, state: State) -> bool:
         """After a kill: what was cut runs again. Somebody has looked, and says so."""
-        for prompt_id in state.open_prompts:
+        for prompt_id in asked_in_order(state):
             prompt = state.prompts[prompt_id]
             run = state.nodes.get(prompt.path)
             if prompt.kind == "interrupted" and run is not None and run.reason == "crash":
@@ -241,7 +242,7 @@ class Life:
         return False
 
     async def _show(self, state: State) -> bool:
-        for prompt_id in state.open_prompts:
+        for prompt_id in asked_in_order(state):
             prompt = state.prompts[prompt_id]
             if prompt.shown is None:
                 ts = f"1767603600.{int(prompt.spec.get('number') or 0):06}"
@@ -250,12 +251,11 @@ class Life:
         return False
 
     async def _post(self, state: State) -> bool:
-        for path in state.active:
+        for path in sorted(state.active, key=self._began):
             run = state.nodes[path]
             if run.status == "started" and node_types()[run.type].mode == "delivery":
                 self.world.posts.setdefault(path, as_plain(run.input if isinstance(run.input, dict) else {}))
-                place = list(self.world.posts).index(path)
-                output = {"channel": CHANNEL, "ts": f"1767603601.{place:06}", "permalink": None}
+                output = {"channel": CHANNEL, "ts": _ts(path), "permalink": None}
                 await self.apply(NodeDone(path, run.attempt, output))
                 return True
         return False
@@ -291,6 +291,11 @@ class Life:
                 self.world.advance(moment)
                 return state
             self.world.advance(min(fresh, key=_when).due_at)
+
+
+def _ts(path: str) -> str:
+    """The time stamp of the message that a node posts: the same in every run."""
+    return f"1767603601.{int(sha256(path.encode()).hexdigest()[:8], 16) % 1_000_000:06}"
 
 
 def _when(timer: TimerRun) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from engine.commands import (
 )
 from engine.forms import match_option
 from engine.forms.asking import asked_fields
+from engine.queries import asked_in_order
 from engine.state import PromptRun, State
 from prompt_state.policy import ACTION_OF, Gate
 
@@ -100,7 +101,7 @@ class Hand:
 
     def _open(self, state: State, fits: Fits) -> PromptRun:
         """The one open question that is meant."""
-        asked = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+        asked = [state.prompts[prompt_id] for prompt_id in asked_in_order(state)]
         if self._act.on is not None:
             named = [prompt for prompt in asked if is_asked(prompt, self._act.on)]
             if not named:
@@ -163,7 +164,7 @@ def _agent_of(path: str, name: str) -> bool:
 
 def open_lines(state: State) -> list[str]:
     """What is asked now, for people."""
-    prompts = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+    prompts = [state.prompts[prompt_id] for prompt_id in asked_in_order(state)]
     if not prompts:
         return [f"Nothing is asked now: the session is {state.status}{_at(state)}."]
     return ["Asked now:", *(f"  {line}" for prompt in prompts for line in _lines(prompt))]

@@ -265,6 +265,38 @@ steps:
     assert result.passed, report(result)
 
 
+async def test_what_goes_on_side_by_side_has_one_order(tmp_path: Path) -> None:
+    """Questions of several passes are told apart by their paths, and a list of outcomes is used up in one order."""
+    flow = """
+flow: rollback
+inputs: {service: {type: string}}
+nodes:
+  - id: fan
+    type: foreach
+    with: {items: [a, b, c], as: x, concurrency: 3}
+    body:
+      - {id: say, type: message, with: {text: "to {{ x }}"}}
+      - {id: ask, type: ask, with: {message: "{{ x }}?", choices: [now, never]}}
+      - {id: do, type: shell, with: {run: ["{{ x }}"]}}
+"""
+    steps = """
+nodes: {do: [done, {output: {stdout: second}}, done], "fan[1]/do": {output: {stdout: its own}}}
+steps:
+  - expect: {prompts: [ask, ask, ask], posted: [to a, to b, to c]}
+  - ana: now
+    on: fan[2]/ask
+  - ana: now
+    on: fan[0]/ask
+  - expect: {effects: ["fan[2]/do", "fan[0]/do"], outputs: {"fan[0]/do": {stdout: second}}, nodes: {say: completed}}
+  - ana: never
+  - expect: {status: complete, outputs: {"fan[1]/do": {stdout: its own}}}
+"""
+    result = await played(tmp_path, steps, flow=flow, kills=True)
+    assert result.passed, report(result)
+    other = await played(tmp_path, steps.replace("    on: fan[2]/ask\n", ""), flow=flow)
+    assert "Several questions could be meant: `fan[0]/ask`, `fan[1]/ask`, `fan[2]/ask`." in report(other)
+
+
 async def test_files_are_an_answer(tmp_path: Path) -> None:
     """Where a question takes files, somebody drops some in, and nodes that really run find them."""
     flow = FLOW.replace("timeout: 2h", "accept: files").replace(
