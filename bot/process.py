@@ -436,6 +436,9 @@ def said_at(row: InboxRow) -> float:
     """When a row was said or pressed, in seconds since 1970: the order in which a thread is read."""
     if row.kind in (inbound.MESSAGE, inbound.OVERHEARD):
         return float(row.key.rsplit(":", 1)[1])
+    if row.kind == inbound.EDITED:
+        # An edit waits for what became of its message, also where a clock was set back in between.
+        return float(row.key.rsplit(":", 1)[1]) + 5e-7
     if row.kind in (inbound.ROOTED, WANTED_ROOTED) and row.thread_key is not None:
         # The message that a thread begins with is older than whatever is said there.
         return float(row.thread_key.rsplit(":", 1)[1])
