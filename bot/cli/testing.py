@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ def run_scenarios(
 ) -> int:
     """Play every scenario; the exit code says whether all went well. Raises `UsageError`."""
     folder = place.settings().flows
-    files = _files(paths or [folder / FOLDER])
+    files = _files(paths or [Path(os.path.relpath(folder / FOLDER))])
     flows = Flows(folder)
     paint = Paint(sys.stdout)
     all_told = []

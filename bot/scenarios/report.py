@@ -75,9 +75,9 @@ def _kills(result: Result, paint: Paint) -> Iterator[str]:
         return
     events = len(result.plain.events)
     if not result.killed:
-        yield paint("dim", f"killed {result.kills} times, around every of {events} events: nothing changed")
+        yield paint("dim", f"killed {result.kills} times, around each of {events} events: nothing changed")
         return
-    count, of = len(result.killed), f"{result.kills} times, around every of {events} events"
+    count, of = len(result.killed), f"{result.kills} times, around each of {events} events"
     yield f"killed {of}: {count} came out otherwise"
     for killed in result.killed[:MOST_KILLS]:
         yield f"  {paint('red', one_line(killed.what, 200))}"
