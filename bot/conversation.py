@@ -28,7 +28,7 @@ from bot.rendering.text import escape, plain
 from bot.standing import Standing
 from bot.start_line import BadLine, StartLine, parse
 from bot.starting import Starter
-from bot.steering import steerable
+from bot.steering import steerable, told_later
 from engine import clock, commands
 from engine.actors import Actor
 from engine.codec import Json, decode
@@ -346,10 +346,11 @@ class Conversation:
             return await self._tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:
             return await self._whisper(row, data, str(error), "refused")
-        if state.phase == "held" and isinstance(command, Answer | commands.Steer):
+        later = told_later(state, command)
+        if later is not None:
             # The row was consumed together with what it said.
-            said = _whispered(row, data, words.RECORDED if isinstance(command, Answer) else words.KEPT)
-            await self._engine.writer.call("consume", [], self._engine.now(), [said])
+            told = _whispered(row, data, later)
+            await self._engine.writer.call("consume", [], self._engine.now(), [told])
         return True
 
     # --- views ---------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot import words
 from engine.actors import Actor
+from engine.commands import Answer, Command, Steer
 from engine.engine import Engine
 from engine.state import State
 from engine.storage.port import Head
@@ -23,6 +25,14 @@ def takes_messages(state: State) -> bool:
         run.agent is not None and run.error is None and path in state.active
         for path, run in state.containers.items()
     )
+
+
+def told_later(state: State, command: Command) -> str | None:
+    """What people are told whose words count and change nothing yet; None where they do."""
+    if state.phase == "held" and isinstance(command, Answer | Steer):
+        return words.RECORDED if isinstance(command, Answer) else words.KEPT
+    waits = state.phase == "waiting" and bool(state.open_prompts)
+    return words.LATER if waits and isinstance(command, Steer) else None
 
 
 async def steerable(engine: Engine, gate: Gate, actor: Actor, heads: Sequence[Head]) -> tuple[str, ...]:

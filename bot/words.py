@@ -45,6 +45,9 @@ RECORDED = "Recorded. This is paused, so it goes on with your answer after `resu
 KEPT = "Kept for the agent. This is paused, so it reads your message after `resume`."
 """Told to whoever speaks to an agent whose session is held."""
 
+LATER = "Kept for the agent. It reads your message once what is asked above is answered."
+"""Told to whoever speaks to an agent that waits for people."""
+
 
 def flows_text(flows: Mapping[str, Flow]) -> str:
     """The flows that can be started here."""

@@ -189,12 +189,13 @@ def _line(waits: Waits, path: str, label: str) -> str:
     if prompt is not None:
         icon = "⚠️" if run.status == "interrupted" else "🙋"
         return f"{icon} {label} · {wait_words(prompt, state, waits.names)}"
-    if timer is not None and run.status != "retrying":
-        return f"⏲️ {label} · until {date(timer.due_at)}"
     if path in state.containers:
         agent = state.containers[path].agent
         far = _counted(state.containers[path]) if agent is None else _conversation(state, path, agent)
-        return f"{ICONS['started']} {label}{far}"
+        until = "" if timer is None else f" · until {date(timer.due_at)}"
+        return f"{ICONS['started']} {label}{far}{until}"
+    if timer is not None and run.status != "retrying":
+        return f"⏲️ {label} · until {date(timer.due_at)}"
     return f"{ICONS.get(run.status, '•')} {label}{_detail(run, node_of(waits.flow, path), timer)}{_metered(waits.meters.get(path), run)}"
 
 

@@ -135,7 +135,9 @@ class ClaudeProvider:
         """Say what is wrong with the key or the address before a library says it in words of its own."""
         variables = " or ".join(KEY_VARIABLES)
         if not self._key:
-            raise AccessDenied(f"there is no key for Claude: set {variables}")
+            raise AccessDenied(
+                f"there is no key for Claude: set {variables} (sayso dev tries flows without one)"
+            )
         if not re.fullmatch("[!-~]+", self._key):
             raise AccessDenied(f"the key for Claude ({variables}) has characters that no key has")
         try:

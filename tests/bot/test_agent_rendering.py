@@ -274,3 +274,14 @@ def test_the_card_says_how_far_an_agent_is() -> None:
     assert "▶️ helper · turn 1" in lines
     assert "⚙️ shell: `echo one`" in lines
     assert [line for line in lines.splitlines() if "helper" in line and "since" in line] == []
+
+
+def test_a_time_limit_hides_nothing_of_how_far_an_agent_is() -> None:
+    """An agent with a `timeout` has its turn on its line, and until when it may work."""
+    limited = HEAD.replace("type: agent", "type: agent\n    timeout: 1h").replace(
+        "{{ inputs.service }}", "web"
+    )
+    talk = Told(flow_of(limited + SHELL)).started()
+    lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks))
+    assert "▶️ helper · turn 1" in lines
+    assert "until <!date^" in lines

@@ -156,6 +156,26 @@ async def test_a_call_is_approved_as_it_is_shown(
         await thread.says("Found: Done.")
 
 
+async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_said(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """They decide nothing: their author is told that the agent reads them later, and it does."""
+    claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
+    async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        gate = await thread.says("Approval needed")
+        await thread.reply("ana", "yes, but gently")
+        await workspace.wait_for(
+            lambda: any(
+                "once what is asked above is answered" in e["text"] for e in workspace.ephemerals("ana")
+            )
+        )
+        assert len(claude.requests) == 1
+        await thread.press("ana", gate, "Approve")
+        await thread.says("Found: Done.")
+    assert "yes, but gently" in str(claude.requests[1].body["messages"][-1])
+
+
 async def test_an_edited_call_runs_as_it_was_edited(
     workspace: Workspace, claude: ClaudeServer, tmp_path: Path
 ) -> None:
