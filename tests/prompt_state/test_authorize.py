@@ -28,6 +28,7 @@ ASK = AskedSpec("ask")
 GATE = AskedSpec("approval", approvers=("UBEN", "@sre"))
 STUCK = AskedSpec("interrupted")
 BROKEN = AskedSpec("failed")
+CAP = AskedSpec("budget")
 
 
 def target(prompt: AskedSpec | None = None, **changed: Any) -> Target:
@@ -263,6 +264,9 @@ CASES = [
         target(BROKEN),
         "Only Ana can say how this goes on.",
     ),
+    Case("the requester raises a cap", ANA, "resolve", target(CAP), None),
+    Case("an admin raises it", BEN, "resolve", target(CAP, admins=frozenset({"UBEN"})), None),
+    Case("a colleague does not raise it", BEN, "resolve", target(CAP), "Only Ana can say how this goes on."),
     Case(
         "an approval is not resolved",
         ANA,
