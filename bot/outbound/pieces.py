@@ -390,7 +390,12 @@ class Pieces:
             await self.end(live, part)
             return
         text = growing(live.parts[part], self._hosts)
-        if not text.startswith(stream.sent) or text == stream.sent:
+        if not text.startswith(stream.sent):
+            # What was sent cannot be taken back (the turn began again, or is read otherwise now), but edited it can be.
+            if not stream.sent.startswith(text):
+                await self.end(live, part)
+            return
+        if text == stream.sent:
             return
         try:
             await self._calls.append_stream(stream.where, text[len(stream.sent) :])

@@ -131,8 +131,10 @@ class Streams:
                     await live.changed.wait()
         except SaysoError as error:
             log.warning("the text of %s is not shown while it comes: %s", live.turn, error)
+            self._close(live)
         except Exception:
             log.exception("the text of %s is not shown while it comes", live.turn)
+            self._close(live)
 
     async def _state(self, live: LiveText) -> State | None:
         """The session, if its thread is in Slack and this turn speaks to it: not one that sums a conversation up."""

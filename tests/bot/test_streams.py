@@ -442,6 +442,20 @@ async def test_a_stream_is_ended_before_slack_ends_it(rig: Rig) -> None:
     assert rig.calls("chat.stopStream") == 1
 
 
+async def test_a_stream_of_a_turn_that_begins_again_is_edited(rig: Rig) -> None:
+    """What was streamed cannot be taken back: the stream is ended, and its message shows the new attempt."""
+    session_id, state = await started(rig, await direct(rig))
+    hears(rig, session_id, "The old ")
+    await until_said(rig, session_id, ["The old "])
+    await rig.settled(text_key(session_id, TURN))
+    assert rig.outbound is not None
+    rig.outbound._pieces.lives[session_id, TURN].blocks.clear()
+    hears(rig, session_id, "A new one ")
+    await until_said(rig, session_id, ["A new one\n✍️ _writing …_"])
+    await rig.put(*said_rows(state, TURN, text("A new one."), interrupted=False))
+    await until_said(rig, session_id, ["A new one."])
+
+
 async def test_where_slack_takes_no_streams_messages_are_edited(rig: Rig) -> None:
     """An app without the right to stream posts and edits, in direct messages too, and does not ask again."""
     session_id, state = await started(rig, await direct(rig))
