@@ -14,6 +14,7 @@ where the process dies right before or right after that commit: all that counts 
 | `world` | what outlives a process: the clock, people, effects, what was said |
 | `fakes` | the runner of every node: what the scenario says comes of it |
 | `life` | one process over the world: runs until nothing more happens by itself |
+| `places` | how nodes and questions are named |
 | `steps` | what people do |
 | `expect` | what must be true |
 | `play` | a whole scenario, once or with kills |

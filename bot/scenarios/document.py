@@ -128,5 +128,5 @@ VERBS = (
 )
 """What a person can do, where one word does not say it."""
 
-BESIDE = ("on", "refused")
+BESIDE = ("on", "refused", "while")
 """Fields that stand beside a person in a step."""

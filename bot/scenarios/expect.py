@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 from bot.rendering.text import asked, plain
 from bot.scenarios.document import ExpectDoc
+from bot.scenarios.places import is_asked, is_at
 from bot.scenarios.scenario import described
-from bot.scenarios.steps import is_asked, is_at, open_lines
+from bot.scenarios.steps import open_lines
 from bot.scenarios.world import Done, World, actors
 from engine.codec import Json
 from engine.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded

@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 
 from bot.rendering.delivered import as_plain
 from bot.scenarios.fakes import Fakes
+from bot.scenarios.places import is_place
 from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, World, gate_for
 from engine.commands import Answer, Command, Due, NodeDone, Shown
 from engine.engine import Engine
@@ -181,11 +182,14 @@ class Life:
 
     # --- until nothing happens by itself -----------------------------------------------------------------
 
-    async def settle(self) -> State:
-        """Return once only people or time can bring the session on. Raises `Died`, `GaveUp`."""
+    async def settle(self, during: str | None = None) -> State:
+        """Return once only people or time can bring the session on, or as soon as the node `during` is at work. Raises
+        `Died`, `GaveUp`."""
         for _ in range(MOST_ROUNDS):
             self.check()
             state = await self.engine.state(SESSION)
+            if self.at_work(state, during):
+                return state
             if not state.ended and await self._something(state):
                 continue
             rested = await self.engine.parked(SESSION)
@@ -200,6 +204,12 @@ class Life:
             if await happens(state):
                 return True
         return False
+
+    def at_work(self, state: State, name: str | None) -> bool:
+        """Whether a node is at work, named by its id, its place, or as the agent that it belongs to."""
+        return name is not None and any(
+            name == self.node_id(path) or is_place(path, name) for path in launched(state)
+        )
 
     async def at_gate(self, ctx: NodeContext) -> bool:
         """A node waits here until it is its turn; False when it has to leave."""
@@ -281,10 +291,13 @@ class Life:
         self.world.advance(min(between, key=_when).due_at)
         return await self._fire(state)
 
-    async def wait_until(self, moment: str) -> State:
-        """Time goes by up to a moment, and every timer on the way fires at its time."""
+    async def wait_until(self, moment: str, during: str | None = None) -> State:
+        """Time goes by up to a moment, and every timer on the way fires at its time; no further than to where the node
+        `during` is at work."""
         while True:
-            state = await self.settle()
+            state = await self.settle(during)
+            if self.at_work(state, during):
+                return state
             due = [timer for timer in state.timers.values() if timer.due_at <= moment]
             fresh = [timer for timer in due if (timer.timer_id, timer.due_at) not in self._fired]
             if not fresh or state.ended:

@@ -15,7 +15,7 @@ from bot.scenarios.document import ExpectDoc
 from bot.scenarios.expect import Mismatch, View, mismatches, says
 from bot.scenarios.life import Died, GaveUp, Kill, Life
 from bot.scenarios.scenario import Act, Scenario, Step, Wait
-from bot.scenarios.steps import Hand, done_before
+from bot.scenarios.steps import Hand, done_before, open_lines
 from bot.scenarios.story import Story, changes, story
 from bot.scenarios.world import SESSION, THREAD, World, actors, starter
 from engine.commands import Hold, Resume
@@ -232,7 +232,7 @@ class _Player:
             await self._life.apply(None)
         elif not await self._start():
             return
-        await self._life.settle()
+        await self._life.settle(await self._goal())
 
     async def _start(self) -> bool:
         """Whether there is a session now."""
@@ -263,20 +263,41 @@ class _Player:
     # --- steps -------------------------------------------------------------------------------------------
 
     async def _take(self, step: Step) -> None:
-        state = await self._life.settle()
+        state = await self._life.settle(await self._goal())
+        after = self._during(self._cursor.at + 1)
         match step.does:
             case Act() as act:
                 self._open_window(state)
                 await self._act(act, step)
-                await self._life.settle()
+                await self._life.settle(after)
             case Wait(seconds):
                 if self._cursor.begun != self._cursor.at:
                     self._cursor.until = self._world.later(seconds)
                 self._open_window(state)
                 assert self._cursor.until is not None
-                await self._life.wait_until(self._cursor.until)
+                await self._life.wait_until(self._cursor.until, after)
             case ExpectDoc() as expect:
                 self._expect(expect, state, step)
+
+    def _during(self, at: int) -> str | None:
+        """The node that has to be at work for the next deed from a step on; None where all work ends before it."""
+        left = (step.does for step in self._scenario.steps[at:])
+        deed = next((does for does in left if not isinstance(does, ExpectDoc)), None)
+        return deed.during if isinstance(deed, Act) else None
+
+    async def _goal(self) -> str | None:
+        """Up to where it goes on by itself now: a process that was killed may have done the current step already."""
+        at, steps = self._cursor.at, self._scenario.steps
+        does = steps[at].does if at < len(steps) else None
+        done = isinstance(does, Wait) and self._cursor.begun == at
+        if isinstance(does, Act) and self._cursor.begun == at:
+            done = done_before(does, _key(steps[at]), await self._life.state(), self._since)
+        return self._during(at + 1 if done else at)
+
+    @property
+    def _since(self) -> list[str]:
+        """The types of the events since the current step began."""
+        return [event.type for event in self._life.events if event.seq > self._cursor.since]
 
     def _open_window(self, state: State) -> None:
         """A step that does something begins: what happens from here on is what can be expected to have happened."""
@@ -297,11 +318,11 @@ class _Player:
             raise _Failed(found)
 
     async def _act(self, act: Act, step: Step) -> None:
-        key = f"scenario:{step.number}"
-        state = await self._life.state()
-        since = [event.type for event in self._life.events if event.seq > self._cursor.since]
-        if done_before(act, key, state, since):
+        key, state = _key(step), await self._life.state()
+        if done_before(act, key, state, self._since):
             return
+        if act.during is not None and not self._life.at_work(state, act.during):
+            raise GaveUp([f"`{act.during}` is not at work.", *open_lines(state)])
         hand = Hand(act, self._people[act.person], key, self._life.gate, self._world.home)
         try:
             command = hand.command(state, self._people)
@@ -318,6 +339,11 @@ class _Player:
         self._life.check()
         if act.refused is not None:
             raise GaveUp([f"{act.person} could do it, and was not refused: “{act.refused}”."])
+
+
+def _key(step: Step) -> str:
+    """What makes the deed of a step the same when it is done again after a kill."""
+    return f"scenario:{step.number}"
 
 
 def _difference(wrong: Mismatch) -> tuple[str, ...]:

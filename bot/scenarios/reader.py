@@ -253,7 +253,7 @@ class Reader:
             return self._expect(given[head], (*path, head))
         beside = {name: self._beside(name, given, path) for name in BESIDE}
         verb, value = self._verb(given[head], (*path, head))
-        return Act(head, verb, value, beside["on"], beside["refused"]) if verb else None
+        return Act(head, verb, value, beside["on"], beside["refused"], beside["while"]) if verb else None
 
     def _wait(self, given: Json, path: Path) -> Wait | None:
         try:
@@ -269,7 +269,7 @@ class Reader:
         if not isinstance(value, str) or not value:
             self._wrong((*path, name), f"expected text, not {kind_of(value)}")
             return None
-        if name == "on":
+        if name in ("on", "while"):
             self._named(value, (*path, name))
         return value
 

@@ -25,6 +25,8 @@ class Act:
     value: Json
     on: str | None = None
     refused: str | None = None
+    during: str | None = None
+    """The node that is at work when this is done; None: once nothing is at work any more."""
 
 
 @dataclass(frozen=True)

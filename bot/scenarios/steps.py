@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from bot.local_files import keep
 from bot.scenarios.life import GaveUp
+from bot.scenarios.places import is_asked
 from bot.scenarios.scenario import Act
 from bot.session_files import SessionFiles
 from engine.actors import Actor
@@ -145,21 +146,6 @@ def _said(act: Act) -> str:
     if act.verb == "say":
         return f"“{act.value}”"
     return f"`{act.verb}`" + (f" “{act.value}”" if isinstance(act.value, str) else "")
-
-
-def is_at(path: str, name: str) -> bool:
-    """Whether a path is what a scenario names: the path itself, or the id of its node."""
-    return name in (path, path.rpartition("/")[2].partition("~")[0])
-
-
-def is_asked(prompt: PromptRun, name: str) -> bool:
-    """Whether a question is the one that a scenario names: by its place, its node, or the agent that it came from."""
-    return is_at(prompt.path, name) or name == prompt.spec.get("nodeId") or _agent_of(prompt.path, name)
-
-
-def _agent_of(path: str, name: str) -> bool:
-    agent, found, _ = path.rpartition("/turn[")
-    return bool(found) and is_at(agent, name)
 
 
 def open_lines(state: State) -> list[str]:

@@ -114,6 +114,31 @@ async def test_a_call_is_corrected_another_refused_and_somebody_steers(tmp_path:
     assert result.passed, report(result)
 
 
+async def test_people_speak_while_something_is_at_work(tmp_path: Path) -> None:
+    """A message while a tool runs stands behind its result; a pause while the model answers asks it again later."""
+    steps = """
+claude:
+  - tools: [{name: logs, input: {service: checkout}}]
+  - expect: {user: It is the database, result: out of memory}
+    text: Then I leave it.
+nodes: {diagnose.logs: {output: {stdout: out of memory}}}
+steps:
+  - ana: {message: It is the database}
+    while: diagnose.logs
+  - ana: {pause: let me look}
+    while: diagnose/turn[2]
+  - expect: {status: paused, nodes: {tell: pending}, effects: [diagnose.logs]}
+  - ana: {resume: go on}
+  - expect: {status: complete, posted: Then I leave it, effects: [diagnose.logs]}
+"""
+    result = await talked(tmp_path, steps, kills=True)
+    assert result.passed, report(result)
+    late = steps.replace("while: diagnose.logs", "while: diagnose.shell").replace(
+        "user: It is the database, ", ""
+    )
+    assert "`diagnose.shell` is not at work." in report(await talked(tmp_path, late))
+
+
 async def test_files_of_the_session_are_read_and_written_without_a_word(tmp_path: Path) -> None:
     """What only touches the session's own folder runs, is no effect, and is thrown away with the scenario."""
     steps = """
