@@ -1,7 +1,8 @@
-"""Takes the README's pictures from the running page: `python -m docs.screenshots [DIRECTORY]`.
+"""Takes the pictures of the documentation from the running page: `python -m docs.screenshots [DIRECTORY]`.
 
-The real bot serves the example `disk-cleanup` in a local workspace; Ana has chosen what to delete, and Ben is asked to
-approve it. Needs Chromium.
+The real bot serves the examples in a local workspace. `approval`: Ana has chosen what to delete, and Ben is asked to
+approve it. `agent`: a script in the place of Claude has looked into a failing service and wants to run a command.
+Needs Chromium.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,9 @@ async def served(workspace: Workspace, home: Path) -> AsyncIterator[None]:
         "SLACK_APP_TOKEN": workspace.app_token,
         "SLACK_API_URL": workspace.api_url,
     }
-    bot = Bot(load_settings(environ, cwd=home), flows=[ROOT / "examples"])
+    settings = load_settings(environ, cwd=home)
+    settings = replace(settings, agents=replace(settings.agents, scripted="without_key"))
+    bot = Bot(settings, flows=[ROOT / "examples"])
     running = asyncio.create_task(bot.run())
     try:
         await workspace.connected(2)
@@ -81,17 +85,28 @@ async def story(workspace: Workspace, logs: Path) -> ThreadView:
     return thread
 
 
+async def investigation(workspace: Workspace) -> ThreadView:
+    """As far as the command that an agent wants to run."""
+    thread = await start_flow(workspace, "ana", "ops", "why is checkout failing?")
+    await thread.press("ana", await thread.says("Was that on purpose?"), "It was a slip")
+    await thread.says("wants to use")
+    await workspace.settled()
+    return thread
+
+
 def _labels(message: dict[str, Any]) -> list[str]:
     blocks = [block for block in message["blocks"] if block["type"] == "actions"]
     return [element["text"]["text"] for block in blocks for element in block["elements"]]
 
 
-async def picture(browser: Browser, address: str, file: Path, **options: Any) -> None:
-    """One picture of the thread, once everything in it has its place."""
-    async with opened_page(browser, address, **options) as page:
-        await expect(page.get_by_role("button", name="Delete them").last).to_be_in_viewport()
-        await page.wait_for_load_state("networkidle")
-        await page.screenshot(path=file, animations="disabled")
+async def pictures(browser: Browser, address: str, file: Path, button: str) -> None:
+    """Two pictures of a thread, on a desk and on a phone, once everything in it has its place."""
+    phone: dict[str, Any] = {"viewport": PHONE, "device_scale_factor": 2, "has_touch": True}
+    for name, options in ((file.stem, {"viewport": DESKTOP}), (f"{file.stem}-phone", phone)):
+        async with opened_page(browser, address, **options) as page:
+            await expect(page.get_by_role("button", name=button).last).to_be_in_viewport()
+            await page.wait_for_load_state("networkidle")
+            await page.screenshot(path=file.with_stem(name), animations="disabled")
 
 
 async def take(folder: Path) -> None:
@@ -99,17 +114,16 @@ async def take(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="sayso-") as scratch, demo_directory() as logs:
         async with Workspace() as workspace, served(workspace, Path(scratch)), running_browser() as browser:
             thread = await story(workspace, logs)
-            channel, person = workspace.channel("ops").id, workspace.user("ben").id
-            address = f"{workspace.url}/#/{channel}/{thread.root_ts}?as={person}"
-            await picture(browser, address, folder / "approval.png", viewport=DESKTOP)
-            await picture(
-                browser,
-                address,
-                folder / "approval-phone.png",
-                viewport=PHONE,
-                device_scale_factor=2,
-                has_touch=True,
+            await pictures(
+                browser, _address(workspace, thread, "ben"), folder / "approval.png", "Delete them"
             )
+            thread = await investigation(workspace)
+            await pictures(browser, _address(workspace, thread, "ana"), folder / "agent.png", "Approve")
+
+
+def _address(workspace: Workspace, thread: ThreadView, person: str) -> str:
+    channel = workspace.channel("ops").id
+    return f"{workspace.url}/#/{channel}/{thread.root_ts}?as={workspace.user(person).id}"
 
 
 if __name__ == "__main__":
