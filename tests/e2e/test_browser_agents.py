@@ -15,8 +15,15 @@ from playwright.async_api import expect
 from bot.process import Bot
 from bot.settings import load_settings
 from bot.workspace import Workspace
-from tests.support.bot import ROOT
+from tests.support.bot import ROOT, bot_here
 from tests.support.browser import SCREENS, Visit, running_browser, visiting
+from tests.support.claude_server import claude_server, text
+
+LOOK = """
+flow: look
+nodes:
+  - {id: look, type: agent, name: Look, with: {prompt: "Why is web slow?"}}
+"""
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 
@@ -116,3 +123,39 @@ async def test_a_triage_in_a_direct_message(workspace: Workspace, bot: Bot, scre
         await visit.go_to("incidents")
         await expect(visit.feed).to_contain_text("The VPN cannot be reached (fault, urgent), for Ana Ruiz")
         await visit.shot("note")
+    streamed = {call.method for call in workspace.calls if "Stream" in call.method}
+    assert streamed >= {"chat.startStream", "chat.stopStream"}
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_an_agent_is_steered_stopped_and_resumed(
+    workspace: Workspace, tmp_path: Path, screen: str
+) -> None:
+    """Words to an agent that speaks are marked, first as kept and then as read; `stop` leaves what was said and marks
+    it, and `resume` with words goes on with them."""
+    first = text("I look at every host, one after the other", hold_after="text_delta")
+    second = text("Only web-2 then. It has no room left on", hold_after="text_delta")
+    async with (
+        claude_server() as claude,
+        bot_here(workspace, tmp_path, {"look": LOOK}, **claude.environ()),
+        running_browser() as browser,
+        visiting(browser, workspace, "steer", screen) as visit,
+    ):
+        claude.queue(first, second, text("It is the disk of web-2. Nothing was restarted."))
+        await visit.begin("ops", "@sayso look")
+        await visit.says("writing …")
+        await visit.write("Only web-2, please")
+        await visit.says("👀")
+        await visit.shot("steered")
+        first.go.set()
+        await visit.says("one after the other", "✅", "writing …")
+        await visit.shot("read")
+        await visit.write("stop")
+        await visit.says("stopped here", "is paused by")
+        await expect(visit.thread).not_to_contain_text("writing …")
+        await visit.shot("stopped")
+        await visit.write("resume and restart nothing")
+        await visit.says("goes on.", "Nothing was restarted.", "Completed in")
+        await visit.shot("resumed")
+    assert claude.refused == []
+    assert "restart nothing" in str(claude.requests[2].body["messages"][-1])
