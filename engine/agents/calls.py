@@ -8,6 +8,7 @@ a body, a path that was checked. What the author of the flow set (`env`, `header
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from collections.abc import Callable, Mapping
 
 from engine.action_text import action_text
@@ -23,14 +24,26 @@ from engine.nodes.address import is_disguised, why_refused
 from engine.nodes.hosts import host_allowed
 from engine.nodes.session_paths import BadPath, session_path
 
-__all__ = ["ToolRefused", "call_text", "checked", "digest", "prepare"]
+__all__ = ["ToolRefused", "as_read", "call_text", "checked", "digest", "prepare"]
 
 MOST_INPUT = 4 * 2**20
 """Bytes of what a tool is given."""
 
 _SETTLED_BY_ENGINE = ("ok_codes", "ok_status")
 _CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie"})
-_NOT_THEIRS = frozenset({"host", "idempotency-key", "content-length", "transfer-encoding", "connection"})
+_NOT_THEIRS = frozenset(
+    {
+        "host",
+        "idempotency-key",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        # Servers that heed these take a POST for a DELETE, whatever `methods` and `when` say.
+        "x-http-method-override",
+        "x-http-method",
+        "x-method-override",
+    }
+)
 
 
 def prepare(tool: ToolPlan, given: Json, base: Mapping[str, Json] | None = None) -> dict[str, Json]:
@@ -48,6 +61,22 @@ def prepare(tool: ToolPlan, given: Json, base: Mapping[str, Json] | None = None)
         raise
     except (SaysoError, ValueError) as error:
         raise ToolRefused(f"{tool.name}: {error}") from error
+
+
+def as_read(tool: ToolPlan, given: Json, config: Mapping[str, Json]) -> Json:
+    """The input as a rule of `approvals` sees it: what will run, however the model wrote it down. A command has the
+    quotes that it needs and no others, an address and a path are as they are used."""
+    match tool.kind:
+        case "shell":
+            return {**given, "command": shlex.join(config["run"])}
+        case "http":
+            from yarl import URL  # what reads the address when it is used must read it here
+
+            return {**given, "method": config["method"], "url": URL(given["url"].strip()).human_repr()}
+        case "read_file" | "write_file":
+            return {**given, "path": config["path"]}
+        case _:
+            return given
 
 
 def checked(tool: ToolPlan, given: Json) -> dict[str, Json]:

@@ -45,7 +45,7 @@ def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
     try:
         given = _given(turn, tool, call)
         config = configured(turn, path, tool, given)
-        rule = _rule(turn, path, plan, call)
+        rule = _rule(turn, path, plan, call, calls.as_read(tool, given, config))
         if rule is not None and not asked_here(turn.state, call):
             _ask(turn, path, tool, rule, call, config)
             return None
@@ -73,7 +73,7 @@ def configured(turn: Turn, path: str, tool: ToolPlan, given: Json) -> dict[str, 
 def _given(turn: Turn, tool: ToolPlan, call: Call) -> Json:
     """What the call is given: what the model wrote, or what a person made of it."""
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
-    if prompt is None or not prompt.spec.get("editors"):
+    if prompt is None or not prompt.spec.get("editors") or not asked_here(turn.state, call):
         return call.input
     return edits.edited(tool, call.input, prompt.spec.get("values") or {})
 
@@ -87,19 +87,19 @@ def asked_here(state: State, call: Call) -> bool:
     return prompt is not None and (prompt.spec.get("covers") or {}).get("sessionId") == state.session_id
 
 
-def _rule(turn: Turn, path: str, plan: AgentPlan, call: Call) -> Rule | None:
+def _rule(turn: Turn, path: str, plan: AgentPlan, call: Call, given: Json) -> Rule | None:
     """The rule by which people decide this call first. A rule that cannot be evaluated holds."""
     for rule in plan.rules:
-        if rule.tool == call.name and (rule.when is None or _holds(turn, path, rule, call)):
+        if rule.tool == call.name and (rule.when is None or _holds(turn, path, rule, given)):
             return rule
     return None
 
 
-def _holds(turn: Turn, path: str, rule: Rule, call: Call) -> bool:
+def _holds(turn: Turn, path: str, rule: Rule, given: Json) -> bool:
     assert rule.when is not None
     try:
         names = context(rule.when, turn.flow, turn.state, scope_of(path))
-        names |= {"input": call.input, "tool": call.name}
+        names |= {"input": given, "tool": rule.tool}
         return evaluate_condition(rule.when, names, f"approvals.{rule.tool}: when")
     except SaysoError:
         return True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from engine import forks
+from engine.commands import Edit
 from engine.errors import SaysoError
 from tests.engine.agents.talks import Talk, talk
-from tests.support.engine import BEN
+from tests.support.engine import ANA, BEN
 
 RULES = """
 tools: [{shell: {commands: ["*"]}}, read_file]
@@ -32,6 +33,20 @@ def test_a_fork_has_the_conversation_and_asks_for_approvals_anew() -> None:
     assert other.prompt.kind == "approval"
     other.decide("approve")
     assert other.node("helper/turn[1]/tool[0]").status == "started"
+
+
+def test_a_call_that_was_changed_in_the_parent_can_be_approved_in_a_copy() -> None:
+    """The copy asks about the model's own call and runs what it has shown."""
+    case = talk(RULES.replace("[approve, reject]", "[approve, edit, reject]")).model("Let me.", CALLS[0])
+    (name,) = case.prompt.spec["editable"]
+    case.when(Edit(case.prompt.prompt_id, ANA, "edit-1", {name: "rm -i a"}, case.prompt.spec["nonce"]))
+    case.only(case.answer("approve", actor=BEN))
+    other = copied(case, case.state.seq)
+    other.claimed()
+    shown = other.prompt.spec["covers"]["text"]
+    other.decide("approve")
+    assert shown.startswith("rm a")
+    assert other.node("helper/turn[1]/tool[0]").input["run"] == ["rm", "a"]
 
 
 def test_every_event_at_which_a_fork_may_begin_goes_on_to_the_end() -> None:

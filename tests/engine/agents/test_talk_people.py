@@ -105,10 +105,31 @@ def test_a_rule_may_say_which_calls_need_approval() -> None:
     assert talk(rules).model("", RM).prompt.kind == "approval"
 
 
+@pytest.mark.parametrize("command", ['"r"m a.txt', "r\\m a.txt", "'rm' a.txt", "rm   a.txt"])
+def test_a_rule_sees_the_command_that_runs_and_not_how_it_was_written(command: str) -> None:
+    """Quotes, backslashes and spaces that no program gets to see hide nothing from `when`."""
+    rules = RULES.replace("[approve, edit, reject]", "{when: \"{{ 'rm a.txt' in input.command }}\"}")
+    case = talk(rules).model("", ("shell", {"command": command}))
+    assert case.prompt.kind == "approval"
+
+
 def test_a_rule_that_cannot_be_evaluated_asks() -> None:
     """What cannot be decided by the rule is decided by people."""
     rules = RULES.replace("[approve, edit, reject]", '{when: "{{ input.command / 2 > 1 }}"}')
     assert talk(rules).model("", LS).prompt.kind == "approval"
+
+
+def test_a_rule_sees_the_address_and_the_path_that_are_used() -> None:
+    """A path with `./` and an address with `..` or percent signs are what they lead to; a method left out is GET."""
+    tools = 'tools: [read_file, {http: {hosts: [a.example]}}]\napprovals:\n'
+    files = "  read_file: {when: \"{{ input.path == 'keys/a' }}\"}\n"
+    web = "  http: {when: \"{{ input.method != 'GET' or '/admin' in input.url }}\"}\n"
+    case = talk(tools + files + web)
+    urls = ["https://a.example/x/../admin", "https://a.example/%61dmin", "https://a.example/open"]
+    case.model("", ("read_file", {"path": "./keys//a"}), *(("http", {"url": url}) for url in urls))
+    asked = sorted(case.state.prompts[prompt].path[-7:] for prompt in case.state.open_prompts)
+    assert asked == ["tool[0]", "tool[1]", "tool[2]"]
+    assert case.node("helper/turn[1]/tool[3]").status == "started"
 
 
 def test_several_people_must_agree_where_the_rule_says_so() -> None:
