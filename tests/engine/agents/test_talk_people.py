@@ -121,7 +121,7 @@ def test_a_rule_that_cannot_be_evaluated_asks() -> None:
 
 def test_a_rule_sees_the_address_and_the_path_that_are_used() -> None:
     """A path with `./` and an address with `..` or percent signs are what they lead to; a method left out is GET."""
-    tools = 'tools: [read_file, {http: {hosts: [a.example]}}]\napprovals:\n'
+    tools = "tools: [read_file, {http: {hosts: [a.example]}}]\napprovals:\n"
     files = "  read_file: {when: \"{{ input.path == 'keys/a' }}\"}\n"
     web = "  http: {when: \"{{ input.method != 'GET' or '/admin' in input.url }}\"}\n"
     case = talk(tools + files + web)
