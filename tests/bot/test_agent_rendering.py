@@ -241,6 +241,14 @@ def test_a_turn_becomes_its_text_then_its_calls_and_each_result_a_row() -> None:
     assert all(row.lane == THREAD["key"] for row in talk.rows)
 
 
+def test_an_answer_that_is_data_is_not_shown() -> None:
+    """The last answer of an agent with `output` is for the nodes that follow, and no words for people."""
+    output = "      output: {type: object, properties: {cause: {type: string}}, required: [cause]}\n"
+    talk = Told(flow_of(HEAD.replace("{{ inputs.service }}", "web") + output)).started()
+    talk.model('{"cause": "disk"}')
+    assert [shown(row)["text"] for row in talk.rows] == [""]
+
+
 def test_a_message_to_an_agent_is_marked_when_it_is_kept_and_when_it_is_read() -> None:
     """Eyes when the agent has it for its next call, a check mark when that call begins."""
     talk = told()

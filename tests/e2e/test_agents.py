@@ -32,6 +32,7 @@ APPROVED = INVESTIGATE.replace(
         shell: [approve, edit, reject]
   - id: tell""",
 )
+DATA = "      output: {type: object, properties: {cause: {type: string}}, required: [cause]}\n"
 CAPPED = INVESTIGATE.replace("      tools:", "      max_turns: 1\n      tools:")
 
 
@@ -100,15 +101,33 @@ async def test_text_is_there_while_the_model_still_speaks(
     assert thread.count("First words") == 2, "the agent's message, and what the flow tells"
 
 
+async def test_an_answer_that_is_data_is_never_shown(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """Data for the nodes that follow is not streamed to people either."""
+    slow = text('{"cause": "disk is full"}', hold_after="text_delta")
+    claude.queue(slow)
+    flow = INVESTIGATE.replace("      tools:", DATA + "      tools:").replace(".text", ".data.cause")
+    async with bot_here(workspace, tmp_path, {"investigate": flow}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        await slow.reached.wait()
+        slow.go.set()
+        await thread.says("Found: disk is full")
+    posted = [str(one.args) for one in workspace.calls if one.method.startswith("chat.")]
+    assert not any("cause" in args for args in posted)
+
+
 async def test_a_message_steers_a_running_agent(
     workspace: Workspace, claude: ClaudeServer, tmp_path: Path
 ) -> None:
-    """A message while the model speaks is marked as kept, stands in the next call, and is marked as read then."""
+    """A message while the model speaks is marked as kept, stands in the next call, and is marked as read then. What a
+    colleague says is left alone."""
     slow = text("I look at the logs", hold_after="text_delta")
     claude.queue(slow, text("Only web-2 then."))
     async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await thread.says("writing …")
+        chatter = await thread.reply("ben", "Lunch?")
         ts = await thread.reply("ana", "Look at web-2 only")
         await workspace.wait_for(lambda: marks(thread, ts) == {"eyes"})
         slow.go.set()
@@ -116,6 +135,8 @@ async def test_a_message_steers_a_running_agent(
         second = await thread.says("Only web-2 then.")
     assert float(second["ts"]) > float(ts)
     assert "Look at web-2 only" in str(claude.requests[1].body["messages"][-1])
+    assert marks(thread, chatter) == set()
+    assert "Lunch" not in str(claude.requests[1].body)
 
 
 async def test_stop_keeps_the_partial_text_and_resume_goes_on(
@@ -130,9 +151,15 @@ async def test_stop_keeps_the_partial_text_and_resume_goes_on(
         await thread.reply("ana", "stop")
         await thread.says("stopped here")
         assert not thread.count("writing …")
+        kept = await thread.reply("ana", "Look at web-2 first")
+        await workspace.wait_for(lambda: marks(thread, kept) == {"eyes"})
+        await workspace.wait_for(
+            lambda: any("Kept for the agent" in told["text"] for told in workspace.ephemerals("ana"))
+        )
         await thread.reply("ana", "resume do not restart anything")
         await thread.says("All right, nothing is restarted.")
-    assert "do not restart anything" in str(claude.requests[1].body["messages"][-1])
+    last = str(claude.requests[1].body["messages"][-1])
+    assert 0 < last.index("Look at web-2 first") < last.index("do not restart anything")
 
 
 async def test_a_call_is_approved_as_it_is_shown(
