@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench import acks, cold, crowd, fold, help, items, memory, nodes, others, pauses, turns
+from bench import acks, agents, cold, crowd, fold, help, items, memory, nodes, others, pauses, turns
 from bench.report import Row, machine, table
 
 PARTS: dict[str, Callable[..., list[Row]]] = {
@@ -22,6 +22,7 @@ PARTS: dict[str, Callable[..., list[Row]]] = {
     "crowd": crowd.measure,
     "cold": cold.measure,
     "turns": turns.measure,
+    "agents": agents.measure,
     "acks": acks.measure,
     "memory": memory.measure,
     "help": help.measure,

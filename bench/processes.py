@@ -30,10 +30,10 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **more}
 
 
-def timed(command: Sequence[str], folder: Path, *, code: int = 0) -> tuple[float, str]:
+def timed(command: Sequence[str], folder: Path, *, code: int = 0, **more: str) -> tuple[float, str]:
     """Run a program to its end: milliseconds and what it wrote. Raises `RuntimeError` for another exit code."""
-    begin = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    begin, env = time.perf_counter(), environment(**more)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     taken = (time.perf_counter() - begin) * MILLISECONDS
     if done.returncode != code:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -84,9 +84,10 @@ class Bot:
 
 
 @asynccontextmanager
-async def running_bot(workspace: Workspace, home: Path, flows: Path) -> AsyncIterator[Bot]:
-    """A bot that serves these flows and is ready; it is stopped at the end."""
+async def running_bot(workspace: Workspace, home: Path, flows: Path, **more: str) -> AsyncIterator[Bot]:
+    """A bot that serves these flows and is ready; it is stopped at the end. `more` is for its environment."""
     env = environment(
+        **more,
         SLACK_BOT_TOKEN=workspace.bot_token,
         SLACK_APP_TOKEN=workspace.app_token,
         SLACK_API_URL=workspace.api_url,

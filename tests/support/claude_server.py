@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -82,6 +83,10 @@ class Recorded:
     headers: dict[str, str]
     body: Any
     refused: str | None = None
+    arrived: float = field(default_factory=time.perf_counter)
+    """When it came, in seconds of this machine's clock."""
+    answered: float | None = None
+    """When the last byte of its answer was sent."""
 
 
 class ClaudeServer:
@@ -136,6 +141,7 @@ class ClaudeServer:
         return await self._stream(request, reply, request_id)
 
     async def _stream(self, request: web.Request, reply: Reply, request_id: str) -> web.StreamResponse:
+        number = len(self.requests) - 1
         self.thoughts |= {
             block["signature"]: block["thinking"] for block in reply.blocks if block["type"] == "thinking"
         }
@@ -144,7 +150,7 @@ class ClaudeServer:
         )
         await response.prepare(request)
         try:
-            for name, data in [("", None), *events(reply, self.requests[-1].body["model"])]:
+            for name, data in [("", None), *events(reply, self.requests[number].body["model"])]:
                 if data is not None:
                     await response.write(sse(data))
                 if not await self._go_on(request, response, reply, name):
@@ -153,6 +159,7 @@ class ClaudeServer:
             reply.gone.set()
             raise
         await response.write_eof()
+        self.requests[number].answered = time.perf_counter()
         return response
 
     async def _go_on(
