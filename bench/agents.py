@@ -23,7 +23,9 @@ from bot.workspace import Workspace
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 
 TURNS = 60
-SHOWN = 20
+SHOWN = 12
+"""Fewer than the starts that one person is allowed in a while, times the people."""
+PEOPLE = ("ana", "ben", "cleo", "dev")
 MESSAGES = 200
 PAUSED = 3
 MOST_OVERHEAD = 20.0
@@ -86,7 +88,7 @@ async def _in_threads(base: Path, turns: int, shown: int) -> tuple[list[float], 
                 await workspace.connected(2)
                 await caught_up(workspace)
                 gaps = await _talk(workspace, server, turns)
-                unseen = [await _first_words(workspace, server, f"first-{number}") for number in range(shown)]
+                unseen = [await _first_words(workspace, server, number) for number in range(shown)]
             if server.refused:
                 raise RuntimeError(f"the server refused: {server.refused[0]}")
     return gaps, unseen
@@ -108,14 +110,15 @@ async def _asked(workspace: Workspace, server: ClaudeServer, times: int) -> None
             await asyncio.sleep(0.05)
 
 
-async def _first_words(workspace: Workspace, server: ClaudeServer, channel: str) -> float:
+async def _first_words(workspace: Workspace, server: ClaudeServer, number: int) -> float:
     """From the first piece of an answer until it can be read in the thread, in a channel of its own: Slack takes a
     message a second in each."""
     reply = text(SAID, hold_after="text_delta")
     server.queue(reply)
+    channel = f"first-{number}"
     workspace.add_channel(channel)
-    ts = await workspace.post("ana", channel, "@sayso talk")
-    await reply.reached.wait()
+    ts = await workspace.post(PEOPLE[number % len(PEOPLE)], channel, "@sayso talk")
+    await asyncio.wait_for(reply.reached.wait(), 60)
     began = time.perf_counter()
     await workspace.wait_for(lambda: SAID[:8] in json.dumps(workspace.messages(channel, ts)), timeout=30)
     taken = (time.perf_counter() - began) * MILLISECONDS
