@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from engine.agents.plans import AgentPlan, ToolPlan
+from engine.agents.results import wrapped
 from engine.agents.wording import system_text
 from engine.codec import Json, encode
 from engine.evaluation import node_at
@@ -113,7 +114,7 @@ def transcript(name: str, messages: Sequence[Json]) -> str:
     lines = "\n\n".join(line for message in messages for line in _told(message))
     if len(lines) > _MOST_TRANSCRIPT:
         lines = f"(the beginning is left out)\n{lines[-_MOST_TRANSCRIPT:]}"
-    return f'<earlier_conversation agent="{name}">\n{lines}\n</earlier_conversation>'
+    return wrapped("earlier_conversation", lines, agent=name)
 
 
 def _told(message: Json) -> Iterator[str]:

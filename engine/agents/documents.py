@@ -10,6 +10,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engine.agents.results import attribute
 from engine.codec import Json
 from engine.nodes.folder import FileRefused, read_inside, sniffed
 from engine.providers.messages import IMAGE_TYPES, image_block, pdf_block, text_block, text_document_block
@@ -19,8 +20,6 @@ FILE_BLOCK = "sayso_file"
 
 MOST_BYTES = 10 * 2**20
 """Of one file."""
-
-_TITLE = 200
 
 
 def with_files(content: Sequence[Json], folder: Path) -> tuple[Json, ...]:
@@ -52,13 +51,17 @@ def _with_files(block: Json, folder: Path) -> Json:
 def file_block(named: Mapping[str, Json], folder: Path) -> Json:
     """The file that a `sayso_file` block names, as a block of the Messages API. Raises `FileRefused`."""
     path = str(named.get("path") or "")
-    name = str(named.get("name") or Path(path).name)
+    # Whoever sent the file chose its name.
+    name = attribute(str(named.get("name") or Path(path).name))
     data = read_inside(folder, path, MOST_BYTES)
     kind = sniffed(data[:4096])
+    if str(named.get("mediaType")).startswith("image/") and kind not in IMAGE_TYPES:
+        # What it may cost was reckoned by what it said it was.
+        raise FileRefused(f"{name} was sent as a picture and is {kind}; send it again as what it is")
     if kind in IMAGE_TYPES:
         return image_block(kind, base64.b64encode(data).decode())
     if kind == "application/pdf":
-        return pdf_block(base64.b64encode(data).decode(), title=name[:_TITLE])
+        return pdf_block(base64.b64encode(data).decode(), title=name)
     try:
         text = data.decode() if kind == "text/plain" else None
     except UnicodeDecodeError:
@@ -70,4 +73,4 @@ def file_block(named: Mapping[str, Json], folder: Path) -> Json:
         )
     if not text.strip():
         return text_block(f"The file {name} is empty.")
-    return text_document_block(text, title=name[:_TITLE])
+    return text_document_block(text, title=name)

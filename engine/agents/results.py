@@ -23,7 +23,11 @@ MOST_IMAGE = 1_500_000
 """Characters of a picture in base64; a larger one is left out."""
 MOST_IMAGES = 5
 
-_MARKS = re.compile(r"<(?=[\s/]*(?:tool_output|message|reason|system)\b)", re.IGNORECASE)
+_GAP = "[\\s/\u00ad\u200b-\u200f\u2060\ufeff]*"
+"""What does not show, or does not matter, between a bracket and a word."""
+_OURS = "tool_output|earlier_conversation|summary_of_the_conversation"
+_MARKS = re.compile(f"<(?={_GAP}(?:{_OURS}|message|reason|system)\\b)", re.IGNORECASE)
+_POSES = re.compile(f"<(?={_GAP}(?:(?:{_OURS})\\b|message\\s+from\\b))", re.IGNORECASE)
 _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
 _ATTRIBUTE = re.compile(r'[<>"&\n\r]')
 
@@ -57,7 +61,7 @@ def error_content(tool: ToolPlan, error: Mapping[str, Json]) -> Blocks:
 
 def refused_content(message: str) -> Blocks:
     """The blocks for a call that sayso did not make: what is wrong with it (`ToolRefused`)."""
-    return [text_block(f"The call was not made: {_sendable(message)}")]
+    return [text_block(f"The call was not made: {neutral(message)}")]
 
 
 def rejected_content(
@@ -101,6 +105,11 @@ def answer_content(output: Mapping[str, Json]) -> Blocks:
 def neutral(text: str) -> str:
     """A text in which nothing is one of sayso's own marks, and nothing is unfit to be sent."""
     return _MARKS.sub("&lt;", _sendable(text))
+
+
+def unposed(text: str) -> str:
+    """An author's text with values in it, which may have any marks but those that sayso alone writes."""
+    return _POSES.sub("&lt;", _sendable(text))
 
 
 def wrapped(mark: str, text: str, **attributes: str) -> str:

@@ -16,6 +16,7 @@ from engine.agents import budget, tooling
 from engine.agents.answer import problem_of
 from engine.agents.conversation import compacted, spoken, stays, transcript, unsent
 from engine.agents.plans import AgentPlan
+from engine.agents.results import unposed
 from engine.agents.wording import person_message
 from engine.codec import Json
 from engine.flow import Flow, Node
@@ -57,7 +58,7 @@ def open_conversation(turn: Turn, path: str, node: Node, config: dict[str, Json]
         if said:
             blocks.append({"type": "text", "text": transcript(name, said)})
     blocks += [_file_block(given) for given in config.get("files") or ()]
-    blocks.append({"type": "text", "text": config["prompt"]})
+    blocks.append({"type": "text", "text": unposed(config["prompt"])})
     _say(turn, path, node.id, "prompt", blocks)
 
 
