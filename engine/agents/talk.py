@@ -271,17 +271,26 @@ def _record(
 def _stopped(turn: Turn, owner: str, path: str, run: NodeRun, output: Json) -> None:
     """An answer that was cut. Where people wanted that, what was said so far stays; where only this process ends, the
     call is made again elsewhere."""
-    wanted = turn.facts.pausing or turn.state.phase != "running" or doomed(turn.state, path)
+    goes_on = turn.state.phase == "running" or (
+        turn.state.phase == "finalizing" and in_finally(path) and not turn.state.finally_skipped
+    )
+    wanted = turn.facts.pausing or not goes_on or doomed(turn.state, path)
     if not wanted:
         turn.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason=LEFT)
         return
-    _record(turn, owner, path, output, stays(output["content"]))
+    # Half a summary is no answer: nothing of it was for the people, nor is it part of the conversation.
+    summing = (run.input or {}).get("purpose") == "compact"
+    _record(turn, owner, path, output, [] if summing else stays(output["content"]))
 
 
 def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
     summary = "".join(block["text"] for block in output["content"] if block["type"] == "text")
-    if not summary.strip():
-        turn.break_(path, {"type": "bad_response", "message": "the summary of the conversation is empty"})
+    reason = str(output.get("stopReason"))
+    wrong = _UNUSABLE.get(reason) if summary.strip() else "it is empty"
+    if wrong is not None:
+        # It would take the place of everything that was said.
+        message = f"the summary of the conversation cannot be used: {wrong}"
+        turn.break_(path, {"type": "bad_response", "message": message})
         return
     agent = agent_at(turn.state, owner)
     usage = {name: number for name, number in (output.get("usage") or {}).items() if number}

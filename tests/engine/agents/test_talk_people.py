@@ -481,6 +481,36 @@ def test_a_second_summary_replaces_the_first() -> None:
     assert case.said().count("the task") == 1
 
 
+def summing() -> Talk:
+    """A conversation of which a summary is being made."""
+    flow = flow_of('nodes:\n  - {id: helper, type: agent, with: {prompt: "the task", tools: [read_file]}}\n')
+    case = Talk(flow)
+    case.facts = small()
+    case.started()
+    case.model("", ("read_file", {"path": "a"}), usage={"input_tokens": 15_000, "output_tokens": 20})
+    page = {"text": "x", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False}
+    return case.tool("tool[0]", page)
+
+
+def test_a_stop_during_the_summary_leaves_nothing_of_it() -> None:
+    """Half a summary is no part of the conversation; when it goes on, a summary is asked for again."""
+    case = summing()
+    case.pausing = True
+    case.when(Hold(ANA, "stop"))
+    case.model("We read", interrupted=True)
+    case.pausing = False
+    case.when(Resume("go on", ANA, "r1"))
+    assert case.request()["purpose"] == "compact"
+    assert "We read" not in str(case.request()["messages"])
+
+
+def test_a_refusal_does_not_take_the_place_of_the_conversation() -> None:
+    """A model that declines to write the summary has written none: the call is tried again."""
+    case = summing().model("I cannot help with that.", stop="refusal")
+    assert case.last[0].type == "node:retried"
+    assert "I cannot help" not in str(case.agent.messages)
+
+
 def test_a_crash_during_the_summary_changes_nothing() -> None:
     """The summary is asked for again, with the same conversation."""
     case = Talk(

@@ -199,6 +199,16 @@ def test_an_agent_in_finally_fails_at_its_cap() -> None:
     assert "`finally` asks nobody" in error["message"]
 
 
+def test_a_process_that_ends_leaves_a_call_in_finally_to_the_next() -> None:
+    """Nobody stopped it: the call is made again elsewhere, and half an answer is no part of the conversation."""
+    case = Talk(flow_of(AT_THE_END)).started()
+    before = case.request()
+    case.only(case.reply("All is", interrupted=True))
+    case.claimed()
+    assert case.request() == before
+    assert case.model("All is well.").state.status == "complete"
+
+
 def test_a_tool_that_was_interrupted_in_finally_is_an_error_for_the_model() -> None:
     """Nobody is asked whether the call had its effect; the model is told that nobody knows."""
     case = Talk(flow_of(AT_THE_END.replace("max_turns: 1", "max_turns: 5"))).started()
