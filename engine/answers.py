@@ -108,89 +108,59 @@ _WHY = {
 }
 
 
+_ABORT: dict[str, Json] = {"value": "abort", "label": "Abort the run", "style": "danger"}
+
+
+def step_prompt(node: Node, kind: str, text: str, *options: dict[str, Json]) -> dict[str, Json]:
+    """A question about a step that cannot go on by itself, for whoever runs the session; `text` stands behind the
+    step's name."""
+    return {
+        "kind": kind,
+        "message": f"*{node.name or node.id}*{text}",
+        "nodeId": node.id,
+        "nodeName": node.name,
+        "options": list(options),
+        "acceptsText": False,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+    }
+
+
+def _option(value: str, label: str, style: str | None = None) -> dict[str, Json]:
+    return {"value": value, "label": label, "style": style}
+
+
 def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
     """The question about a node whose outcome is unknown."""
     if run.reason == CHANGED:
-        return _changed_prompt(node)
+        text = (
+            ": its code was changed while this was under way. It has not started. Please look at the change, then say "
+            "how to go on."
+        )
+        return step_prompt(node, "interrupted", text, _option("again", "Run the new code", "primary"), _ABORT)
     if run.type == TURN:
-        return _unanswered_prompt(node, run)
+        # Nobody can answer in the model's place.
+        text = (
+            f": sayso was stopped {run.crashes} times while it waited for the model's answer. Each of these calls may "
+            "have been paid for. Please say how to go on."
+        )
+        again = _option("again", "Ask the model again", "primary")
+        return step_prompt(node, "interrupted", text, again, _ABORT)
     why = _WHY.get(run.reason or "", "this was interrupted")
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
-    return {
-        "kind": "interrupted",
-        "message": f"*{node.name or node.id}*: {why}. Whether it had its effect is not known.{times} "
-        "Please look, then say how to go on.",
-        "nodeId": node.id,
-        "nodeName": node.name,
-        "options": [
-            {"value": "done", "label": "It is done", "style": None},
-            {"value": "again", "label": "Run it again", "style": "primary"},
-            {"value": "abort", "label": "Abort the run", "style": "danger"},
-        ],
-        "acceptsText": False,
-        "who": None,
-        "timeoutSeconds": None,
-        "onTimeout": "fail",
-    }
-
-
-def _unanswered_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
-    """The question about a model call at which sayso was stopped again and again: nobody can answer it in its place."""
-    return {
-        "kind": "interrupted",
-        "message": f"*{node.name or node.id}*: sayso was stopped {run.crashes} times while it waited for the model's "
-        "answer. Each of these calls may have been paid for. Please say how to go on.",
-        "nodeId": node.id,
-        "nodeName": node.name,
-        "options": [
-            {"value": "again", "label": "Ask the model again", "style": "primary"},
-            {"value": "abort", "label": "Abort the run", "style": "danger"},
-        ],
-        "acceptsText": False,
-        "who": None,
-        "timeoutSeconds": None,
-        "onTimeout": "fail",
-    }
-
-
-def _changed_prompt(node: Node) -> dict[str, Json]:
-    """The question about a node with `pin: strict` whose code is another than before."""
-    return {
-        "kind": "interrupted",
-        "message": f"*{node.name or node.id}*: its code was changed while this was under way. It has not started. "
-        "Please look at the change, then say how to go on.",
-        "nodeId": node.id,
-        "nodeName": node.name,
-        "options": [
-            {"value": "again", "label": "Run the new code", "style": "primary"},
-            {"value": "abort", "label": "Abort the run", "style": "danger"},
-        ],
-        "acceptsText": False,
-        "who": None,
-        "timeoutSeconds": None,
-        "onTimeout": "fail",
-    }
+    text = f": {why}. Whether it had its effect is not known.{times} Please look, then say how to go on."
+    done, again = _option("done", "It is done"), _option("again", "Run it again", "primary")
+    return step_prompt(node, "interrupted", text, done, again, _ABORT)
 
 
 def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
     """The question about a node that failed and whose flow says `on_error: ask`."""
     # What a program wrote is no markup: nobody is mentioned by it.
     reason = escape_markup(str((run.error or {}).get("message") or "no reason was given"))
-    return {
-        "kind": "failed",
-        "message": f"*{node.name or node.id}* failed: {reason}\nPlease say how to go on.",
-        "nodeId": node.id,
-        "nodeName": node.name,
-        "options": [
-            {"value": "retry", "label": "Try it again", "style": "primary"},
-            {"value": "skip", "label": "Go on without it", "style": None},
-            {"value": "abort", "label": "Abort the run", "style": "danger"},
-        ],
-        "acceptsText": False,
-        "who": None,
-        "timeoutSeconds": None,
-        "onTimeout": "fail",
-    }
+    text = f" failed: {reason}\nPlease say how to go on."
+    retry, skip = _option("retry", "Try it again", "primary"), _option("skip", "Go on without it")
+    return step_prompt(node, "failed", text, retry, skip, _ABORT)
 
 
 def check(

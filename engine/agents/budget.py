@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.agents.conversation import unsent
 from engine.agents.plans import AgentPlan
 from engine.agents.wording import system_text
+from engine.answers import step_prompt
 from engine.codec import Json, encode
-from engine.markup import escape_markup
+from engine.flow import Node
 from engine.providers.messages import Message
 from engine.providers.prices import (
     IMAGE_TOKENS,
@@ -165,42 +166,31 @@ def dollars(amount: Json) -> str:
     return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
 
 
-_OF = {
-    "node": "*{name}* is at its cap",
-    "flow": "*{name}* is at the cap of this flow",
-    "day": "*{name}* is at the cap of today",
-}
+_OF = {"node": " is at its cap", "flow": " is at the cap of this flow", "day": " is at the cap of today"}
 
 
-def cap_prompt(name: str, cap: Cap) -> dict[str, Json]:
+def cap_prompt(node: Node, cap: Cap) -> dict[str, Json]:
     """The question at a cap: go on, or stop here."""
     used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
-    label = {
-        "maxCost": lambda: f"Allow up to {dollars(cap.raised['maxCost'])}",
-        "maxTokensTotal": lambda: f"Allow {cap.raised['maxTokensTotal']:,} tokens",
-        "maxTurns": lambda: f"Allow {cap.raised['maxTurns']:,} turns",
-    }
-    go_on = "Go on all the same" if cap.scope == "day" else label[cap.name]()
-    head = _OF[cap.scope].format(name=escape_markup(name))
-    return {
-        "kind": "budget",
-        "message": f"{head}: {used}, and the next call may use up to {cap.next_}. Nothing more is sent to the model "
-        "until somebody decides.",
-        "nodeId": name,
-        "nodeName": name,
-        "scope": cap.scope,
-        # The cap of the day is everybody's: who started this run does not lift it.
-        "excludeRequester": cap.scope == "day",
-        "caps": cap.raised,
-        "options": [
-            {"value": "raise", "label": go_on, "style": "primary"},
-            {"value": "stop", "label": "Stop the agent", "style": "danger"},
-        ],
-        "acceptsText": False,
-        "who": None,
-        "timeoutSeconds": None,
-        "onTimeout": "fail",
-    }
+    text = (
+        f"{_OF[cap.scope]}: {used}, and the next call may use up to {cap.next_}. Nothing more is sent to the model until "
+        "somebody decides."
+    )
+    go_on: dict[str, Json] = {"value": "raise", "label": _allowing(cap), "style": "primary"}
+    stop: dict[str, Json] = {"value": "stop", "label": "Stop the agent", "style": "danger"}
+    asked = step_prompt(node, "budget", text, go_on, stop)
+    # The cap of the day is everybody's: who started this run does not lift it.
+    return {**asked, "scope": cap.scope, "excludeRequester": cap.scope == "day", "caps": cap.raised}
+
+
+def _allowing(cap: Cap) -> str:
+    """What the button says that lets the agent go on."""
+    if cap.scope == "day":
+        return "Go on all the same"
+    raised = cap.raised[cap.name]
+    if cap.name == "maxCost":
+        return f"Allow up to {dollars(raised)}"
+    return f"Allow {raised:,} {'tokens' if cap.name == 'maxTokensTotal' else 'turns'}"
 
 
 def cost_of(turn: Turn, agent: AgentRun, usage: dict[str, int]) -> str | None:

@@ -175,13 +175,7 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
     least = budget.estimate(turn, owner, agent)
     cap = budget.passed(turn, owner, agent, least)
     if cap is not None:
-        name = turn.node(owner).name or turn.node(owner).id
-        if in_finally(owner):
-            used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
-            message = f"{name}: {used}, the next call may use up to {cap.next_}, and `finally` asks nobody"
-            turn.fail(owner, {"type": "budget", "message": message})
-            return
-        turn.ask(owner, budget.cap_prompt(name, cap))
+        _at_cap(turn, owner, cap)
         return
     if before is None and not unsent(agent) and spoken(agent)[-1]["role"] == "assistant":
         # It was stopped in the middle of an answer, and nobody said anything since.
@@ -194,6 +188,17 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
     }
     attempt = 1 if before is None else before.attempt + 1
     turn.start(path, key, TURN, 0, config, attempt)
+
+
+def _at_cap(turn: Turn, owner: str, cap: budget.Cap) -> None:
+    """Ask people whether the agent may go on; what runs at the end asks nobody."""
+    node = turn.node(owner)
+    if not in_finally(owner):
+        turn.ask(owner, budget.cap_prompt(node, cap))
+        return
+    used = f"{cap.used} of {cap.cap} are used" if cap.used else f"{cap.cap} are left"
+    message = f"node {node.id}: {used}, the next call may use up to {cap.next_}, and `finally` asks nobody"
+    turn.fail(owner, {"type": "budget", "message": message})
 
 
 def _purpose(agent: AgentRun, before: NodeRun | None, full: bool) -> str:
