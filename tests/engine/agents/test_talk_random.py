@@ -4,22 +4,45 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.commands import Answer, Begin, Claimed, Due, Edit, Hold, Resume, Shown, Start, Steer
+from engine.agents.facts import AgentFacts
+from engine.commands import (
+    Answer,
+    Begin,
+    Claimed,
+    Due,
+    Edit,
+    Hold,
+    NodeCut,
+    NodeDone,
+    Resume,
+    Shown,
+    Start,
+    Steer,
+)
 from engine.core import due
 from engine.fold import derive_state
+from engine.providers.prices import DEFAULTS
 from engine.queries import launched
 from engine.state import PromptRun, State
+from tests.engine.agents.talks import Talk
 from tests.engine.test_core_random import bring_to_an_end, finished
-from tests.engine.walk_agents import calling, models, requests, talks
+from tests.engine.walk_agents import calling, models, plain, requests, talks
 from tests.engine.walks import Walk, commands
-from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, flow_of
+from tests.support.engine import ANA, BEN, SESSION, check_invariants, flow_of
 
 STEPS = 30
+_PRICE = DEFAULTS["claude-sonnet-5-5"]
+SMALL = AgentFacts(prices={**DEFAULTS, "claude-sonnet-5-5": replace(_PRICE, context=30_000)})
+"""A model that keeps so little in mind that conversations are summed up."""
+POOR = AgentFacts(day_left=Decimal("0.02"))
+"""A day on which not enough is left for most calls."""
 EXAMPLES = 600 if os.environ.get("PROVE") else 80
 
 
@@ -28,7 +51,9 @@ class Talking:
 
     def __init__(self, data: Any) -> None:
         self.data = data
-        self.walk = Walk(Scenario(flow_of(data.draw(talks()))))
+        self.talk = Talk(flow_of(data.draw(talks())))
+        self.talk.facts = data.draw(st.sampled_from([AgentFacts(), SMALL, POOR]))
+        self.walk = Walk(self.talk)
         self.walk.step(Start(SESSION, {}, ANA), begin=True)
 
     @property
@@ -53,7 +78,7 @@ class Talking:
         found += [self.end_tool] * 5 if self.tools() else []
         found += [self.decide] * 6 if self.state.open_prompts else []
         found += [self.fire] * 2 if self.state.timers else []
-        found += [self.resume] * 5 if self.state.phase == "held" else [self.hold]
+        found += [self.resume] * 5 if self.state.phase == "held" else [self.hold, self.stop]
         return found
 
     def tools(self) -> list[str]:
@@ -113,6 +138,18 @@ class Talking:
 
     def hold(self, number: int, begin: bool) -> None:
         self.walk.step(Hold(ANA, waits=bool(launched(self.state))), begin)
+
+    def stop(self, number: int, begin: bool) -> None:
+        """A person stops the session: what runs is told to leave, and models with half an answer."""
+        self.talk.pausing = True
+        for path in launched(self.state):
+            if path in calling(self.state):
+                half = {**plain(), "stopReason": None, "interrupted": True}
+                self.walk.step(NodeDone(path, self.state.nodes[path].attempt, half), False)
+            elif path in launched(self.state):
+                self.walk.step(NodeCut(path, self.state.nodes[path].attempt, "cut"), False)
+        self.talk.pausing = False
+        self.walk.step(Hold(ANA), begin)
 
     def resume(self, number: int, begin: bool) -> None:
         self.walk.step(Resume("go on", ANA, f"r{number}"), begin)
