@@ -156,6 +156,15 @@ class Spent(NamedTuple):
     """Reserved for calls of which nobody knows what they cost: cut, failed, or lost in a crash."""
     reserved: str = "0"
     """Reserved for calls that are under way."""
+    unsure_tokens: int = 0
+    """The most tokens that calls used of which nobody knows."""
+    reserved_tokens: int = 0
+    """The most tokens that the calls use that are under way."""
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens that all calls have used and use."""
+        return self.tokens + self.unsure_tokens + self.reserved_tokens
 
 
 class Call(NamedTuple):

@@ -147,9 +147,10 @@ def _passed(
         more = format(paid + max(least.cost, Decimal(str(steps.get("maxCost") or cap))), "f")
         return Cap(scope, "maxCost", dollars(paid), dollars(cap), dollars(least.cost), {"maxCost": more})
     cap = caps.get("maxTokensTotal")
-    if cap is not None and spent.tokens + least.tokens > cap:
-        more_tokens = max(spent.tokens + least.tokens, spent.tokens + int(steps.get("maxTokensTotal") or cap))
-        told = (f"{spent.tokens:,} tokens", f"{cap:,} tokens", f"{least.tokens:,} tokens")
+    tokens = spent.most_tokens
+    if cap is not None and tokens + least.tokens > cap:
+        more_tokens = max(tokens + least.tokens, tokens + int(steps.get("maxTokensTotal") or cap))
+        told = (f"{tokens:,} tokens", f"{cap:,} tokens", f"{least.tokens:,} tokens")
         return Cap(scope, "maxTokensTotal", *told, {"maxTokensTotal": more_tokens})
     cap = caps.get("maxTurns")
     if cap is not None and spent.turns + 1 > cap:

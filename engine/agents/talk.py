@@ -184,6 +184,7 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
     config: dict[str, Json] = {
         "purpose": _purpose(agent, before, least.full),
         "reserved": None if least.cost is None else format(least.cost, "f"),
+        "tokens": least.tokens,
         **({"exempt": True} if agent.caps.get("day") else {}),
     }
     attempt = 1 if before is None else before.attempt + 1

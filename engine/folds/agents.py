@@ -50,26 +50,40 @@ def more(first: str, second: Json) -> str:
 
 def reserve(state: State, path: str, run: NodeRun) -> State:
     """A model call began: what it may cost at most is set aside."""
-    amount = (run.input or {}).get("reserved")
-    return _spend(state, path, lambda spent: spent._replace(reserved=more(spent.reserved, amount)))
+    amount, tokens = _set_aside(run)
+
+    def reserved(spent: Spent) -> Spent:
+        aside = spent.reserved_tokens + tokens
+        return spent._replace(reserved=more(spent.reserved, amount), reserved_tokens=aside)
+
+    return _spend(state, path, reserved)
+
+
+def _set_aside(run: NodeRun) -> tuple[str, int]:
+    """The most that a model call may cost, and the most tokens that it may use."""
+    told = run.input or {}
+    return str(told.get("reserved") or 0), int(told.get("tokens") or 0)
 
 
 def lost(state: State, path: str, run: NodeRun) -> State:
     """A model call has no answer: nobody knows what it cost, so all that was set aside counts."""
     if run.type != TURN or run.status != "started":
         return state
-    amount = str((run.input or {}).get("reserved") or 0)
+    amount, tokens = _set_aside(run)
     return _spend(
         state,
         path,
         lambda spent: spent._replace(
-            reserved=more(spent.reserved, "-" + amount), unsure=more(spent.unsure, amount)
+            reserved=more(spent.reserved, "-" + amount),
+            unsure=more(spent.unsure, amount),
+            reserved_tokens=spent.reserved_tokens - tokens,
+            unsure_tokens=spent.unsure_tokens + tokens,
         ),
     )
 
 
 def _settle(state: State, path: str, run: NodeRun, event: ev.AgentMessage | ev.AgentCompacted) -> State:
-    amount = str((run.input or {}).get("reserved") or 0)
+    amount, tokens = _set_aside(run)
     used = sum((event.usage or {}).values())
     # Of an interrupted answer the last count never came: the reservation stays, as something that may have been paid.
     cut = isinstance(event, ev.AgentMessage) and bool(event.interrupted)
@@ -84,6 +98,8 @@ def _settle(state: State, path: str, run: NodeRun, event: ev.AgentMessage | ev.A
             cost=more(spent.cost, cost),
             unsure=more(spent.unsure, unsure),
             reserved=more(spent.reserved, "-" + amount),
+            reserved_tokens=spent.reserved_tokens - tokens,
+            unsure_tokens=spent.unsure_tokens + (max(0, tokens - used) if cut else 0),
         )
 
     return _spend(state, path, settled)

@@ -353,6 +353,17 @@ def test_tokens_are_capped_too() -> None:
     assert talk("max_tokens_total: 1000").prompt.spec["caps"]["maxTokensTotal"] > 1000
 
 
+def test_tokens_of_calls_under_way_and_of_lost_ones_count() -> None:
+    """Two agents at once cannot both take what is left of the flow's tokens, nor can a call that broke be made for free."""
+    branches = "branches: {a: [{id: one, type: agent, with: {prompt: x}}], b: [{id: two, type: agent, with: {prompt: x}}]}"
+    head = "nodes:\n  - {id: both, type: parallel, "
+    case = Talk(flow_of(f"limits: {{max_tokens_total: 25000}}\n{head}{branches}}}\n")).started()
+    assert case.prompt.kind == "budget"
+    case.when(case.broke()).later(3_600).when(case.timer_due())
+    assert len(case.state.open_prompts) == 2
+    assert case.state.spent.unsure_tokens > 8_192
+
+
 def test_the_flow_has_caps_for_all_its_agents() -> None:
     """`limits.max_turns` counts the calls of all agents of the run."""
     text = "limits: {max_turns: 1}\nnodes:\n" + "".join(
