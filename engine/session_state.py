@@ -109,7 +109,7 @@ def _models_json(state: State) -> dict[str, Json]:
     """What is there only where models were asked."""
     found: dict[str, Json] = {}
     if state.spent != Spent():
-        found["spent"] = state.spent._asdict()
+        found["spent"] = _spent_json(state.spent)
     if state.conversations:
         found["conversations"] = {path: list(said) for path, said in sorted(state.conversations.items())}
     if state.caps:
@@ -210,8 +210,14 @@ def _agent_json(agent: AgentRun) -> dict[str, Json]:
         "calls": {path: call._asdict() for path, call in sorted(agent.calls.items())},
         "order": list(agent.order),
         "results": dict(sorted(agent.results.items())),
-        "spent": agent.spent._asdict(),
+        "spent": _spent_json(agent.spent),
     }
+
+
+def _spent_json(spent: Spent) -> dict[str, Json]:
+    """Tokens of calls that have no answer are there only where there are any."""
+    told = spent._asdict()
+    return {name: value for name, value in told.items() if value or not name.endswith("_tokens")}
 
 
 def _read_agent(data: dict[str, Json]) -> AgentRun:
