@@ -28,6 +28,9 @@ from engine.state import AgentRun, Spent
 if TYPE_CHECKING:
     from engine.turn import Turn
 
+UNKNOWN_SCHEMA = 4_000
+"""Tokens that are set aside for a tool of which only its server knows what it takes."""
+
 _FULL = Decimal("0.8")
 """The part of a model's context from which on a conversation is compacted."""
 
@@ -79,7 +82,8 @@ def _around(turn: Turn, path: str) -> int:
     plan = turn.node(path).agent or AgentPlan()
     told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
     system = system_text(turn.state.nodes[path].input.get("system") or "", plan)
-    return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(encode(system))
+    unknown = sum(tool.input_schema is None for tool in plan.tools)
+    return TOOLS_OVERHEAD * 2 + unknown * UNKNOWN_SCHEMA + len(encode(told)) + len(encode(system))
 
 
 def _since(agent: AgentRun, first: int, price: Price | None) -> int:

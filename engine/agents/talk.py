@@ -221,10 +221,9 @@ def answered(turn: Turn, path: str, output: Json) -> None:
     if (run.input or {}).get("purpose") == "compact":
         _compact(turn, owner, path, output)
         return
-    if len({block["id"] for block in uses}) < len(uses):
-        turn.break_(
-            path, {"type": "bad_response", "message": "two tool calls of the answer have the same id"}
-        )
+    if _known_ids(agent_at(turn.state, owner)) & {block["id"] for block in uses} or _twice(uses):
+        message = "a tool call of the answer has the id of another one"
+        turn.break_(path, {"type": "bad_response", "message": message})
         return
     reason = output.get("stopReason")
     if reason in _UNUSABLE or (reason == "max_tokens" and uses):
@@ -236,6 +235,16 @@ def answered(turn: Turn, path: str, output: Json) -> None:
         _request_tools(turn, owner, path, uses)
     else:
         _conclude(turn, owner, path, output, content)
+
+
+def _twice(uses: list[Json]) -> bool:
+    return len({block["id"] for block in uses}) < len(uses)
+
+
+def _known_ids(agent: AgentRun) -> set[str]:
+    """The ids of all tool calls of the conversation."""
+    said = (block for message in agent.messages.values() for block in message["content"])
+    return {block["id"] for block in said if block["type"] == "tool_use"}
 
 
 _UNUSABLE = {

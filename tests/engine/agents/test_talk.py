@@ -333,3 +333,11 @@ def test_a_question_with_choices_has_buttons() -> None:
     assert [option["label"] for option in case.prompt.spec["options"]] == ["db-1", "db-2"]
     case.decide("db-2")
     assert "db-2" in case.said()
+
+
+def test_an_id_that_was_used_before_is_no_answer() -> None:
+    """An answer whose tool call has the id of an earlier one is asked for again: which result is whose must be clear."""
+    case = talk("tools: [read_file]").model("", READ).tool("tool[0]", PAGE)
+    reply = case.reply("", READ)
+    reply.output["content"][-1]["id"] = "toolu_1_0"
+    case.when(reply).then("node:retried", "flow:paused")
