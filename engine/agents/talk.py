@@ -347,7 +347,8 @@ def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Jso
     problem = "it was cut at `max_tokens`" if cut else None
     if problem is None and schema is not None and not spoke:
         problem = problem_of(schema, text)
-    _record(turn, owner, path, output, content, final=problem is None and not spoke)
+    # What ends in thinking, where nothing was said, could not be sent back.
+    _record(turn, owner, path, output, stays(content), final=problem is None and not spoke)
     if spoke or problem is None:
         return
     if cut and schema is None:

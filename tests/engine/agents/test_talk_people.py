@@ -443,6 +443,27 @@ def test_an_answer_that_was_put_right_counts() -> None:
     assert case.node("helper").output["data"] == {"cause": "disk"}
 
 
+def test_an_answer_of_thoughts_alone_is_asked_for_again_legally() -> None:
+    """Thoughts without words are no message that can be sent back; the conversation goes on without them."""
+    case = talk(SCHEMA)
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    done = case.reply("")
+    case.when(replace(done, output={**done.output, "content": [thought]}))
+    assert "Answer again" in case.said()
+    assert case.model('{"cause": "disk"}').node("helper").status == "completed"
+
+
+def test_a_tool_call_with_the_id_of_an_earlier_one_is_asked_for_again() -> None:
+    """Such an answer, sent back, would make every later call illegal: it counts as broken."""
+    case = talk("tools: [read_file]").model("", ("read_file", {"path": "a"}))
+    case.tool("tool[0]", {"text": "x", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False})
+    done = case.reply("", ("read_file", {"path": "b"}))
+    (use,) = done.output["content"]
+    case.when(replace(done, output={**done.output, "content": [{**use, "id": "toolu_1_0"}]}))
+    assert case.last[0].type == "node:retried"
+    assert not case.agent.calls
+
+
 # --- long conversations ----------------------------------------------------------------------------------------
 
 
