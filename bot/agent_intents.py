@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.agents import brief_input, split_text, text_of
+from bot.rendering.agents import ASK, brief_input, split_text, text_of
 from engine.codec import Json, encode
 from engine.events import (
     AgentCompacted,
@@ -27,8 +27,6 @@ from engine.storage.port import PutOutbox
 
 ENTRY = "agent"
 """Kind of rows that are shown."""
-ASK = "ask_human"
-"""The tool whose calls have no line: each is a question of its own in the thread."""
 RESULT = "agent_tool"
 """Kind of rows that only change what is shown: a call has its result."""
 

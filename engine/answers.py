@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine import clock
+from engine.action_text import action_text
 from engine.codec import Json, clean_text
 from engine.errors import InvalidAnswer, InvalidInputs
 from engine.flow import Flow, Node, parse_input
@@ -149,9 +150,21 @@ def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
         return step_prompt(node, "interrupted", text, again, _ABORT)
     why = _WHY.get(run.reason or "", "this was interrupted")
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
-    text = f": {why}. Whether it had its effect is not known.{times} Please look, then say how to go on."
+    text = f"{_call(node, run)}: {why}. Whether it had its effect is not known.{times} Please look, then say how to go on."
     done, again = _option("done", "It is done"), _option("again", "Run it again", "primary")
     return step_prompt(node, "interrupted", text, done, again, _ABORT)
+
+
+_MOST_CALL = 300
+
+
+def _call(node: Node, run: NodeRun) -> str:
+    """What a tool call of an agent was doing: several calls of one tool can be under way."""
+    if "." not in node.id or not isinstance(run.input, dict):
+        return ""
+    text = action_text(run.type, run.input).partition("\n")[0].replace("`", "'")
+    text = text if len(text) <= _MOST_CALL else f"{text[:_MOST_CALL]}…"
+    return f" `{escape_markup(text)}`"
 
 
 def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:

@@ -17,6 +17,8 @@ from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
 from engine.codec import Json, encode
 from engine.markup import harmless, open_code
 
+ASK = "ask_human"
+"""The tool whose calls have no line: each is a question of its own in the thread."""
 MOST_PART = 3_900
 """Units of a model's text in one message; a longer one goes on in the next."""
 MOST_JOINED = 3_000

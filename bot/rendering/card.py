@@ -30,6 +30,7 @@ from bot.rendering.nested import ICONS, Waits, asks_for, node_lines, open_prompt
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine import clock
 from engine.codec import Json, encode
+from engine.folds.agents import agent_of
 from engine.nodes.port import Meter
 from engine.queries import launched
 from engine.state import State
@@ -200,7 +201,7 @@ def _lines(
     asked_inputs = [
         f"🙋 {asks_for(state, prompt, flow)} · {wait_words(prompt, state, names)}"
         for prompt in open_prompts(state)
-        if prompt.path not in state.nodes
+        if prompt.path not in state.nodes and agent_of(state, prompt.path) is None
     ]
     paths = [node.id for node in flow.nodes]
     known = set(paths)

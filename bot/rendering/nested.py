@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from bot.rendering.agents import brief_input
+from bot.rendering.agents import ASK, brief_input
 from bot.rendering.decisions import tally
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
@@ -137,11 +137,12 @@ def _calls(waits: Waits, path: str, agent: AgentRun, depth: int) -> list[str]:
         name = safe(one_line(call.name.replace("__", " · "), 60))
         prompt = waits.prompts.get(call_path)
         inner = [one for at, one in waits.prompts.items() if at != call_path and below(call_path, at)]
+        brief = safe(brief_input(call.name, call.input)).replace("`", "'")
+        what = f"{name}: `{brief}`" if brief and call.name != ASK else name
         if prompt is not None:
-            lines.append(f"{indent}🙋 {name} · {wait_words(prompt, waits.state, waits.names)}")
+            lines.append(f"{indent}🙋 {what} · {wait_words(prompt, waits.state, waits.names)}")
         elif call_path in waits.state.nodes:
-            brief = safe(brief_input(call.name, call.input)).replace("`", "'")
-            lines.append(f"{indent}⚙️ {name}: `{brief}`" if brief else f"{indent}⚙️ {name}")
+            lines.append(f"{indent}⚙️ {what}")
         for one in inner:
             asks = asks_for(waits.state, one, waits.flow)
             lines.append(f"{indent}🙋 {asks} · {wait_words(one, waits.state, waits.names)}")

@@ -284,6 +284,19 @@ def test_the_card_says_how_far_an_agent_is() -> None:
     assert [line for line in lines.splitlines() if "helper" in line and "since" in line] == []
 
 
+def test_a_call_that_waits_for_people_stands_once_on_the_card_with_what_it_would_do() -> None:
+    """Below its agent, and not among the questions of the flow as well."""
+    gated = HEAD.replace("{{ inputs.service }}", "web") + SHELL + "      approvals: {shell: [approve, reject]}\n"
+    talk = Told(flow_of(gated)).started()
+    talk.model("May I?", ("shell", {"command": "echo one"}), ("shell", {"command": "echo two"}))
+    lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks)).splitlines()
+    waiting = [line for line in lines if line.strip().startswith("🙋")]
+    assert [line.strip().partition(" · ")[0] for line in waiting] == [
+        "🙋 shell: `echo one`",
+        "🙋 shell: `echo two`",
+    ]
+
+
 def test_a_time_limit_hides_nothing_of_how_far_an_agent_is() -> None:
     """An agent with a `timeout` has its turn on its line, and until when it may work."""
     limited = HEAD.replace("type: agent", "type: agent\n    timeout: 1h").replace(
