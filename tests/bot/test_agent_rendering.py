@@ -286,7 +286,9 @@ def test_the_card_says_how_far_an_agent_is() -> None:
 
 def test_a_call_that_waits_for_people_stands_once_on_the_card_with_what_it_would_do() -> None:
     """Below its agent, and not among the questions of the flow as well."""
-    gated = HEAD.replace("{{ inputs.service }}", "web") + SHELL + "      approvals: {shell: [approve, reject]}\n"
+    gated = (
+        HEAD.replace("{{ inputs.service }}", "web") + SHELL + "      approvals: {shell: [approve, reject]}\n"
+    )
     talk = Told(flow_of(gated)).started()
     talk.model("May I?", ("shell", {"command": "echo one"}), ("shell", {"command": "echo two"}))
     lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks)).splitlines()
