@@ -220,6 +220,13 @@ def test_the_model_sets_no_credentials_and_no_headers_of_the_author() -> None:
         assert "leave it out" in refused("http", given_, {"headers": {"X-Team": "ops"}}, hosts=["a.example"])
 
 
+@pytest.mark.parametrize("name", ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override"])
+def test_a_header_does_not_make_another_method_of_a_request(name: str) -> None:
+    """A server that heeds such a header would take a listed POST for a DELETE that is not listed."""
+    asked = {"url": "https://a.example/", "method": "POST", "headers": {name: "DELETE"}}
+    assert "leave it out" in refused("http", asked, hosts=["a.example"], methods=["POST"])
+
+
 def test_only_listed_methods_are_possible() -> None:
     """Without a list only GET is; with one, the first is taken when the model names none and GET is not in it."""
     url = "https://a.example/"
