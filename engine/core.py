@@ -88,12 +88,14 @@ def due(flow: Flow, state: State) -> list[Work]:
     if not _goes_on(state, running):
         return []
     room = flow.limits.concurrency - len(running)
-    full = len(state.open_prompts) >= flow.limits.max_open_prompts
+    questions = flow.limits.max_open_prompts - len(state.open_prompts)
     work = []
     for item, mode in _startable(flow, state):
         if mode == "run":
             room -= 1
-        if not ((mode == "run" and room < 0) or (mode == "prompt" and full)):
+        elif mode == "prompt":
+            questions -= 1
+        if not ((mode == "run" and room < 0) or (mode == "prompt" and questions < 0)):
             work.append(item)
     return work
 

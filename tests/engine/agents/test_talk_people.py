@@ -12,7 +12,7 @@ from engine.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.flow import load_flow
 from engine.providers.prices import DEFAULTS
-from tests.engine.agents.talks import Talk, talk
+from tests.engine.agents.talks import SERVICE, Talk, talk
 from tests.support.engine import ANA, BEN, flow_of
 
 LS = ("shell", {"command": "ls -l"})
@@ -96,6 +96,14 @@ def test_other_calls_of_the_same_answer_do_not_wait() -> None:
     assert case.state.phase == "waiting"
     case.when(Answer(first, ANA, "k1", value="reject"))
     assert [block["tool_use_id"] for block in case.sent] == ["toolu_1_0", "toolu_1_1", "toolu_1_2"]
+
+
+def test_calls_of_one_answer_ask_no_more_at_once_than_the_flow_allows() -> None:
+    """Of two calls that people decide, with one question at a time, the second is asked about after the first."""
+    case = talk(RULES, head=f"limits: {{max_open_prompts: 1}}\n{SERVICE}").model("", RM, LS)
+    assert case.prompt.path.endswith("tool[0]")
+    case.decide("approve")
+    assert case.prompt.path.endswith("tool[1]")
 
 
 def test_a_rule_may_say_which_calls_need_approval() -> None:
