@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot import inbound
@@ -18,6 +19,7 @@ from engine.live import utc_now
 from engine.storage.memory import MemoryStore
 from engine.storage.port import InboxItem
 from engine.storage.writer import Writer
+from tests.simulation.mutants import a_live_reply_moves_the_mark
 from tests.support.workspace import running_workspace
 
 
@@ -96,4 +98,22 @@ async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
         store.full = False
         assert [await delivered(), await delivered()] == [200, 200]
     assert [row.kind for row in store.inbox()] == [inbound.MESSAGE]
+    writer.close()
+
+
+@pytest.mark.parametrize("fault", [False, True], ids=["as it is", "with the fault"])
+async def test_what_is_delivered_moves_no_mark(fault: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply that is delivered does not count as read up to there: one that was missed before it is still found. Where
+    a fault is seeded that moves the mark, this is what shows it."""
+    if fault:
+        a_live_reply_moves_the_mark(monkeypatch)
+    store = MemoryStore()
+    writer = Writer(store)
+    writer.start()
+    async with running_workspace() as workspace:
+        slack = _app(workspace, writer)
+        body = _mention(workspace)
+        await slack.app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
+    (row,) = store.inbox()
+    assert (store.mark(f"thread:{row.thread_key}") is None) is not fault
     writer.close()
