@@ -34,7 +34,7 @@ EVERYWHERE: dict[str, Any] = {
     "files": [{"content": X, "name": "a.txt"}],
 }
 _TAG = re.compile(r"<[@#!?/A-Za-z]")
-_LEADS = re.compile(r"://|www\.|@\w|\w@|\]\(|\]:|evil\.example|&#")
+_LEADS = re.compile(r"://|www\.|@\w|\w@|\]\(|\]:|evil\.example|&#\w+;")
 
 
 def settled(config: dict[str, Any], value: Any) -> dict[str, Any] | None:

@@ -67,7 +67,7 @@ TEMPLATES = (
     "~~~\n{{ inputs.x }}\n~~~\nafter",
 )
 _TAG = re.compile(r"<[@#!?/A-Za-z]")
-_LEADS = re.compile(r"://|www\.|@\w|\w@|\]\(|\]:|evil\.example|&#")
+_LEADS = re.compile(r"://|www\.|@\w|\w@|\]\(|\]:|evil\.example|&#\w+;")
 READER = MarkdownIt("commonmark").enable("table")
 _PLAIN = {"text", "code_inline", "softbreak", "hardbreak", "em", "strong"}
 
