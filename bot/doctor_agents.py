@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bot.findings import Check
-from bot.models import KEYS, key_variable, needs_model
+from bot.models import key_variable, needs_model
 from bot.settings import Settings
 from engine.agents.facts import DEFAULT_MODEL
 from engine.flow import Flow
+from engine.providers.port import KEY_VARIABLES
 from engine.providers.prices import UnknownPrice, price_of, prices_from
 
 
@@ -32,7 +33,7 @@ def _key(settings: Settings, flows: Sequence[str]) -> Check:
         "claude",
         "fail",
         f"there is no key for Claude, and {', '.join(flows)} cannot run without one",
-        f"Set {' or '.join(reversed(KEYS))}. To try flows without a key: sayso dev",
+        f"Set {' or '.join(reversed(KEY_VARIABLES))}. To try flows without a key: sayso dev",
     )
 
 

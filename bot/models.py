@@ -8,6 +8,7 @@ from bot.settings import Settings
 from engine.codec import Json
 from engine.flow import Flow
 from engine.nodes.port import NodeContext, Outcome
+from engine.providers.port import KEY_VARIABLES
 
 if TYPE_CHECKING:
     from engine.agents.runner import McpTools, TurnRunner
@@ -16,13 +17,10 @@ if TYPE_CHECKING:
 TURN = "turn"
 """The type of the nodes that are model calls."""
 
-KEYS = ("SAYSO_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY")
-"""Where the key for Claude is looked for; the first that is set counts."""
-
 
 def key_variable(settings: Settings) -> str | None:
     """The variable that has the key for Claude; None where there is none."""
-    return next((name for name in KEYS if settings.env.get(name, "").strip()), None)
+    return next((name for name in KEY_VARIABLES if settings.env.get(name, "").strip()), None)
 
 
 def scripted(settings: Settings) -> bool:

@@ -95,12 +95,17 @@ def _nodes(state: State, passes: list[Pass], wanted: set[str], root: str) -> dic
     return found
 
 
+def named_path(state: State, path: str, name: str) -> str | None:
+    """The path of the node that a node at `path` means by this id: in its own pass or around it; None for one that did
+    not run."""
+    found = (frame.nodes[name] for _, frame in _outwards(state, scope_of(path)) if name in frame.nodes)
+    return next(found, None)
+
+
 def named_node(state: State, path: str, name: str) -> NodeRun | None:
-    """The node that a node at `path` means by this id: in its own pass or around it; None for one that did not run."""
-    for _, frame in _outwards(state, scope_of(path)):
-        if name in frame.nodes:
-            return state.nodes[frame.nodes[name]]
-    return None
+    """The same as a node."""
+    found = named_path(state, path, name)
+    return None if found is None else state.nodes[found]
 
 
 def _output(run: NodeRun) -> Json:

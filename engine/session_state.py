@@ -94,20 +94,19 @@ def to_json(state: State) -> dict[str, Json]:
         "pauseReason": state.pause_reason,
         "error": state.error,
         "finallySkipped": state.finally_skipped,
-        **(
-            {"code": dict(sorted(state.code.items())), "codeChanged": list(state.code_changed)}
-            if state.code
-            else {}
-        ),
-        **({} if state.pausing is None else {"pausing": state.pausing}),
-        **({} if state.lock is None else {"lock": state.lock._asdict()}),
-        **_models_json(state),
+        **_sometimes_json(state),
     }
 
 
-def _models_json(state: State) -> dict[str, Json]:
-    """What is there only where models were asked."""
+def _sometimes_json(state: State) -> dict[str, Json]:
+    """What is there only where there is any of it."""
     found: dict[str, Json] = {}
+    if state.code:
+        found |= {"code": dict(sorted(state.code.items())), "codeChanged": list(state.code_changed)}
+    if state.pausing is not None:
+        found["pausing"] = state.pausing
+    if state.lock is not None:
+        found["lock"] = state.lock._asdict()
     if state.spent != Spent():
         found["spent"] = _spent_json(state.spent)
     if state.conversations:

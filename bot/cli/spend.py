@@ -13,6 +13,7 @@ from bot.cli.output import Paint, clean, plural, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from engine.codec import Json
 from engine.live import utc_now
+from engine.providers.prices import dollars
 from engine.storage.port import NANO, SpendRow
 
 _MOST_SESSIONS = 10
@@ -39,8 +40,8 @@ class Sum:
 
     def cells(self) -> tuple[str, str, str, str]:
         """Sessions, calls, dollars, and dollars that may have been paid."""
-        unsure = dollars(self.unsure) if self.unsure else ""
-        return str(len(self.sessions)), str(self.calls), dollars(self.paid), unsure
+        unsure = _told(self.unsure) if self.unsure else ""
+        return str(len(self.sessions)), str(self.calls), _told(self.paid), unsure
 
     def as_json(self) -> dict[str, Json]:
         """The same for machines; amounts are exact dollars."""
@@ -72,10 +73,9 @@ def show_spend(place: Place, days: int, *, as_json: bool) -> int:
     return Exit.OK
 
 
-def dollars(amount: int) -> str:
-    """Dollars as people read them: cents, and more digits where there are no whole cents."""
-    value = Decimal(amount) / NANO
-    return f"${value:,.2f}" if value == 0 or value >= Decimal("0.01") else f"${value:.4f}"
+def _told(amount: int) -> str:
+    """An amount of the store as people read it."""
+    return dollars(Decimal(amount) / NANO)
 
 
 def _print_tables(rows: Sequence[SpendRow]) -> None:
@@ -100,11 +100,11 @@ def _print_tables(rows: Sequence[SpendRow]) -> None:
 def _of_today(rows: Iterable[SpendRow], cap: Decimal | None, today: str) -> str:
     amount = sum(row.amount for row in rows if row.day == today)
     if cap is None:
-        return f"Today (UTC): {dollars(amount)}. No cap is set for a day (SAYSO_MAX_COST_PER_DAY)."
+        return f"Today (UTC): {_told(amount)}. No cap is set for a day (SAYSO_MAX_COST_PER_DAY)."
     left = max(0, int(cap * NANO) - amount)
     return (
-        f"Today (UTC): {dollars(amount)} of {dollars(int(cap * NANO))} (SAYSO_MAX_COST_PER_DAY), "
-        f"{dollars(left)} left."
+        f"Today (UTC): {_told(amount)} of {_told(int(cap * NANO))} (SAYSO_MAX_COST_PER_DAY), "
+        f"{_told(left)} left."
     )
 
 

@@ -133,6 +133,7 @@ class Streams:
             log.warning("the text of %s is not shown while it comes: %s", live.turn, error)
             self._close(live)
         except Exception:
+            # A fault of ours in what is for the eye only: the whole text comes from the journal.
             log.exception("the text of %s is not shown while it comes", live.turn)
             self._close(live)
 

@@ -8,7 +8,6 @@ loop of a thousand passes is as short as one with three.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import NamedTuple
 
 from bot.rendering.agents import ASK, brief_input
@@ -18,6 +17,7 @@ from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiti
 from engine import clock
 from engine.folds.agents import TURN, agent_of
 from engine.nodes.port import Meter
+from engine.providers.prices import dollars
 from engine.state import COLLECT, AgentRun, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
 
 ICONS = {
@@ -161,8 +161,7 @@ def _conversation(state: State, path: str, agent: AgentRun) -> str:
     statuses = {state.nodes[one].status for one in turns}
     doing = "trying again" if "retrying" in statuses else "thinking" if "started" in statuses else ""
     parts = [f"turn {agent.spent.turns + len(turns)}" if agent.spent.turns or turns else "", doing]
-    cost = Decimal(agent.spent.cost)
-    parts.append(f"${cost:,.2f}" if cost >= Decimal("0.01") else "<$0.01" if cost > 0 else "")
+    parts.append("" if agent.spent.cost == "0" else dollars(agent.spent.cost))
     return "".join(f" · {part}" for part in parts if part)
 
 
@@ -252,7 +251,7 @@ def _cost(run: NodeRun) -> str:
     cost = run.output.get("cost") if isinstance(run.output, dict) else None
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         return ""
-    return f" · ${cost:,.2f}" if cost >= 0.01 or cost == 0 else " · <$0.01"
+    return f" · {dollars(cost)}"
 
 
 def _retrying(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.agents.conversation import unsent
-from engine.agents.plans import AgentPlan
+from engine.agents.plans import plan_of
 from engine.agents.wording import system_text
 from engine.answers import step_prompt
 from engine.codec import Json, encode
@@ -18,6 +18,7 @@ from engine.providers.prices import (
     Price,
     UnknownPrice,
     cost,
+    dollars,
     price_of,
     prompt_bound,
     worst_case,
@@ -79,7 +80,7 @@ def caps_cost(turn: Turn, agent: AgentRun) -> bool:
 
 def _around(turn: Turn, path: str) -> int:
     """Bytes of what is sent beside the conversation."""
-    plan = turn.node(path).agent or AgentPlan()
+    plan = plan_of(turn.node(path))
     told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
     system = system_text(turn.state.nodes[path].input.get("system") or "", plan)
     unknown = sum(tool.input_schema is None for tool in plan.tools)
@@ -135,7 +136,7 @@ def passed(turn: Turn, path: str, agent: AgentRun, least: Estimate) -> Cap | Non
             return found
     left = turn.facts.agents.day_left
     if left is not None and not agent.caps.get("day") and least.cost is not None and least.cost > left:
-        return Cap("day", "maxCost", "", dollars(left), dollars(least.cost), {"day": True})
+        return Cap("day", "maxCost", "", _dollars(left), _dollars(least.cost), {"day": True})
     return None
 
 
@@ -149,7 +150,7 @@ def _passed(
     cap = caps.get("maxCost")
     if cap is not None and least.cost is not None and paid + least.cost > Decimal(str(cap)):
         more = format(paid + max(least.cost, Decimal(str(steps.get("maxCost") or cap))), "f")
-        return Cap(scope, "maxCost", dollars(paid), dollars(cap), dollars(least.cost), {"maxCost": more})
+        return Cap(scope, "maxCost", _dollars(paid), _dollars(cap), _dollars(least.cost), {"maxCost": more})
     cap = caps.get("maxTokensTotal")
     tokens = spent.most_tokens
     if cap is not None and tokens + least.tokens > cap:
@@ -165,10 +166,9 @@ def _passed(
     return None
 
 
-def dollars(amount: Json) -> str:
-    """Dollars as people read them, never less than they are."""
-    value = Decimal(str(amount))
-    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
+def _dollars(amount: Json) -> str:
+    """A cap is often less than a dollar, and what is left of it less than cents can tell."""
+    return dollars(str(amount), exact_below="1")
 
 
 _OF = {"node": " is at its cap", "flow": " is at the cap of this flow", "day": " is at the cap of today"}
@@ -194,7 +194,7 @@ def _allowing(cap: Cap) -> str:
         return "Go on all the same"
     raised = cap.raised[cap.name]
     if cap.name == "maxCost":
-        return f"Allow up to {dollars(raised)}"
+        return f"Allow up to {_dollars(raised)}"
     return f"Allow {raised:,} {'tokens' if cap.name == 'maxTokensTotal' else 'turns'}"
 
 

@@ -17,14 +17,13 @@ from engine.agents.command_lines import allowed, split_command
 from engine.agents.plans import ToolPlan
 from engine.agents.schemas import problems
 from engine.codec import Json, encode
-from engine.covers import digest as node_digest
 from engine.errors import SaysoError, ToolRefused
 from engine.markup import escape_markup
 from engine.nodes.address import is_disguised, why_refused
 from engine.nodes.hosts import host_allowed
 from engine.nodes.session_paths import BadPath, session_path
 
-__all__ = ["ToolRefused", "as_read", "call_text", "checked", "digest", "prepare"]
+__all__ = ["ToolRefused", "as_read", "call_text", "checked", "prepare"]
 
 MOST_INPUT = 4 * 2**20
 """Bytes of what a tool is given."""
@@ -102,11 +101,6 @@ def call_text(tool: ToolPlan, config: Mapping[str, Json]) -> str:
     # Which ends count as a success is nothing that the call does.
     doing = {name: value for name, value in config.items() if name not in _SETTLED_BY_ENGINE}
     return action_text(tool.node.type, doing)
-
-
-def digest(tool: ToolPlan, config: Json) -> str:
-    """SHA-256 in hexadecimal of what a call does: what an approval is bound to."""
-    return node_digest(tool.node.type, config)
 
 
 # --- tool by tool ----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.agents.plans import AgentPlan, ToolPlan
+from engine.agents.plans import AgentPlan, ToolPlan, plan_of
 from engine.agents.results import wrapped
 from engine.agents.wording import system_text
 from engine.codec import Json, encode
@@ -32,7 +32,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
     owner = agent_of(state, path)
     assert owner is not None
     node, agent = node_at(flow, state, owner), agent_at(state, owner)
-    plan, config = node.agent or AgentPlan(), state.nodes[owner].input
+    plan, config = plan_of(node), state.nodes[owner].input
     called = state.nodes[path].input
     messages = spoken(agent)
     if called["purpose"] == "compact":

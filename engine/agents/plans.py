@@ -77,3 +77,8 @@ class AgentPlan:
     def under(self, prefix: str) -> AgentPlan:
         """The same plan in a flow that calls the agent's flow."""
         return replace(self, tools=tuple(replace(tool, node=tool.node.under(prefix)) for tool in self.tools))
+
+
+def plan_of(node: Node) -> AgentPlan:
+    """What an agent may do; nothing beside talking for one whose file says nothing."""
+    return node.agent or AgentPlan()

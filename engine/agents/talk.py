@@ -15,10 +15,11 @@ from engine.actors import Actor
 from engine.agents import budget, tooling
 from engine.agents.answer import problem_of
 from engine.agents.conversation import compacted, spoken, stays, transcript, unsent
-from engine.agents.plans import AgentPlan
+from engine.agents.plans import plan_of
 from engine.agents.results import unposed
 from engine.agents.wording import person_message
 from engine.codec import Json
+from engine.evaluation import named_path, node_at
 from engine.flow import Flow, Node
 from engine.folds.agents import TURN, agent_at, agent_of
 from engine.queries import doomed, open_prompt_at
@@ -35,7 +36,7 @@ _WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but t
 
 def frozen(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
     """What `container:started` says of an agent."""
-    plan = node.agent or AgentPlan()
+    plan = plan_of(node)
     return {
         "agent": {
             "model": config.get("model") or turn.facts.agents.default_model,
@@ -53,25 +54,14 @@ def frozen(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
 def open_conversation(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
     """The first message: earlier conversations, files, and what the flow asks."""
     blocks: list[Json] = []
-    for name in (node.agent or AgentPlan()).context:
-        said = turn.state.conversations.get(_path_of(turn.state, path, name))
+    for name in plan_of(node).context:
+        earlier = named_path(turn.state, path, name)
+        said = turn.state.conversations.get(earlier or "")
         if said:
             blocks.append({"type": "text", "text": transcript(name, said)})
     blocks += [_file_block(given) for given in config.get("files") or ()]
     blocks.append({"type": "text", "text": unposed(config["prompt"])})
     _say(turn, path, node.id, "prompt", blocks)
-
-
-def _path_of(state: State, path: str, name: str) -> str:
-    """The path of the earlier agent that a node at `path` means by this id: in its own pass, or around it."""
-    scope = scope_of(path)
-    while True:
-        frame = state.frames[scope]
-        if name in frame.nodes:
-            return frame.nodes[name]
-        if frame.owner is None:
-            return ""
-        scope = scope_of(frame.owner)
 
 
 def _file_block(given: Json) -> Json:
@@ -140,9 +130,7 @@ def _decided(state: State, agent: AgentRun, path: str) -> bool:
 
 
 def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> str:
-    from engine.evaluation import node_at
-
-    plan, call = node_at(flow, state, owner).agent or AgentPlan(), agent.calls[path]
+    plan, call = plan_of(node_at(flow, state, owner)), agent.calls[path]
     if call.tool is None:
         return "pure"
     asks = not tooling.asked_here(state, call) and any(rule.tool == call.name for rule in plan.rules)
@@ -263,24 +251,29 @@ def _give_up(turn: Turn, owner: str, reason: str) -> None:
 def _record(
     turn: Turn, owner: str, path: str, output: Json, content: list[Json], *, final: bool = False
 ) -> None:
-    cut = bool(output.get("interrupted"))
-    usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
-    agent = agent_at(turn.state, owner)
     turn.emit(
         ev.AgentMessage,
-        path=owner,
-        node_id=turn.state.nodes[owner].node_id,
+        **_outcome(turn, owner, path, output),
         role="assistant",
         source="model",
         content=content,
-        turn=path,
-        usage=usage,
-        cost=budget.cost_of(turn, agent, usage),
-        model=output.get("model"),
         stop_reason=output.get("stopReason"),
-        interrupted=True if cut else None,
+        interrupted=True if output.get("interrupted") else None,
         final=True if final else None,
     )
+
+
+def _outcome(turn: Turn, owner: str, path: str, output: Json) -> dict[str, Json]:
+    """What every outcome of a model call says: whose it is, and what it used."""
+    usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
+    return {
+        "path": owner,
+        "node_id": turn.state.nodes[owner].node_id,
+        "turn": path,
+        "usage": usage,
+        "cost": budget.cost_of(turn, agent_at(turn.state, owner), usage),
+        "model": output.get("model"),
+    }
 
 
 def _stopped(turn: Turn, owner: str, path: str, run: NodeRun, output: Json) -> None:
@@ -308,23 +301,12 @@ def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
         turn.break_(path, {"type": "bad_response", "message": message})
         return
     agent = agent_at(turn.state, owner)
-    usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
-    turn.emit(
-        ev.AgentCompacted,
-        path=owner,
-        node_id=turn.state.nodes[owner].node_id,
-        turn=path,
-        content=compacted(agent, summary),
-        replaced=len(agent.messages),
-        usage=usage,
-        cost=budget.cost_of(turn, agent, usage),
-        model=output.get("model"),
-    )
+    made = {"content": compacted(agent, summary), "replaced": len(agent.messages)}
+    turn.emit(ev.AgentCompacted, **_outcome(turn, owner, path, output), **made)
 
 
 def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:
-    plan = turn.node(owner).agent or AgentPlan()
-    places = {tool.name: tool.node.index for tool in plan.tools}
+    places = {tool.name: tool.node.index for tool in plan_of(turn.node(owner)).tools}
     for number, block in enumerate(uses):
         turn.emit(
             ev.AgentToolRequested,
@@ -340,7 +322,7 @@ def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:
 def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Json]) -> None:
     """An answer without tool calls: the last one, unless somebody spoke meanwhile or its form is wrong."""
     agent, node = agent_at(turn.state, owner), turn.node(owner)
-    schema = None if node.agent is None else node.agent.output
+    schema = plan_of(node).output
     text = "".join(block["text"] for block in content if block["type"] == "text")
     cut = output.get("stopReason") == "max_tokens"
     spoke = bool(agent.pending)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine import answers, covers
 from engine import events as ev
 from engine.agents import calls, edits, results
-from engine.agents.plans import AgentPlan, Rule, ToolPlan
+from engine.agents.plans import AgentPlan, Rule, ToolPlan, plan_of
 from engine.codec import Json, copy
 from engine.errors import NotJson, SaysoError
 from engine.evaluation import context, evaluate_config
@@ -33,7 +33,7 @@ def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
     owner = agent_of(turn.state, path)
     assert owner is not None
     call = agent_at(turn.state, owner).calls[path]
-    plan = turn.node(owner).agent or AgentPlan()
+    plan = plan_of(turn.node(owner))
     if asked_here(turn.state, call) and not _approved(turn.state, call):
         decided(turn, turn.state.prompts[call.prompt_id or ""])
         return None
@@ -55,6 +55,15 @@ def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
         _refuse(turn, path, call, str(error))
         return None
     return tool.node, config
+
+
+def _called(turn: Turn, path: str) -> tuple[Call, ToolPlan]:
+    """A tool call that has no result yet, and the tool that it is of."""
+    owner = agent_of(turn.state, path)
+    assert owner is not None
+    call = agent_at(turn.state, owner).calls[path]
+    assert call.tool is not None, "a call of no tool is refused before anything happens to it"
+    return call, plan_of(turn.node(owner)).tools[call.tool]
 
 
 def configured(turn: Turn, path: str, tool: ToolPlan, given: Json) -> dict[str, Json]:
@@ -153,9 +162,7 @@ def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> 
 
 def covered_after(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json]:
     """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
-    owner = agent_of(turn.state, prompt.path) or ""
-    call = agent_at(turn.state, owner).calls[prompt.path]
-    tool = (turn.node(owner).agent or AgentPlan()).tools[call.tool or 0]
+    call, tool = _called(turn, prompt.path)
     given = edits.edited(tool, call.input, values)
     return _covered(turn, prompt.path, tool, configured(turn, prompt.path, tool, given))
 
@@ -181,9 +188,7 @@ def decided(turn: Turn, prompt: PromptRun) -> None:
     """People decided a call. Approved ones begin by themselves."""
     if (prompt.answer or {}).get("value") == "approve":
         return
-    owner = agent_of(turn.state, prompt.path) or ""
-    call = agent_at(turn.state, owner).calls[prompt.path]
-    tool = (turn.node(owner).agent or AgentPlan()).tools[call.tool or 0]
+    call, tool = _called(turn, prompt.path)
     reason = (prompt.answer or {}).get("reason")
     by, late = answers.deciders(prompt), prompt.status == "expired"
     content = results.rejected_content(tool, by, reason, timed_out=late)
@@ -220,9 +225,7 @@ def _result(
 
 def done(turn: Turn, path: str, output: Json) -> None:
     """A tool call has its output: what the model is told of it."""
-    owner = agent_of(turn.state, path) or ""
-    call = agent_at(turn.state, owner).calls[path]
-    tool = (turn.node(owner).agent or AgentPlan()).tools[call.tool or 0]
+    call, tool = _called(turn, path)
     try:
         copy(output)
     except NotJson as error:
@@ -234,9 +237,7 @@ def done(turn: Turn, path: str, output: Json) -> None:
 
 def failed(turn: Turn, path: str, error: dict[str, Json]) -> None:
     """A tool call failed for good: that is for the model to know, and fails nothing else."""
-    owner = agent_of(turn.state, path) or ""
-    call = agent_at(turn.state, owner).calls[path]
-    tool = (turn.node(owner).agent or AgentPlan()).tools[call.tool or 0]
+    call, tool = _called(turn, path)
     content = [*_note(turn, tool, call), *results.error_content(tool, error)]
     _result(turn, path, call, content, is_error=True, error=error)
 

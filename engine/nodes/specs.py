@@ -357,7 +357,7 @@ _SPECS = (
             "data": "The answer as JSON that fits `output`; null where there is no `output`.",
             "turns": "How many model calls there were.",
             "usage": "The tokens of all its calls, by kind.",
-            "cost": "What they cost in dollars, as text.",
+            "cost": "What they cost, in dollars.",
         },
         mode="container",
         verbatim_fields=AGENT_STATIC,

@@ -25,11 +25,10 @@ from engine.providers.errors import (
     StreamCut,
     Unavailable,
 )
+from engine.providers.port import KEY_VARIABLES
 from engine.providers.turns import Finished, TurnEvent, TurnRequest
 
-DEFAULT_MODEL = "claude-sonnet-5-5"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
-KEY_VARIABLES = ("SAYSO_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY")
 
 
 class ClaudeProvider:

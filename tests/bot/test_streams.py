@@ -58,6 +58,14 @@ async def started(rig: Rig, channel: str = "ops") -> tuple[str, State]:
     return session_id, await rig.engine.state(session_id)
 
 
+async def writing(rig: Rig, words: str) -> tuple[str, State]:
+    """A session whose agent has said these words and writes on, as the thread shows."""
+    session_id, state = await started(rig)
+    hears(rig, session_id, words)
+    await until_said(rig, session_id, [f"{words.strip()}\n✍️ _writing …_"])
+    return session_id, state
+
+
 async def direct(rig: Rig) -> str:
     """The id of Ana's direct message with the bot."""
     opened = await rig.client.conversations_open(users=rig.workspace.user("ana").id)
@@ -189,9 +197,7 @@ async def test_a_shortened_conversation_is_noted(rig: Rig) -> None:
 
 async def test_text_is_shown_while_it_comes_and_is_whole_at_the_end(rig: Rig) -> None:
     """The first words are posted at once, more of them by editing, and the whole text takes their place."""
-    session_id, state = await started(rig)
-    hears(rig, session_id, "The pods ")
-    await until_said(rig, session_id, ["The pods\n✍️ _writing …_"])
+    session_id, state = await writing(rig, "The pods ")
     hears(rig, session_id, "restart")
     await until_said(rig, session_id, ["The pods restart\n✍️ _writing …_"])
     await rig.put(*said_rows(state, TURN, text("The pods restart often."), interrupted=False))
@@ -254,9 +260,7 @@ async def test_a_turn_that_begins_again_takes_the_place_of_the_first_attempt(rig
 
 async def test_a_broken_text_that_nothing_follows_is_taken_away(rig: Rig) -> None:
     """If the attempt that counts says nothing and only calls a tool, the words of the broken one are gone."""
-    session_id, state = await started(rig)
-    hears(rig, session_id, "Never mind")
-    await until_said(rig, session_id, ["Never mind\n✍️ _writing …_"])
+    session_id, state = await writing(rig, "Never mind")
     await rig.put(*said_rows(state, TURN, [call(command="ls")], interrupted=False))
     await rig.settled(tools_key(session_id, TURN))
     await until_said(rig, session_id, ["⚙️ shell: `ls` …"])
@@ -264,9 +268,7 @@ async def test_a_broken_text_that_nothing_follows_is_taken_away(rig: Rig) -> Non
 
 async def test_a_turn_that_is_given_up_does_not_stay_open(rig: Rig) -> None:
     """Text of a turn that never ends (an abort, a failure) is marked as cut off; where none was shown, nothing is."""
-    session_id, state = await started(rig)
-    hears(rig, session_id, "Half a")
-    await until_said(rig, session_id, ["Half a\n✍️ _writing …_"])
+    session_id, state = await writing(rig, "Half a")
     await rig.put(cut_row(state, TURN), cut_row(state, NEXT))
     await rig.settled(text_key(session_id, NEXT))
     assert await said(rig, session_id) == ["Half a\n✂️ _cut off here; this is not part of the conversation_"]
@@ -277,9 +279,7 @@ async def test_a_turn_that_is_given_up_does_not_stay_open(rig: Rig) -> None:
 
 async def test_a_limit_while_streaming_delays_and_loses_nothing(rig: Rig) -> None:
     """Slack limits edits for a while: the text comes later, and whole."""
-    session_id, state = await started(rig)
-    hears(rig, session_id, "a ")
-    await until_said(rig, session_id, ["a\n✍️ _writing …_"])
+    session_id, state = await writing(rig, "a ")
     rig.workspace.faults.ratelimit("chat.update", times=2, retry_after=0)
     hears(rig, session_id, "b ")
     await until_said(rig, session_id, ["a b\n✍️ _writing …_"])
@@ -290,9 +290,7 @@ async def test_a_limit_while_streaming_delays_and_loses_nothing(rig: Rig) -> Non
 
 async def test_edits_that_fail_do_not_keep_the_text_away(rig: Rig) -> None:
     """Every edit fails for a time, some of them after their effect: at the end the whole text is there, once."""
-    session_id, state = await started(rig)
-    hears(rig, session_id, "a ")
-    await until_said(rig, session_id, ["a\n✍️ _writing …_"])
+    session_id, state = await writing(rig, "a ")
     rig.workspace.faults.fail("chat.update", times=3)
     rig.workspace.faults.effect_then_fail("chat.update", times=1)
     await rig.put(*said_rows(state, TURN, text("a b c"), interrupted=False))
@@ -302,9 +300,7 @@ async def test_edits_that_fail_do_not_keep_the_text_away(rig: Rig) -> None:
 
 async def test_a_message_that_somebody_deleted_is_posted_anew(rig: Rig) -> None:
     """The text of an agent is there at the end although its message was deleted while it was written."""
-    session_id, state = await started(rig)
-    hears(rig, session_id, "a ")
-    await until_said(rig, session_id, ["a\n✍️ _writing …_"])
+    session_id, state = await writing(rig, "a ")
     row = await rig.row(text_key(session_id, TURN))
     where = await rig.settled(row.key)
     await rig.client.chat_delete(channel=where["channel"], ts=where["ts"])
@@ -314,9 +310,7 @@ async def test_a_message_that_somebody_deleted_is_posted_anew(rig: Rig) -> None:
 
 async def test_a_kill_while_it_is_written_leaves_neither_two_texts_nor_an_open_one(rig: Rig) -> None:
     """The process dies with half a text in the thread: the whole one takes its place after the start."""
-    session_id, state = await started(rig)
-    hears(rig, session_id, "Half a")
-    await until_said(rig, session_id, ["Half a\n✍️ _writing …_"])
+    session_id, state = await writing(rig, "Half a")
     await rig.crash()
     rig.send(live_seconds=0.0)
     await rig.put(*said_rows(state, TURN, text("Half a text, whole."), interrupted=False))

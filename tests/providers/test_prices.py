@@ -16,6 +16,7 @@ from engine.providers.prices import (
     InvalidPrice,
     UnknownPrice,
     cost,
+    dollars,
     price_of,
     prices_from,
     prompt_bound,
@@ -148,3 +149,12 @@ def test_a_wrong_price_says_what_is_wrong(configured: Any, told: str) -> None:
     """A configuration that cannot be read names the model and the field."""
     with pytest.raises(InvalidPrice, match=told):
         prices_from(configured)
+
+
+@pytest.mark.parametrize(
+    ("amount", "told"),
+    [("0", "$0.00"), ("0.00265", "$0.0027"), ("0.01", "$0.01"), ("2.494", "$2.49"), ("1234.5", "$1,234.50")],
+)
+def test_dollars_are_told_in_cents_and_less_than_a_cent_more_exactly(amount: str, told: str) -> None:
+    """An amount that is not nothing does not read as nothing."""
+    assert dollars(Decimal(amount)) == told

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from engine.agents.builtin import BUILTIN, described
-from engine.agents.calls import call_text, digest, prepare
+from engine.agents.calls import call_text, prepare
 from engine.agents.command_lines import allowed, pattern_problem, split_command
 from engine.agents.schemas import problems
+from engine.covers import digest
 from engine.errors import ToolRefused
 from engine.nodes.hosts import host_allowed, is_host
 from engine.nodes.port import Refusal
@@ -440,6 +441,6 @@ def test_the_digest_binds_everything_that_counts() -> None:
     """Another argument, another variable or another method is another digest; the same call has the same."""
     shell = tool("shell", commands=["*"])
     one = prepare(shell, {"command": "ls a"})
-    assert digest(shell, one) == digest(shell, prepare(shell, {"command": "ls  'a'"}))
-    assert digest(shell, one) != digest(shell, prepare(shell, {"command": "ls b"}))
-    assert digest(shell, one) != digest(shell, {**one, "env": {"A": "1"}})
+    assert digest("shell", one) == digest("shell", prepare(shell, {"command": "ls  'a'"}))
+    assert digest("shell", one) != digest("shell", prepare(shell, {"command": "ls b"}))
+    assert digest("shell", one) != digest("shell", {**one, "env": {"A": "1"}})

@@ -655,3 +655,19 @@ def test_a_cap_that_cannot_be_kept_is_an_error() -> None:
     """A model without a price cannot be capped in dollars; without any cap it may be used."""
     assert (talk("model: own-model\nmax_cost: 1").state.error or {})["type"] == "price_unknown"
     assert talk("model: own-model").request()["model"] == "own-model"
+
+
+AT_THE_END = """
+nodes:
+  - {id: triage, type: agent, with: {prompt: "look"}}
+finally:
+  - {id: report, type: agent, with: {prompt: "tell", context: [triage]}}
+"""
+
+
+def test_an_agent_that_runs_at_the_end_reads_the_flows_conversations() -> None:
+    """What stands under `finally` sees the agents of the flow, as its expressions see the flow's nodes."""
+    case = Talk(flow_of(AT_THE_END)).started()
+    case.model("The disk is full.")
+    assert case.calling == "finally/report/turn[1]"
+    assert "The disk is full." in case.said()
