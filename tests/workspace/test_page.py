@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 from slack_bolt.async_app import AsyncApp
 
 from bot.workspace import Workspace
@@ -467,6 +468,29 @@ async def test_the_page_says_when_the_app_is_offline_and_back(desk: Desk) -> Non
         status = page.get_by_test_id("socket-status")
         await expect(status).to_contain_text("sayso is connected")
         await desk.app.handlers[0].close_async()  # type: ignore[no-untyped-call]  # Bolt does not annotate it
+        await expect(status).to_contain_text("offline: messages are kept")
+
+
+async def test_an_answer_that_news_overtook_does_not_bring_the_past_back(desk: Desk) -> None:
+    """What was read before the app went offline does not make the page say that it is connected."""
+    answered, late = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        answer = await route.fetch()
+        answered.set()
+        await late.wait()
+        await route.fulfill(response=answer)
+
+    async with desk.page() as page:
+        await page.route("**/page/home*", answer_late, times=1)
+        await page.reload()
+        await answered.wait()
+        status = page.get_by_test_id("socket-status")
+        await expect(status).to_contain_text("sayso is connected")
+        await desk.app.handlers[0].close_async()  # type: ignore[no-untyped-call]  # Bolt does not annotate it
+        await expect(status).to_contain_text("offline: messages are kept")
+        async with page.expect_response("**/page/state*"):
+            late.set()
         await expect(status).to_contain_text("offline: messages are kept")
 
 

@@ -17,6 +17,8 @@ import { readRoute, writeRoute } from "./router.js";
 import { actAsButton, drawActAs, drawSidebar, drawStatus, openSwitcher, sidebarKeys } from "./sidebar.js";
 import { Starters } from "./starters.js";
 
+const REFRESH_TRIES = 5; // where news never stops, the last answer has to do
+
 const find = (id) => document.getElementById(id);
 
 class App {
@@ -27,6 +29,7 @@ class App {
     this.wanted = this.route; // where the reader last asked to be; `route` follows once that is known to exist
     this.awaited = null; // `ts` of a suggestion that was posted: the first answer opens its thread
     this.held = null; // pushes that arrive while a conversation is being read
+    this.pushed = 0; // how many pushes came: an answer that one of them overtook may be older than it
     this.reading = 0;
     this.surfaces = new Surfaces(this.people, (path, body) => this.send(path, body));
     this.modals = new Modals({ people: this.people, send: (path, body) => this.send(path, body) });
@@ -109,7 +112,11 @@ class App {
       as: this.people.me(),
       onOpen: () => this.#opened(),
       onLost: () => this.#lost(true),
-      onPush: (push) => (this.held ? this.held.push(push) : this.#apply(push)),
+      onPush: (push) => {
+        this.pushed += 1;
+        if (this.held) this.held.push(push);
+        else this.#apply(push);
+      },
     });
     this.surfaces.clear();
     this.modals.reset([]);
@@ -124,11 +131,14 @@ class App {
     if (this.route.channel) await this.#read({ fresh: false });
   }
 
-  async #refreshState() {
+  /** Read what stands around the conversations; again when a push came meanwhile, which the answer may not know. */
+  async #refreshState(tries = REFRESH_TRIES) {
     const as = this.people.me();
+    const pushed = this.pushed;
     try {
       const [state, { views }, { view }] = await Promise.all([get("state", { as }), get("views", { as }), get("home", { as })]);
       if (as !== this.people.me()) return;
+      if (pushed !== this.pushed && tries > 1) return void (await this.#refreshState(tries - 1));
       this.people.load(state);
       this.modals.reset(views);
       this.home.load(view);
