@@ -3,7 +3,8 @@ approvals one after the other inside one `foreach`.
 
 The list has two children an item, whose work takes no time. *Resume* is from opening the database until the child that
 was cut is called again. What is done is counted outside: a child that was called twice after it had completed is a step
-that was carried out again. The floor is two plain commits an item, as large as those of the list.
+that was carried out again. The floor is two plain commits an item, as large as those of the list;
+it is looked at in the pause and at the end.
 """
 
 from __future__ import annotations
@@ -111,18 +112,21 @@ async def _list(base: Path, items: int) -> Listed:
             session_id = await rig.engine.start(load_flow(FLOW.format(items), "items.yml"), {}, actor=ANA)
             await children.there.wait()
             await rig.engine.pause(session_id, actor=ANA)
-            stored = await rig.bytes_per_commit()
+            floor = Floor(beside, await rig.bytes_per_commit())
+        paused = time.perf_counter()
+        floor.sample(FLOOR_SAMPLE)
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         children.there.clear()
         opened = time.perf_counter()
+        begin += opened - paused
         async with engine_in(folder, children.run) as rig:
             await rig.engine.resume(session_id, "go on", actor=ANA)
             await children.there.wait()
             resume = (children.called - opened) * MILLISECONDS
             assert (await rig.engine.parked(session_id)).status == "complete"
         seconds = time.perf_counter() - begin
-        floor = Floor(beside, stored)
-        least = sum(floor.sample(FLOOR_SAMPLE)) / FLOOR_SAMPLE * 2 * items / MILLISECONDS
+        floor.sample(FLOOR_SAMPLE)
+        least = sum(floor.samples) / len(floor.samples) * 2 * items / MILLISECONDS
         floor.close()
     # The child that was cut was called twice, and had not completed before.
     return Listed(items, seconds, resume, size, children.done.total() - 2 * items - 1, least)
