@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.flow import Flow, load_flow
-from tests.proof.more_flows import FAILURES, GRAPHS, SLOW
+from tests.proof.more_flows import FAILURES, GRAPHS, LOCKS, SLOW
 
 CALLED = {
     "slow": SLOW,
@@ -378,6 +378,7 @@ nodes:
 """,
     **GRAPHS,
     **FAILURES,
+    **LOCKS,
 }
 
 

@@ -22,8 +22,9 @@ from engine.commands import Answer, Due, Message, NodeDone, Shown
 from engine.engine import Engine
 from engine.errors import Fenced, SessionEnded
 from engine.events import Event, event_from_bytes
-from engine.flow import Flow
+from engine.flow import Flow, load_flow
 from engine.fold import derive_state
+from engine.locks import pending
 from engine.nodes.specs import node_types
 from engine.queries import launched
 from engine.session_state import to_bytes
@@ -41,6 +42,12 @@ AGAIN = (None, "node:interrupted", "node:retried", "prompt:answered")
 
 RESUME = "proof:resume"
 """Keys of the messages that resume a held session begin so."""
+
+RIVAL = "session-0bad1dea"
+"""The session that has the lock before ours, where the flow's lock is called `TAKEN`. It ends when nothing of ours can
+happen any more."""
+
+TAKEN = "taken"
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,8 @@ class Mortal:
         if self.dropped:
             raise Fenced("this life is over")
         outcomes = self._inner.commit(batch)
-        news = [self._canon.take(event_from_bytes(row)) for commit in batch for row in commit.events]
+        ours = [commit for commit in batch if commit.session_id == SESSION]
+        news = [self._canon.take(event_from_bytes(row)) for commit in ours for row in commit.events]
         if any(entry is not None for entry in news):
             self.commits += 1
             if self.commits == self._left:
@@ -106,6 +114,8 @@ class Driver:
     async def begin(self, flow: Flow, inputs: dict[str, Json]) -> None:
         """Start the session, or take it up where it stands; a held one is resumed."""
         if await self.engine.writer.call("head", SESSION) is None:
+            if flow.lock is not None and flow.lock.raw == TAKEN:
+                await self._take_the_lock()
             await self.engine.start(flow, inputs, actor=ANA, session_id=SESSION)
             return
         self.clock.now = (await self.engine.state(SESSION)).updated_at
@@ -115,6 +125,12 @@ class Driver:
             await self.engine.resume(SESSION, "go on", actor=ANA, key=key)
         elif head.phase != "ended":
             await self.engine.apply(SESSION, None)
+
+    async def _take_the_lock(self) -> None:
+        """Somebody was here first, and waits for an answer."""
+        text = f"flow: rival\nlock: {TAKEN}\nnodes: [{{id: q, type: ask, with: {{message: How?}}}}]"
+        await self.engine.start(load_flow(text, "rival.yml"), {}, actor=ANA, session_id=RIVAL)
+        await self.engine.parked(RIVAL)
 
     async def run(self, life: Life) -> bool:
         """Act until the session or this life ends; whether the session did."""
@@ -175,11 +191,22 @@ class Driver:
         elif state.timers:
             timer = min(state.timers.values(), key=lambda timer: (timer.due_at, timer.path or ""))
             await self._fire(timer.timer_id, timer.due_at)
+        elif pending(state):
+            await self._free_the_lock()
         else:
             raise Stuck(f"nothing can happen: {state.phase}, active {sorted(state.active)}")
 
+    async def _free_the_lock(self) -> None:
+        """Whoever has it ends, and we are told that it is free."""
+        if (await self.engine.head(RIVAL)).status == "paused":
+            await self.engine.abort(RIVAL, actor=ANA)
+        await self.engine.apply(SESSION, None)
+
     async def _work(self, state: State, path: str) -> None:
         run = state.nodes[path]
+        if state.lock is not None:
+            queue = await self.engine.writer.call("locks", state.lock.name)
+            assert [row.session_id for row in queue] == [SESSION], f"{path} runs without its lock"
         live = self.engine._live.get(SESSION)
         task = live.tasks.get(f"{path}#{run.attempt}") if live else None
         if task is None:
@@ -336,6 +363,7 @@ def finished(store: Store, effects: Effects, total: Counts, lives: int) -> Run:
     events = [event_from_bytes(row) for row in store.journal(SESSION)]
     state = derive_state(events)
     assert state.ended, "the journal does not end"
+    assert SESSION not in {row.session_id for row in store.locks()}, "its lock was not given back"
     assert to_bytes(derive_state(events)) == to_bytes(state), "the fold is not deterministic"
     check_once(events)
     outputs = {path: run.output for path, run in state.nodes.items() if run.status == "completed"}

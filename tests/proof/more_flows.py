@@ -119,6 +119,45 @@ edges: [{from: a, to: end}, {from: b, to: end}, {from: c, to: end}]
 }
 """Edges: conditions, gates, dead branches, and the ways back."""
 
+LOCKS: dict[str, str] = {
+    "lock": """
+inputs: {service: {type: string, default: web}}
+lock: "deploy-{{ inputs.service }}"
+nodes:
+  - {id: a, type: shell, with: {run: [do, a]}}
+  - {id: b, type: shell, on_crash: again, with: {run: [do, "{{ nodes.a.stdout }} b"]}}
+""",
+    "lock_of_an_asked_input": """
+inputs: {service: {type: string}}
+lock: "deploy-{{ inputs.service }}"
+nodes:
+  - {id: a, type: shell, with: {run: [do, a]}}
+  - {id: q, type: ask, with: {message: "How?"}}
+  - {id: b, type: shell, on_crash: again, with: {run: [do, "{{ nodes.q.text }}"]}}
+""",
+    "lock_behind_another": """
+lock: taken
+nodes:
+  - {id: a, type: shell, with: {run: [do, a]}}
+  - {id: q, type: ask, with: {message: "How?"}}
+  - {id: b, type: shell, on_crash: again, with: {run: [do, "{{ nodes.q.text }}"]}}
+finally: [{id: tidy, type: shell, on_crash: again, with: {run: [do, tidy]}}]
+""",
+    "lock_behind_another_and_in_a_list": """
+lock: taken
+nodes:
+  - {id: each, type: foreach, with: {items: [1, 2]}, body: [{id: w, type: shell, with: {run: [do, "{{ item }}"]}}]}
+  - {id: f, type: shell, with: {run: [fail, 9]}}
+finally: [{id: tidy, type: shell, on_crash: again, with: {run: [do, tidy]}}]
+""",
+    "lock_refused": """
+lock: taken
+on_conflict: refuse
+nodes: [{id: a, type: shell, with: {run: [do, never]}}]
+""",
+}
+"""Locks: nobody ahead, and another session ahead (a lock called `taken`), which ends when nothing else can happen."""
+
 FAILURES: dict[str, str] = {
     "goto_back": """
 nodes:

@@ -14,7 +14,7 @@ from tests.proof.process import Processes
 from tests.proof.sampling import part
 
 LONG = bool(os.environ.get("PROVE"))
-SHORT = ("retry_of_what_asks", "foreach_asks", "parallel", "three_deep", "sub_flow")
+SHORT = ("retry_of_what_asks", "foreach_asks", "parallel", "three_deep", "sub_flow", "lock_behind_another")
 FEW_COMMITS = 5
 """In the long version a flow that takes up to so many commits is killed at every two points."""
 MOST_POINTS = 6
