@@ -280,7 +280,8 @@ class NodeInterrupted(BaseEvent):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
-    was not launched, since its code is another than before and a person has to agree.
+    was not launched, since its code is another than before and a person has to agree. A model call leaves with `saved`
+    before anything is sent: more has to be set aside for it (`room`, tokens for files and tools; null: a whole context).
     """
 
     type: Literal["node:interrupted"] = "node:interrupted"
@@ -410,7 +411,7 @@ class AgentMessage(BaseEvent):
     The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
     stopped, whether it was `interrupted` by a pause, and whether it is the `final` one. Others stand in the next call:
     what the flow asks (`prompt`), what a person says (`person`, `key` is the inbox key that carried it), what is wrong
-    with an answer (`engine`).
+    with an answer (`engine`). `weighed` are marks of the files and tools outside of the journal that its tokens include.
     """
 
     type: Literal["agent:message"] = "agent:message"
@@ -427,6 +428,7 @@ class AgentMessage(BaseEvent):
     stop_reason: str | None = None
     interrupted: bool | None = None
     final: bool | None = None
+    weighed: list[str] | None = None
 
 
 class AgentToolRequested(BaseEvent):

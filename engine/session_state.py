@@ -208,6 +208,7 @@ def _agent_json(agent: AgentRun) -> dict[str, Json]:
         "heard": list(agent.heard),
         "calls": {path: call._asdict() for path, call in sorted(agent.calls.items())},
         "order": list(agent.order),
+        "weighed": list(agent.weighed),
         "results": dict(sorted(agent.results.items())),
         "spent": _spent_json(agent.spent),
     }
@@ -229,6 +230,7 @@ def _read_agent(data: dict[str, Json]) -> AgentRun:
             "heard": tuple(data["heard"]),
             "calls": Map({path: Call(**call) for path, call in data["calls"].items()}),
             "order": tuple(data["order"]),
+            "weighed": tuple(data["weighed"]),
             "results": Map(data["results"]),
             "spent": Spent(**data["spent"]),
         }

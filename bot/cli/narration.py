@@ -13,10 +13,11 @@ from engine import answers, clock
 from engine import events as ev
 from engine.codec import Json
 from engine.events import Event
+from engine.folds.agents import TURN
 from engine.forms import value_text
 from engine.nodes.specs import node_types
 from engine.pinned import code_key
-from engine.state import PromptRun, State
+from engine.state import LEFT, PromptRun, State
 from engine.storage.port import Head
 
 MARKS = {"completed": "✓", "failed": "✗", "skipped": "–", "interrupted": "!", "started": "▸", "retrying": "↻"}
@@ -52,6 +53,8 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
             return mark("failed", event.path or "", error_text(event.error), paint)
         case ev.NodeSkipped():
             return mark("skipped", event.path or "", f"skipped: {event.reason}", paint)
+        case ev.NodeInterrupted() if event.reason == LEFT and _is_turn(event.path or ""):
+            return None  # it is made again at once
         case ev.NodeInterrupted():
             return mark("interrupted", event.path or "", _INTERRUPTED[event.reason], paint)
         case ev.NodeRetried():
@@ -134,10 +137,16 @@ def _runs_new_code(state: State, event: ev.NodeStarted | ev.ChildStarted) -> boo
 _INTERRUPTED = {
     "crash": "was running when sayso was killed; what it did is not known",
     "changed": "has not started: its code was changed, and a person has to agree",
+    LEFT: "left at a checkpoint; goes on from there",
     "cut": "was stopped; what it did is not known",
     "timeout": "ran out of time and was stopped; what it did is not known",
     "lost": "could not be carried out",
 }
+
+
+def _is_turn(path: str) -> bool:
+    """Whether this is a model call."""
+    return path.rpartition("/")[2].startswith(f"{TURN}[")
 
 
 _RESOLVED = ("interrupted", "failed", "budget")

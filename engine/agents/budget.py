@@ -5,8 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.agents.conversation import unsent
+from engine.agents.conversation import says_itself, unsent
 from engine.agents.plans import plan_of
+from engine.agents.weights import ROOM
 from engine.agents.wording import system_text
 from engine.answers import step_prompt
 from engine.codec import Json, encode
@@ -24,13 +25,16 @@ from engine.providers.prices import (
     worst_case,
 )
 from engine.providers.turns import TurnRequest, Usage
-from engine.state import AgentRun, Spent
+from engine.state import AgentRun, NodeRun, Spent
 
 if TYPE_CHECKING:
     from engine.turn import Turn
 
 UNKNOWN_SCHEMA = 4_000
-"""Tokens that are set aside for a tool of which only its server knows what it takes."""
+"""Tokens that are set aside at first for a tool of which only its server, or its function, knows what it takes."""
+
+UNKNOWN_CONTEXT = 1_000_000
+"""Tokens of the context of a model that has no price."""
 
 _FULL = Decimal("0.8")
 """The part of a model's context from which on a conversation is compacted."""
@@ -44,10 +48,12 @@ class Estimate(NamedTuple):
     cost: Decimal | None
     full: bool
     """The conversation comes near what the model can keep in mind."""
+    room: int | None
+    """Tokens that are for what only the runner of the call knows (`engine.agents.weights`); None: as many as there are."""
 
 
-def estimate(turn: Turn, path: str, agent: AgentRun) -> Estimate:
-    """What the next model call of the agent at `path` can use at most."""
+def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> Estimate:
+    """What the next model call of the agent at `path` can use at most; `before` is that call where it began before."""
     answer = int(turn.state.nodes[path].input["max_tokens"])
     price = price_for(turn, agent)
     if agent.context:
@@ -55,12 +61,17 @@ def estimate(turn: Turn, path: str, agent: AgentRun) -> Estimate:
         prompt = agent.context + TOOLS_OVERHEAD + _since(agent, agent.counted, price)
     else:
         prompt = _since(agent, 0, price) + _around(turn, path)
+    room = _room(turn, path, agent, before)
+    if room is None:
+        prompt += UNKNOWN_CONTEXT if price is None else price.context
+    else:
+        prompt += room
     if price is None:
-        return Estimate(prompt, prompt + answer, None, False)
+        return Estimate(prompt, prompt + answer, None, False, room)
     prompt = min(prompt, price.context)
     asked = TurnRequest(agent.model, (), answer)
     full = bool(agent.context) and prompt + answer > price.context * _FULL
-    return Estimate(prompt, prompt + answer, worst_case(asked, price, prompt_tokens=prompt), full)
+    return Estimate(prompt, prompt + answer, worst_case(asked, price, prompt_tokens=prompt), full, room)
 
 
 def price_for(turn: Turn, agent: AgentRun) -> Price | None:
@@ -83,22 +94,38 @@ def _around(turn: Turn, path: str) -> int:
     plan = plan_of(turn.node(path))
     told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
     system = system_text(turn.state.nodes[path].input.get("system") or "", plan)
-    unknown = sum(tool.input_schema is None for tool in plan.tools)
-    return TOOLS_OVERHEAD * 2 + unknown * UNKNOWN_SCHEMA + len(encode(told)) + len(encode(system))
+    return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(encode(system))
+
+
+def _room(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> int | None:
+    """Tokens for what only the runner knows: what it said that it needs, else enough for pictures and usual schemas."""
+    if before is not None and before.saved:
+        needed: int | None = before.saved[ROOM]
+        return needed
+    pictures = sum(map(_pictures, _later(agent, agent.counted if agent.context else 0)))
+    unknown = 0 if agent.context else sum(map(says_itself, plan_of(turn.node(path)).tools))
+    return pictures * IMAGE_TOKENS + unknown * UNKNOWN_SCHEMA
+
+
+def _pictures(block: Json) -> int:
+    """How many files a block names that say that they are pictures; one that is none is not sent."""
+    if block["type"] == "tool_result" and isinstance(block["content"], list):
+        return sum(map(_pictures, block["content"]))
+    return int(block["type"] == "sayso_file" and str(block.get("mediaType")).startswith("image/"))
+
+
+def _later(agent: AgentRun, first: int) -> list[Json]:
+    """The blocks of the messages from the one with this number on, with what the next call adds."""
+    later = range(first, len(agent.messages))
+    return [*(block for number in later for block in agent.messages[number]["content"]), *unsent(agent)]
 
 
 def _since(agent: AgentRun, first: int, price: Price | None) -> int:
-    """More tokens than there are in the messages from the one with this number on, with what the next call adds."""
-    later = range(first, len(agent.messages))
-    said = [block for number in later for block in agent.messages[number]["content"]]
-    return sum(_bound(block, price) for block in [*said, *unsent(agent)])
+    """More tokens than there are in these blocks, but for those of files."""
+    return sum(_bound(block, price) for block in _later(agent, first))
 
 
 def _bound(block: Json, price: Price | None) -> int:
-    if block["type"] == "sayso_file":
-        if str(block.get("mediaType")).startswith("image/"):
-            return IMAGE_TOKENS
-        return price.context if price is not None else 1_000_000
     if price is None:
         return len(encode(block))
     bare = TurnRequest("", (Message("user", (block,)),), 0)

@@ -48,7 +48,16 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         "messages": messages,
         "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
         "mcp": _servers(plan),
+        "room": called.get("room"),
+        "weighed": list(agent.weighed) if agent.context else [],
     }
+
+
+def says_itself(tool: ToolPlan) -> bool:
+    """Whether only a server, or a function, knows what this tool takes or what it is for."""
+    return tool.kind == "mcp" or (
+        tool.kind == "python" and (tool.input_schema is None or not tool.description)
+    )
 
 
 def _tool(tool: ToolPlan) -> dict[str, Json]:
@@ -58,8 +67,7 @@ def _tool(tool: ToolPlan) -> dict[str, Json]:
         "description": tool.description,
         "input_schema": tool.input_schema,
     }
-    says_itself = tool.kind == "python" and (tool.input_schema is None or not tool.description)
-    return {**told, "call": tool.node.config["call"]} if says_itself else told
+    return {**told, "call": tool.node.config["call"]} if says_itself(tool) else told
 
 
 def _servers(plan: AgentPlan) -> list[Json]:

@@ -22,12 +22,13 @@ MOST_BYTES = 10 * 2**20
 """Of one file."""
 
 
-def with_files(content: Sequence[Json], folder: Path) -> tuple[Json, ...]:
-    """The blocks of a message with the files of this folder in place of what names them, in tools' results too.
+def with_files(content: Sequence[Json], folder: Path, made: list[Json]) -> tuple[Json, ...]:
+    """The blocks of a message with the files of this folder in place of what names them, in tools' results too; `made`
+    gets what stands for files.
 
     Raises `FileRefused`.
     """
-    return tuple(_with_files(block, folder) for block in content)
+    return tuple(_with_files(block, folder, made) for block in content)
 
 
 def names_files(content: Sequence[Json]) -> bool:
@@ -40,11 +41,12 @@ def names_files(content: Sequence[Json]) -> bool:
     )
 
 
-def _with_files(block: Json, folder: Path) -> Json:
+def _with_files(block: Json, folder: Path, made: list[Json]) -> Json:
     if block.get("type") == FILE_BLOCK:
-        return file_block(block, folder)
+        made.append(file_block(block, folder))
+        return made[-1]
     if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
-        return {**block, "content": [_with_files(part, folder) for part in block["content"]]}
+        return {**block, "content": [_with_files(part, folder, made) for part in block["content"]]}
     return block
 
 

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from engine.agents.documents import names_files, with_files
 from engine.agents.functions import with_functions
+from engine.agents.weights import Part, file_part, marks, too_little, tool_part
 from engine.codec import Json, copy
 from engine.errors import NotJson, SaysoError
 from engine.nodes.context import NodeError
@@ -63,7 +64,8 @@ def request_from(config: Json) -> TurnRequest:
     """The request that a turn's config describes, without the tools of MCP servers; files are still named only.
 
     `{model, system, maxTokens, temperature, messages: [{role, content}], tools: [{name, description, input_schema}],
-    mcp: [{server, tools}]}`. A tool with `call` is a function; see `engine.agents.functions`.
+    mcp: [{server, tools}], room, weighed}`. A tool with `call` is a function; see `engine.agents.functions`. `room` are the
+    tokens that are set aside for files and tools that are known here only, beside those with the marks `weighed`.
     """
     return TurnRequest(
         model=config["model"],
@@ -78,6 +80,14 @@ def request_from(config: Json) -> TurnRequest:
     )
 
 
+class _TooLittle(Exception):
+    """More would be sent than is set aside for: nothing is. Carries what the core is to know."""
+
+    def __init__(self, saved: Json) -> None:
+        self.saved = saved
+        super().__init__("more would be sent than what is set aside for")
+
+
 @dataclass(frozen=True)
 class TurnRunner:
     """Runs nodes of type `turn`; see `Runner`. The provider is chosen for each turn."""
@@ -86,12 +96,15 @@ class TurnRunner:
     mcp_tools: McpTools = no_mcp
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        """The answer as `{content, stopReason, usage, model, interrupted, requestId}`, or why there is none; see
-        `failed`. A turn that was told to leave is complete, with what was said until then."""
+        """The answer as `{content, stopReason, usage, model, interrupted, requestId, weighed}`, or why there is none; see
+        `failed`. A turn that was told to leave is complete, with what was said until then. One for which too little is
+        set aside leaves before anything is sent (`engine.agents.weights`)."""
         limit = asyncio.timeout(ctx.timeout)
         try:
             async with limit:
-                return _completed(await self._result(config, ctx))
+                return _completed(*await self._result(config, ctx))
+        except _TooLittle as found:
+            return Interrupted("left", str(found), found.saved)
         except ProviderError as error:
             return failed(error)
         except NodeError as error:
@@ -106,33 +119,40 @@ class TurnRunner:
             log.exception("%s %s: a turn raised", ctx.session_id, ctx.path)
             return Failed("internal", f"{type(error).__name__}: {error}", _details())
 
-    async def _result(self, config: dict[str, Json], ctx: NodeContext) -> TurnResult:
+    async def _result(self, config: dict[str, Json], ctx: NodeContext) -> tuple[TurnResult, Sequence[Part]]:
         abortable = Abortable(ctx.aborted)
         try:
-            request = await abortable.run(self._request(config, ctx))
+            request, parts = await abortable.run(self._request(config, ctx))
         except Aborted:
-            return TurnResult((), None, Usage(), config["model"], interrupted=True)
+            return TurnResult((), None, Usage(), config["model"], interrupted=True), ()
         finally:
             abortable.close()
+        missing = too_little(parts, config, ctx.saved)
+        if missing is not None:
+            raise _TooLittle(missing)
         provider = self.provider(ctx)
         async with aclosing(provider.stream(request, ctx.aborted)) as events:
             async for event in events:
                 ctx.stream(event)
                 if isinstance(event, Finished):
-                    return event.result
+                    return event.result, parts
         raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished and without an error")
 
-    async def _request(self, config: dict[str, Json], ctx: NodeContext) -> TurnRequest:
-        if any("call" in tool for tool in config.get("tools") or ()):
+    async def _request(self, config: dict[str, Json], ctx: NodeContext) -> tuple[TurnRequest, Sequence[Part]]:
+        """What is sent, and what of it the core could not know."""
+        functions = {tool["name"] for tool in config.get("tools") or () if "call" in tool}
+        if functions:
             tools = await asyncio.to_thread(with_functions, config["tools"], ctx.flow_dir)
             config = {**config, "tools": tools}
-        request = request_from(config)
+        request, parts = request_from(config), list[Part]()
         if any(names_files(message.content) for message in request.messages):
-            request = await asyncio.to_thread(_with_all_files, request, ctx)
+            request, parts = await asyncio.to_thread(_with_all_files, request, ctx)
         offered = list(request.tools)
+        found = [tool for tool in offered if tool.name in functions]
         for server in config.get("mcp") or ():
-            offered += await self._tools_of(server["server"], server["tools"])
-        return replace(request, tools=tuple(offered))
+            told = await self._tools_of(server["server"], server["tools"])
+            offered, found = [*offered, *told], [*found, *told]
+        return replace(request, tools=tuple(offered)), [*parts, *map(tool_part, found)]
 
     async def _tools_of(self, server: str, names: Sequence[str]) -> Sequence[Tool]:
         try:
@@ -145,13 +165,15 @@ class TurnRunner:
             raise McpUnavailable(message, lasting=lasting) from error
 
 
-def _with_all_files(request: TurnRequest, ctx: NodeContext) -> TurnRequest:
-    folder = ctx.folder()
-    messages = tuple(replace(each, content=with_files(each.content, folder)) for each in request.messages)
-    return replace(request, messages=messages)
+def _with_all_files(request: TurnRequest, ctx: NodeContext) -> tuple[TurnRequest, list[Part]]:
+    folder, made = ctx.folder(), list[Json]()
+    messages = tuple(
+        replace(each, content=with_files(each.content, folder, made)) for each in request.messages
+    )
+    return replace(request, messages=messages), [file_part(block) for block in made]
 
 
-def _completed(result: TurnResult) -> Outcome:
+def _completed(result: TurnResult, parts: Sequence[Part]) -> Outcome:
     output = {
         "content": list(result.content),
         "stopReason": result.stop_reason,
@@ -159,6 +181,7 @@ def _completed(result: TurnResult) -> Outcome:
         "model": result.model,
         "interrupted": result.interrupted,
         "requestId": result.request_id,
+        "weighed": marks(parts),
     }
     try:
         return Completed(copy(output))

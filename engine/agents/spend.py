@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
 from engine.codec import Json
-from engine.events import AgentCompacted, AgentMessage, ChildStarted, Event, NodeFailed, NodeRetried
-from engine.folds.agents import TURN
+from engine.events import (
+    AgentCompacted,
+    AgentMessage,
+    ChildStarted,
+    Event,
+    NodeFailed,
+    NodeInterrupted,
+    NodeRetried,
+)
+from engine.folds.agents import TURN, unmade
 from engine.state import State
 from engine.storage.port import NANO, PutSpend, Row, SettleSpend
 
@@ -54,6 +62,8 @@ class SpendRows:
                 rows += _ended(before, after, event)
             elif isinstance(event, NodeRetried | NodeFailed):
                 rows += _refused(before, after, event)
+            elif isinstance(event, NodeInterrupted):
+                rows += _unmade(before, after, event)
         return rows
 
     def _begun(self, after: State, event: ChildStarted) -> list[Row]:
@@ -81,6 +91,14 @@ def _ended(before: State, after: State, event: AgentMessage | AgentCompacted) ->
         return []
     sure = not (isinstance(event, AgentMessage) and event.interrupted)
     return [SettleSpend(after.session_id, event.turn, run.attempt, nanos(event.cost), sure)]
+
+
+def _unmade(before: State, after: State, event: NodeInterrupted) -> list[Row]:
+    """A call that left before anything was sent costs nothing; what it begins with next is set aside anew."""
+    run = before.nodes.get(event.path or "")
+    if run is None or run.status != "started" or not unmade(run, event):
+        return []
+    return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]
 
 
 def _refused(before: State, after: State, event: NodeRetried | NodeFailed) -> list[Row]:

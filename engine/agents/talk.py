@@ -160,7 +160,7 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         )
         turn.fail(owner, {"type": "price_unknown", "message": f"{message}: set SAYSO_PRICES"})
         return
-    least = budget.estimate(turn, owner, agent)
+    least = budget.estimate(turn, owner, agent, before)
     cap = budget.passed(turn, owner, agent, least)
     if cap is not None:
         _at_cap(turn, owner, cap)
@@ -173,6 +173,7 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         "purpose": _purpose(agent, before, least.full),
         "reserved": None if least.cost is None else format(least.cost, "f"),
         "tokens": least.tokens,
+        "room": least.room,
         **({"exempt": True} if agent.caps.get("day") else {}),
     }
     attempt = 1 if before is None else before.attempt + 1
@@ -260,6 +261,7 @@ def _record(
         stop_reason=output.get("stopReason"),
         interrupted=True if output.get("interrupted") else None,
         final=True if final else None,
+        weighed=output.get("weighed") or None,
     )
 
 

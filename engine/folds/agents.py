@@ -12,7 +12,7 @@ from engine.errors import MalformedJournal
 from engine.folds import containers, nodes, prompts
 from engine.folds.common import path_of
 from engine.folds.nodes import drop_passes, finish, unfinished
-from engine.state import AgentRun, Call, Frame, NodeRun, Spent, State, scope_of
+from engine.state import LEFT, AgentRun, Call, Frame, NodeRun, Spent, State, scope_of
 
 TURN = "turn"
 """The type of the nodes that are model calls."""
@@ -63,6 +63,23 @@ def _set_aside(run: NodeRun) -> tuple[str, int]:
     """The most that a model call may cost, and the most tokens that it may use."""
     told = run.input or {}
     return str(told.get("reserved") or 0), int(told.get("tokens") or 0)
+
+
+def unmade(run: NodeRun, event: ev.Event) -> bool:
+    """Whether a model call left before anything was sent: more has to be set aside for it."""
+    left = isinstance(event, ev.NodeInterrupted) and event.reason == LEFT and event.saved is not None
+    return left and run.type == TURN
+
+
+def _given_back(state: State, path: str, run: NodeRun) -> State:
+    amount, tokens = _set_aside(run)
+    return _spend(
+        state,
+        path,
+        lambda spent: spent._replace(
+            reserved=more(spent.reserved, "-" + amount), reserved_tokens=spent.reserved_tokens - tokens
+        ),
+    )
 
 
 def lost(state: State, path: str, run: NodeRun) -> State:
@@ -182,12 +199,15 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
     messages = agent.messages
     if event.content:
         messages = _said(messages, "assistant", list(event.content))
-    counted = (agent.context, agent.counted) if event.interrupted else (sum(usage.values()), len(messages))
+    counted = (agent.context, agent.counted, agent.weighed)
+    if not event.interrupted:
+        counted = (sum(usage.values()), len(messages), tuple(event.weighed or ()))
     agent = agent._replace(
         messages=messages,
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
         context=counted[0],
         counted=counted[1],
+        weighed=counted[2],
         text="".join(block["text"] for block in event.content if block["type"] == "text"),
         final=bool(event.final),
     )
@@ -205,6 +225,7 @@ def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
         context=0,
         counted=0,
+        weighed=(),
     )
     return _turn_ends(with_agent(state, path, agent), event.turn, run, event.timestamp)
 
@@ -322,7 +343,11 @@ def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
 def _lost(state: State, event: ev.NodeFailed | ev.NodeRetried | ev.NodeInterrupted) -> State:
     path = path_of(event)
     run = state.nodes.get(path)
-    return state if run is None else lost(state, path, run)
+    if run is None:
+        return state
+    if run.status == "started" and unmade(run, event):
+        return _given_back(state, path, run)
+    return lost(state, path, run)
 
 
 def prompt_requested(state: State, event: ev.PromptRequested) -> State:

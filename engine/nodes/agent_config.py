@@ -97,6 +97,8 @@ class TurnConfig(Config):
     mcp: list[Any] = Field(
         default_factory=list, description="Servers whose tools there are: `{server, tools}`."
     )
+    room: int | None = Field(None, description="Tokens that are set aside for files and such tools.")
+    weighed: list[str] = Field(default_factory=list, description="Marks of those that were counted before.")
 
 
 class McpConfig(Config):

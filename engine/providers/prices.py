@@ -153,10 +153,16 @@ def _block_bound(block: Json, price: Price) -> int:
     if block["type"] == "tool_result" and isinstance(content, list):
         bare = {**block, "content": []}
         return len(encode(bare)) + sum(_block_bound(part, price) for part in content)
+    bound = block_bound(block)
+    return price.context if bound is None else bound
+
+
+def block_bound(block: Json) -> int | None:
+    """More tokens than text, a picture or a document can have; None where there is no bound but the model's context."""
     if block["type"] == "image":
         return IMAGE_TOKENS
     if block["type"] == "document" and block["source"].get("type") != "text":
-        return price.context
+        return None
     return len(encode(block))
 
 

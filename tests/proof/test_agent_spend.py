@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -50,10 +51,17 @@ def loop(max_cost: Decimal | None = None) -> Flow:
     return load_flow(LOOP % ("" if max_cost is None else f", max_cost: {max_cost}"), "loop.yml")
 
 
-def looping(chance: random.Random) -> Mind:
-    """A model that never concludes: it always takes another note, long or short; some of its streams break off."""
+def shown(max_cost: Decimal) -> Flow:
+    """The same with a file that its agent is shown in each call."""
+    return load_flow(LOOP % f", files: [grows.log], max_cost: {max_cost}", "loop.yml")
+
+
+def looping(chance: random.Random, meanwhile: Callable[[], None] = lambda: None) -> Mind:
+    """A model that never concludes: it always takes another note, long or short; some of its streams break off.
+    `meanwhile` happens while it answers."""
 
     def say(place: int, body: dict[str, Any]) -> Reply:
+        meanwhile()
         text = "x" * chance.choice([1, 50, 300, 1500])
         broken = chance.choice([None] * 8 + ["text_delta", "message_start"])
         return Reply(said("On and on.", call("note", {"text": text}, f"toolu_{place}")), cut_after=broken)
@@ -88,10 +96,16 @@ class Wallet:
         return self.said[prompt.prompt_id]
 
 
-async def spend(provider: Provider, mind: Mind, chance: random.Random, folder: Path) -> Wallet:
+async def spend(
+    provider: Provider,
+    mind: Mind,
+    chance: random.Random,
+    folder: Path,
+    flow_of: Callable[[Decimal], Flow] = loop,
+) -> Wallet:
     """A looping agent with a cap, killed and held at random until people stop it at the cap."""
     cap, backing = Decimal(chance.choice(["0.2", "0.4", "0.8"])), Backing("memory", folder)
-    flow, wallet = loop(cap), Wallet(mind, cap, chance.choice([0, 0, 1]))
+    flow, wallet = flow_of(cap), Wallet(mind, cap, chance.choice([0, 0, 1]))
     for number in range(MOST_LIVES):
         store = Mortal(backing.open(), death(chance) if number < MOST_LIVES - 1 else None)
         held = [chance.randint(1, 6)] if chance.random() < 0.3 else []
@@ -115,6 +129,26 @@ async def test_a_model_that_loops_never_bills_more_than_its_cap(tmp_path: Path, 
         hit["runs of a model that loops"] += 1
         hit["calls of models that loop"] += len(mind.requests)
     assert max(used) > 0.3, "a cap that is never come near to shows nothing"
+
+
+@pytest.mark.timeout(900)
+async def test_a_file_that_grows_between_calls_never_takes_them_past_their_cap(
+    tmp_path: Path, hit: Counter[str]
+) -> None:
+    """The agent is shown a log that has grown in each call, and its calls are killed, held and broken off at random."""
+    log = tmp_path / "sessions" / SESSION / "grows.log"
+    log.parent.mkdir(parents=True)
+    for number in range(RUNS // 2):
+        chance = random.Random(f"{SEED if LONG else 0}:file:{number}")
+        log.write_text("it began\n" * chance.choice([1, 300, 9000]))
+
+        def grow(chance: random.Random = chance) -> None:
+            with log.open("a") as file:
+                file.write("disk full\n" * chance.choice([0, 1, 1000, 8000]))
+
+        mind = looping(chance, grow)
+        await spend(Direct(mind), mind, chance, tmp_path, shown)
+        hit["runs of a model that is shown a file that grows"] += 1
 
 
 @pytest.mark.timeout(900)

@@ -9,7 +9,7 @@ from engine.agents.facts import AgentFacts
 from engine.codec import Json
 from engine.commands import Answer, Facts, NodeBroke, NodeDone
 from engine.folds.agents import TURN
-from engine.providers.messages import Message, legal
+from engine.providers.messages import Message, legal, text_document_block
 from engine.queries import launched
 from engine.state import AgentRun, PromptRun
 from tests.support.engine import ANA, Scenario, flow_of
@@ -44,7 +44,7 @@ class Talk(Scenario):
         super()._take(command)
         for path in launched(self.state):
             if self.state.nodes[path].type == TURN:
-                messages = [Message.from_json(said) for said in self.request(path)["messages"]]
+                messages = [Message.from_json(_sent(said)) for said in self.request(path)["messages"]]
                 assert not legal(messages), legal(messages)
 
     def request(self, path: str | None = None) -> dict[str, Any]:
@@ -126,6 +126,17 @@ class Talk(Scenario):
         self._turns += 1
         fields = {"actor": ANA, "key": f"key-{self._turns}", **more}
         return self.when(Answer(asked.prompt_id, value=value, **fields))
+
+
+def _sent(value: Json) -> Json:
+    """A message with a document in the place of each file, as the runner sends it."""
+    if isinstance(value, list):
+        return [_sent(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") == "sayso_file":
+        return text_document_block("what it says")
+    return {name: _sent(each) for name, each in value.items()}
 
 
 def _text(block: Json) -> str:
