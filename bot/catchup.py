@@ -3,7 +3,8 @@
 A thread's mark says how far a completed read has come, and only a completed read moves it: a live reply may not jump
 over a missed one. Everything found goes the same way as an event, under the same key, so what was delivered too
 is taken once. Threads that wait are read first, those with the newest prompts foremost; then channels, for
-mentions that were missed, a day back.
+mentions that were missed, a day back. All this has a budget of its own (`ReadBudget`); a thread in which somebody
+writes meanwhile is read at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import inbound
-from bot.slack_api import code_of
+from bot.reads import ReadBudget
+from bot.slack_api import RateLimited, classify, code_of
 from engine.storage.port import Head, InboxItem
 from engine.storage.writer import Writer
 
@@ -33,6 +35,7 @@ AGAIN_SECONDS = 15.0
 """After how long what could not be read is tried again."""
 
 _KINDS = ("public_channel", "private_channel", "im")
+_REPLIES, _HISTORY, _LISTING = "conversations.replies", "conversations.history", "users.conversations"
 _GONE = ("channel_not_found", "thread_not_found", "not_in_channel", "missing_scope", "message_not_found")
 
 
@@ -50,8 +53,9 @@ class CatchUp:
         clock: Callable[[], float] = time.time,
         hears: Callable[[], inbound.Hears] = lambda: inbound.DEAF,
         first: Callable[[str], str] = lambda channel: channel,
+        budget: ReadBudget | None = None,
     ) -> None:
-        """`first` gives the id that a channel had when it was first known."""
+        """`first` gives the id that a channel had when it was first known; without a `budget` it is not limited."""
         self._client = client
         self._writer = writer
         self._home = home
@@ -60,6 +64,7 @@ class CatchUp:
         self._clock = clock
         self._hears = hears
         self._first = first
+        self._budget = budget or ReadBudget(None, time.monotonic)
         self._unread: dict[str, None] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._failed: dict[str, None] = {}
@@ -84,7 +89,9 @@ class CatchUp:
         again, self._failed = self._failed, {}
         self._unread = {**{key: None for key in again if ":" in key}, **self._unread}
         while self._unread:
-            found += await self.ensure(next(iter(self._unread)))
+            await self._budget.take(_REPLIES)
+            if self._unread:
+                found += await self._once(next(iter(self._unread)))
         for kind in _KINDS:
             for channel in await self._channels(kind):
                 found += await self._guarded(self._channel(channel), channel)
@@ -97,6 +104,11 @@ class CatchUp:
         it, since what was missed is older. Raises nothing: a thread that cannot be read now is read at the next `run()`."""
         if key is None or key not in self._unread:
             return 0
+        with self._budget.hurry():
+            return await self._once(key)
+
+    async def _once(self, key: str) -> int:
+        """Read a thread unless that was done since the gap; who comes while it is read waits for that."""
         async with self._locks.setdefault(key, asyncio.Lock()):
             found = await self._guarded(self._thread(key), key) if key in self._unread else 0
             self._unread.pop(key, None)
@@ -123,6 +135,9 @@ class CatchUp:
             log.info("catch-up of %s: %s", scope, code)
             return
         self._failed[scope] = None
+        fault = classify(error)
+        if isinstance(fault, RateLimited):
+            self._budget.block(_method(scope), fault.retry_after)
         log.warning("catch-up of %s failed and is tried again: %s", scope, code or repr(error))
 
     async def _thread(self, key: str) -> int:
@@ -152,6 +167,7 @@ class CatchUp:
         mark = max(await self._writer.call("mark", scope) or installed, day_ago, key=float)
         items, newest, cursor = [], mark, ""
         while True:
+            await self._budget.take(_HISTORY)
             answer = await self._client.conversations_history(
                 channel=channel, oldest=mark, limit=200, cursor=cursor
             )
@@ -199,6 +215,7 @@ class CatchUp:
     async def _channels_of(self, kind: str) -> AsyncIterator[str]:
         cursor = ""
         while True:
+            await self._budget.take(_LISTING)
             answer = await self._client.users_conversations(
                 types=kind, exclude_archived=True, limit=200, cursor=cursor
             )
@@ -207,6 +224,11 @@ class CatchUp:
             cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
                 return
+
+
+def _method(scope: str) -> str:
+    """The method with which a scope is read: a thread's key, a channel's id, or a kind of conversations."""
+    return _REPLIES if ":" in scope else _LISTING if scope.endswith(" conversations") else _HISTORY
 
 
 def _said_at(item: InboxItem) -> float:

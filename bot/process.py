@@ -31,6 +31,7 @@ from bot.people import People
 from bot.queues import Queues
 from bot.rates import RateLimits
 from bot.reach import Reach
+from bot.reads import ReadBudget
 from bot.schedules import Schedules
 from bot.scopes import Report, needed_by, scope_report
 from bot.session_files import SessionFiles
@@ -200,6 +201,7 @@ class Bot:
             clock=machine.seconds,
             hears=self._listening,
             first=self.aliases.first,
+            budget=ReadBudget(settings.catch_up, machine.steady),
         )
         self.schedules = Schedules(
             self.library, self.engine.writer, now=machine.now, taken=self.service.notify

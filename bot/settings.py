@@ -22,7 +22,7 @@ class SettingsError(SaysoError):
 
 
 class Rate(NamedTuple):
-    """So many starts within so many seconds."""
+    """So many starts, or calls, within so many seconds."""
 
     most: int
     seconds: float
@@ -37,6 +37,8 @@ class Rates(NamedTuple):
 
 
 DEFAULT_RATES = Rates()
+DEFAULT_CATCH_UP = Rate(40, 60.0)
+"""Slack allows some fifty calls a minute of the methods that read conversations."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Settings:
     channels: frozenset[str] = frozenset()
     """Ids of the channels in which flows may be started, and `dm`; none means everywhere."""
     rates: Rates = DEFAULT_RATES
+    catch_up: Rate | None = DEFAULT_CATCH_UP
+    """How often catch-up may call one method of Slack; None means as often as Slack answers."""
     connections: int = 2
     quiet_seconds: float = 600.0
     """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
@@ -94,7 +98,7 @@ KNOWN = (
     *("SAYSO_FLOWS", "SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_SECRET_KEY", "SAYSO_SNAPSHOT_DIR"),
     *("SAYSO_RETENTION", "SAYSO_ADMINS", "SAYSO_ALLOW_GUESTS", "SAYSO_USERS", "SAYSO_CHANNELS"),
     *("SAYSO_RATE_PERSON", "SAYSO_RATE_CHANNEL", "SAYSO_RATE_WORKSPACE", "SAYSO_USER", "SAYSO_SECRETS_DIR"),
-    *("SAYSO_CONNECTIONS", "SAYSO_QUIET"),
+    *("SAYSO_CONNECTIONS", "SAYSO_QUIET", "SAYSO_CATCH_UP"),
     *("SAYSO_ANTHROPIC_API_KEY", "SAYSO_MODEL", "SAYSO_PRICES", "SAYSO_MAX_COST_PER_DAY", "SAYSO_SCRIPT"),
     *("SAYSO_LINK_HOSTS", "SAYSO_MCP_CONFIG"),
 )
@@ -145,6 +149,7 @@ def load_settings(
             channel=_rate(env, "SAYSO_RATE_CHANNEL", DEFAULT_RATES.channel),
             workspace=_rate(env, "SAYSO_RATE_WORKSPACE", DEFAULT_RATES.workspace),
         ),
+        catch_up=_rate(env, "SAYSO_CATCH_UP", DEFAULT_CATCH_UP),
         connections=int(_number(env, "SAYSO_CONNECTIONS", 2, least=1, most=10)),
         quiet_seconds=_seconds(env, "SAYSO_QUIET", "10m"),
         retention_days=_number(env, "SAYSO_RETENTION", 90, least=0.01, most=36500),
@@ -298,7 +303,7 @@ def _rate(env: Mapping[str, str], name: str, default: Rate | None) -> Rate | Non
     except ValueError:
         rate = Rate(0, 0.0)
     if rate.most < 1 or rate.seconds <= 0:
-        raise SettingsError(f"{name} is {raw!r}; it takes starts and a time, such as 20/1m, or `off`.")
+        raise SettingsError(f"{name} is {raw!r}; it takes a number and a time, such as 20/1m, or `off`.")
     return rate
 
 

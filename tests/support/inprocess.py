@@ -120,6 +120,8 @@ class Sockets:
     def __init__(self, town: Town) -> None:
         self._town = town
         self._serial = 0
+        self.away = False
+        """Whether the app is away: what happens now is not delivered to it."""
 
     def issue_ticket(self) -> str:
         """A ticket for a socket; nobody connects with it."""
@@ -127,6 +129,8 @@ class Sockets:
 
     def event(self, event: Json) -> None:
         """Deliver an event."""
+        if self.away:
+            return
         self._serial += 1
         core = self._town.core
         body = payloads.event_callback(core.state, copied(event), f"Ev{self._serial}", core.clock())
@@ -169,6 +173,8 @@ class Town:
     uploads: list[tuple[str, bytes]] = field(default_factory=list)
     alter: Callable[[Json], Json] = lambda body: body
     """What becomes of a payload on its way: what somebody who forges it would send."""
+    limited: dict[str, list[int]] = field(default_factory=dict)
+    """By method: the next calls are answered with 429, and so many seconds to wait."""
 
     def __post_init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -176,7 +182,8 @@ class Town:
         self._steady = loop.time if self._simulated else time.monotonic
         self.ahead = 0.0
         self.core = Core(default_state(), self.seconds)
-        self.core.sockets = Sockets(self)  # type: ignore[assignment]  # the part of it that Core uses
+        self.sockets = Sockets(self)
+        self.core.sockets = self.sockets  # type: ignore[assignment]  # the part of it that Core uses
         self.core.base_url = "https://slack.test"
         # What a page would show; nobody looks at one here.
         self.core.shown = lambda channel, message: {}  # type: ignore[method-assign]
@@ -195,8 +202,8 @@ class Town:
     # --- the bot -------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Start the bot, and wait until it listens."""
-        given = self.runners
+        """Start the bot, and wait until it listens. What it had stored before it was stopped is still there."""
+        given, self.store = self.runners, self.store.another()
         machine = Machine(
             seconds=self.seconds,
             steady=lambda: self.seconds() - EPOCH,
@@ -251,6 +258,9 @@ class Town:
     async def _call(self, url: str, args: Json) -> Response:
         await asyncio.sleep(0)
         method = url.rsplit("/api/", 1)[-1] if "/api/" in url else url.rsplit("/", 2)[-2]
+        if waits := self.limited.get(method):
+            self.calls.append(Called(method, args, {"ok": False, "error": "ratelimited"}))
+            return Response(429, self.calls[-1].answer, {"Retry-After": str(waits.pop(0))})
         answer = self._answer(method, url, args)
         call = Called(method, args, answer)
         self.calls.append(call)
@@ -382,6 +392,10 @@ class Town:
             if call.method == "chat.postEphemeral" and call.args.get("user") == mine
         ]
 
+    def called(self, method: str, since: int = 0) -> list[Called]:
+        """The calls of a method since so many calls."""
+        return [call for call in self.calls[since:] if call.method == method]
+
     def posted(self, since: int) -> list[Called]:
         """What everybody was told since so many calls."""
         return [call for call in self.calls[since:] if call.method in ("chat.postMessage", "chat.update")]
@@ -399,6 +413,7 @@ def settings_for(folder: Path, **changed: Any) -> Settings:
         "api_url": "https://slack.test/api/",
         "connections": 0,
         "rates": Rates(plenty, plenty, plenty),
+        "catch_up": None,
         **changed,
     }
     return Settings(**given)
