@@ -53,6 +53,19 @@ def filling_of(spec: Mapping[str, Json]) -> Filling | None:
     return Filling(fields) if fields and not spec.get("options") else None
 
 
+def editing_of(spec: Mapping[str, Json]) -> Filling | None:
+    """What an approval proposes, as far as it may be changed, with its values as they are; None where nothing may be."""
+    editable, values = spec.get("editable") or (), spec.get("values") or {}
+    fields = [_filled(field, values) for field in asked_fields(spec) if field["name"] in editable]
+    return Filling(fields) if fields else None
+
+
+def _filled(field: Field, values: Mapping[str, Json]) -> Field:
+    bare = {name: value for name, value in field.items() if name != "default"}
+    value = values.get(field["name"])
+    return bare if is_empty(value) else {**bare, "default": value}
+
+
 def field_lines(field: Field) -> list[str]:
     """A field as a terminal shows it: its label with what fits and its default, and its options, numbered where a
     number is clear."""

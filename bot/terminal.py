@@ -16,9 +16,10 @@ import contextlib
 import os
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bot.filling import Filling, filling_of
+from bot.filling import Filling, editing_of, filling_of
 from bot.local_files import keep, typed_paths
 from bot.queues import behind
 from bot.rendering.delivered import as_plain, given_files
@@ -27,7 +28,7 @@ from bot.session_files import SessionFiles
 from engine import locks, requests
 from engine.actors import Actor
 from engine.codec import Json, decode
-from engine.commands import Answer, Policy, Shown
+from engine.commands import Answer, Edit, Policy, Shown
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Owned, Refused
 from engine.events import Event
@@ -44,6 +45,27 @@ POLL_SECONDS = 0.25
 
 SHOWN: dict[str, Json] = {"terminal": True}
 """Where a prompt is, when it is on a terminal."""
+
+
+EDIT = "edit"
+"""What is typed to change what an approval proposes."""
+
+
+@dataclass
+class Typing:
+    """How far an answer is typed: with a form the fields so far; `edits` where that changes what is proposed."""
+
+    filling: Filling | None
+    edits: bool = False
+
+    def once_more(self) -> None:
+        """A whole form was refused: it begins again, and after a change the question itself."""
+        if self.filling is None or not self.filling.done:
+            return
+        if self.edits:
+            self.filling, self.edits = None, False
+        else:
+            self.filling.again()
 
 
 class Screen(Protocol):
@@ -302,12 +324,12 @@ class Follower:
         if not (mine and self._ask):
             return not state.open_prompts
         self._screen.question(state, mine[0])
-        filling = filling_of(mine[0].spec)
+        typing = Typing(filling_of(mine[0].spec))
         while True:
-            if filling is not None:
-                self._screen.field(filling.field)
+            if typing.filling is not None:
+                self._screen.field(typing.filling.field)
             line = await self._line(state.seq)
-            if line is None or await self._answered(mine[0], line, filling):
+            if line is None or await self._answered(mine[0], line, typing):
                 return True
 
     def _is_asked(self, state: State, prompt: PromptRun) -> bool:
@@ -324,37 +346,39 @@ class Follower:
             return None
         return line if isinstance(line, str) else None
 
-    async def _answered(self, prompt: PromptRun, line: str, filling: Filling | None) -> bool:
+    async def _answered(self, prompt: PromptRun, line: str, typing: Typing) -> bool:
         """Whether the question is done with; the screen says what was wrong with an answer."""
+        if typing.filling is None and wants_edit(prompt.spec, line):
+            typing.filling, typing.edits = editing_of(prompt.spec), True
+            return False
         try:
-            command = await self._read(prompt, line, filling)
+            command = await self._read(prompt, line, typing)
             if command is None:
                 return False
             await self._engine.apply(self._session_id, command)
         except (InvalidAnswer, FileRefused) as error:
-            hint = (
-                " Write it behind the decision, as in `reject: why`." if asks_why(prompt.spec, line) else ""
-            )
+            why = typing.filling is None and asks_why(prompt.spec, line)
+            hint = " Write it behind the decision, as in `reject: why`." if why else ""
             self._screen.problem(f"{error}{hint}")
-            if filling is not None and filling.done:
-                filling.again()
+            typing.once_more()
             return False
         except (Refused, Owned) as error:
             self._screen.problem(str(error))
         return True
 
-    async def _read(self, prompt: PromptRun, line: str, filling: Filling | None) -> Answer | None:
-        """What was typed as an answer; None where a form has more fields. Raises `InvalidAnswer`, `FileRefused`."""
+    async def _read(self, prompt: PromptRun, line: str, typing: Typing) -> Answer | Edit | None:
+        """What was typed as an answer or a change; None where a form has more fields. Raises `InvalidAnswer`,
+        `FileRefused`."""
         key = f"terminal:{os.urandom(8).hex()}"
         spec, nonce = prompt.spec, prompt.spec["nonce"]
-        if filling is not None:
-            filling.take(line)
-            values = dict(filling.values)
-            return (
-                Answer(prompt.prompt_id, self._actor, key, values=values, nonce=nonce)
-                if filling.done
-                else None
-            )
+        if typing.filling is not None:
+            typing.filling.take(line)
+            if not typing.filling.done:
+                return None
+            values = dict(typing.filling.values)
+            if typing.edits:
+                return Edit(prompt.prompt_id, self._actor, key, _changed(spec, values), nonce=nonce)
+            return Answer(prompt.prompt_id, self._actor, key, values=values, nonce=nonce)
         paths = typed_paths(line) if spec.get("acceptsFiles") and self._files is not None else None
         if paths is not None and self._files is not None:
             kept = await asyncio.to_thread(keep, self._files, self._session_id, prompt.prompt_id, spec, paths)
@@ -367,6 +391,18 @@ class Follower:
         value, text = read_answer(spec, line, by_number=True)
         given = {"value": value, "text": text, "reason": reason, "nonce": nonce}
         return Answer(prompt.prompt_id, self._actor, key, **given)
+
+
+def wants_edit(spec: dict[str, Json], line: str) -> bool:
+    """Whether the line asks to change what is proposed; a choice that is called so is that choice."""
+    chosen = match_option(spec.get("options") or [], line) is not None
+    return line.strip().casefold() == EDIT and not chosen and editing_of(spec) is not None
+
+
+def _changed(spec: dict[str, Json], values: dict[str, Json]) -> dict[str, Json]:
+    """The fields that are to be other than they are."""
+    current = spec.get("values") or {}
+    return {name: value for name, value in values.items() if value != current.get(name)}
 
 
 def split_reason(spec: dict[str, Json], line: str) -> tuple[str, str | None]:

@@ -26,6 +26,7 @@ from engine.codec import Json
 from engine.commands import Edit, HandOver, Undo
 from engine.engine import Engine
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
+from engine.forms import value_text
 from engine.forms.asking import asked_fields
 from engine.live import random_text
 from engine.snapshot import load_state
@@ -156,6 +157,8 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
         print(
             f"  - {one_line(option.label, 200)}  {paint('dim', f'--value {shlex.quote(str(option.value))}')}"
         )
+    if prompt.editable:
+        _show_editable(prompt, paint)
     for field in [] if prompt.options else (prompt.form or {}).get("fields") or []:
         first, *rest = (one_line(line, 300) for line in field_lines(field))
         needed = "needed" if field["required"] else "if any"
@@ -165,6 +168,15 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
     if prompt.accepts_files:
         print(f"  files: {prompt.max_files} at most, {prompt.max_size:,} bytes each  --file PATH")
     return Exit.OK
+
+
+def _show_editable(prompt: PromptState, paint: Paint) -> None:
+    """What an approver may change first, and how."""
+    for field in (prompt.form or {}).get("fields") or []:
+        if field["name"] in prompt.editable:
+            now = one_line(value_text(field, prompt.values.get(field["name"])), 200)
+            change = f"--edit {field['name']}=..."
+            print(f"  {one_line(field['title'], 150)}: {now}  {paint('dim', change)}")
 
 
 def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:

@@ -15,9 +15,10 @@ from typing import TextIO
 
 from bot.cli.narration import asked_of, happened, moment, proposal_lines, question_lines, where
 from bot.cli.output import Paint, clean, one_line
-from bot.filling import field_lines, filling_of
+from bot.filling import editing_of, field_lines, filling_of
 from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
+from bot.terminal import EDIT
 from engine import clock
 from engine import events as ev
 from engine.events import Event
@@ -258,10 +259,12 @@ def _settle(ready: asyncio.Future[None]) -> None:
 
 
 def option_lines(prompt: PromptRun) -> list[str]:
-    """The options of a prompt, numbered where a number is clear."""
+    """The options of a prompt, numbered where a number is clear, and how to change what it proposes."""
     options = prompt.spec.get("options") or []
     with_numbers = is_numbered(options)
-    return [
+    lines = [
         f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}"
         for number, option in enumerate(options, 1)
     ]
+    edits = prompt.kind == "approval" and editing_of(prompt.spec) is not None
+    return [*lines, f"- {EDIT}: change it first"] if edits else lines

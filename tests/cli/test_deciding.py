@@ -121,3 +121,72 @@ def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
         terminal.expect("> ")
         terminal.type("reject: not now")
         terminal.expect("rejected at `gate`")
+
+
+HELPER = """
+flow: helper
+nodes:
+  - id: look
+    type: agent
+    with:
+      prompt: Why is it slow?
+      tools: [{shell: {commands: [echo *]}}]
+      approvals: {shell: [approve, edit, reject]}
+"""
+SAID = """
+turns:
+  - tools: [{name: shell, input: {command: echo one two}}]
+  - expect: {result: echoed}
+    text: Thanks.
+    or: [{text: Something else ran.}]
+"""
+
+
+def test_a_call_of_an_agent_is_changed_at_the_terminal(cli: Cli) -> None:
+    """`edit` asks for what the call is given, with what the model wrote; what is not allowed is refused, and what is
+    approved then is what runs and what the model is told."""
+    cli.write("helper.yml", HELPER)
+    cli.env["SAYSO_SCRIPT"] = str(cli.write("helper.script.yml", SAID))
+    with cli.terminal("run", "helper.yml") as terminal:
+        terminal.expect("- edit: change it first")
+        terminal.expect("> ")
+        terminal.type("edit")
+        terminal.expect("command (Enter for echo one two)")
+        terminal.type("rm -rf /")
+        terminal.expect("is not allowed here")
+        terminal.expect("> ")
+        terminal.type("edit")
+        terminal.expect("> ")
+        terminal.type("")
+        terminal.expect("Nothing was changed")
+        terminal.expect("> ")
+        terminal.type("edit")
+        terminal.expect("> ")
+        terminal.type("echo echoed")
+        terminal.expect("echo one two → echo echoed")
+        terminal.expect("command: echo echoed")
+        terminal.expect("> ")
+        terminal.type("approve")
+        terminal.expect("Thanks.")
+
+
+def test_an_approval_with_a_form_is_changed_at_the_terminal(cli: Cli) -> None:
+    """The fields that may be changed are asked for with their values, and the votes before count no more."""
+    cli.write("flow.yml", FLOW)
+    with cli.terminal("run", "flow.yml", "--as", "@sre") as terminal:
+        terminal.expect("> ")
+        terminal.type("Edit")
+        terminal.expect("Count")
+        terminal.expect("Enter for 2")
+        terminal.type("9")
+        terminal.expect("5")
+        terminal.expect("> ")
+        terminal.type("4")
+        terminal.expect("count: 2 → 4")
+        terminal.expect("Count: 4")
+
+
+def test_what_may_be_changed_is_shown_with_the_question(cli: Cli) -> None:
+    """`prompts show` has each field with its value and the option that changes it."""
+    done = cli.run("prompts", "show", asked(cli, FLOW))
+    assert "Count: 2  --edit count=..." in done.out
