@@ -199,7 +199,7 @@ class Follower:
 
     async def _elsewhere(self, state: State) -> bool:
         """Wait for a timer, or for whoever else has the session; False when that is not wanted."""
-        due = [timer.due_at for timer in state.timers.values() if timer.purpose in ("wait", "undo")]
+        due = due_moments(state)
         if due and not self._wait:
             return False
         if locks.pending(state):
@@ -207,7 +207,9 @@ class Follower:
                 return False
             await self._say_queue(state)
         elif due:
-            self._screen.waiting(min(due))
+            if any(timer.purpose != "retry" for timer in state.timers.values() if timer.due_at in due):
+                # When a node is tried again was told with its failure.
+                self._screen.waiting(min(due))
         else:
             await self._say_owner()
         await self._moved_or_left(state.seq)
@@ -420,6 +422,11 @@ def split_reason(spec: dict[str, Json], line: str) -> tuple[str, str | None]:
 def asks_why(spec: dict[str, Json], line: str) -> bool:
     """Whether a reason is all that is missing."""
     return bool(spec.get("requireReason")) and ":" not in line
+
+
+def due_moments(state: State) -> list[str]:
+    """The moments at which the session goes on by itself: a wait is over, a node is tried again, an answer stands."""
+    return [timer.due_at for timer in state.timers.values() if timer.purpose in ("wait", "retry", "undo")]
 
 
 def engine_action(kind: str) -> Any:

@@ -34,11 +34,13 @@ from engine.state import AgentRun, PromptRun, State
 
 
 class Fork(NamedTuple):
-    """A fork's journal so far and the state that it folds to; `seq` is the parent's event that it follows."""
+    """A fork's journal so far and the state that it folds to; `seq` is the parent's event that it follows, `copied` how
+    many of the events are the parent's."""
 
     seq: int
     events: list[Event]
     state: State
+    copied: int
 
 
 def seam(journal: Sequence[Event], at: int) -> int:
@@ -77,6 +79,7 @@ def fork(journal: Sequence[Event], at: int, session_id: str, actor: Actor, now: 
         copied = copier.copy(event, state.seq + 1)
         if copied is not None:
             add(copied)
+    past_events = len(events)
     if state.phase == "held":
         add(ev.FlowResumed(seq=state.seq + 1, timestamp=now))
     elif state.phase == "unreachable":
@@ -89,7 +92,7 @@ def fork(journal: Sequence[Event], at: int, session_id: str, actor: Actor, now: 
                     seq=state.seq + 1, timestamp=now, path=path, node_id=run.node_id, reason="cut"
                 )
             )
-    return Fork(seq, events, state)
+    return Fork(seq, events, state, past_events)
 
 
 def answered(state: State, past: State, answers: Mapping[str, Json]) -> dict[str, Json]:

@@ -41,6 +41,8 @@ class Entry:
     prompts: list[str] = field(default_factory=list)
     until: str | None = None
     list_id: str | None = None
+    broken: dict[str, Json] | None = None
+    """Of a pass: the error of a node in it that nothing stopped, so that the pass ends with it."""
     children: list[Entry] = field(default_factory=list)
 
     @property
@@ -114,6 +116,8 @@ class _Builder:
                 entry = self._end(event, "failed")
                 entry.error = event.error
                 _stop_inside(entry, event.timestamp)
+                if not event.contained:
+                    self._around(scope_of(event.path or "")).broken = event.error
             case ev.NodeSkipped():
                 entry = self._node(event, event.node_id, event.node_type)
                 entry.status, entry.reason, entry.ended_at = "skipped", event.reason, event.timestamp
@@ -229,7 +233,7 @@ class _Builder:
         """Nothing says that what runs at the end is over but the end of the session."""
         entry = self._passes.get(FINALLY)
         if entry is not None and not any(child.open for child in entry.children):
-            entry.status, entry.ended_at = "completed", at
+            entry.status, entry.ended_at, entry.error = _ended(entry, "completed"), at, entry.broken
 
     def _pass(self, event: ev.IterationStarted) -> None:
         container = self._nodes[event.path or ""]
@@ -302,11 +306,17 @@ class _Builder:
             entry.status = "started" if entry.status == "waiting" else entry.status
 
 
+def _ended(entry: Entry, otherwise: str) -> str:
+    """What a pass is whose end no event tells: failed, where a node of it was."""
+    return otherwise if entry.broken is None else "failed"
+
+
 def _stop_inside(around: Entry, at: str) -> None:
     """What is inside and has no outcome will get none."""
     for entry in around.walk():
         if entry is not around and entry.open:
-            entry.status, entry.ended_at, entry.until = "stopped", at, None
+            entry.status, entry.ended_at, entry.until = _ended(entry, "stopped"), at, None
+            entry.error = entry.error or entry.broken
             entry.prompts.clear()
 
 

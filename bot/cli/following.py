@@ -20,7 +20,7 @@ from bot.cli.screen import TerminalScreen
 from bot.rendering.text import asked, elapsed, plain
 from bot.session_files import SessionFiles
 from bot.settings import Settings
-from bot.terminal import Follower, engine_action, open_prompts, terminal_label
+from bot.terminal import Follower, due_moments, engine_action, open_prompts, terminal_label
 from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
@@ -59,17 +59,18 @@ def local_gate(settings: Settings) -> Gate:
     return Gate(None, settings.admins, settings.allow_guests, allow_local=True)
 
 
-def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
-    """Follow a session to where it rests, say how that is, and give the exit code. Raises `SaysoError`."""
+def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin, told: int = 0) -> int:
+    """Follow a session to where it rests, say how that is, and give the exit code. Of one that `begin` makes the first
+    `told` events are not told. Raises `SaysoError`."""
     try:
-        return asyncio.run(_follow(place, session_id, actor, mode, begin))
+        return asyncio.run(_follow(place, session_id, actor, mode, begin, told))
     except asyncio.CancelledError:
         resume = place.command("sessions", "resume", session_id)
         print(f"Left at once; what was running is not known. Kept: {resume}", file=sys.stderr)
         return INTERRUPTED
 
 
-async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
+async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin, told: int) -> int:
     # It brings Slack's libraries with it: not before a session really runs.
     from bot.assembly import make_engine
 
@@ -82,7 +83,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         await engine.open()
         try:
             head = await engine.writer.call(store.head, session_id)
-            told = head.seq if head is not None else 0
+            told = head.seq if head is not None else told
             if head is not None and mode.ask:
                 await _tell_where(engine, screen, session_id)
             follower = Follower(
@@ -167,14 +168,18 @@ def prompt_json(prompt: PromptRun, state: State) -> dict[str, Json]:
 
 def result_json(state: State) -> dict[str, Json]:
     """Where a session rests, for a machine."""
-    waits = [timer.due_at for timer in state.timers.values() if timer.purpose == "wait"]
+    waits = due_moments(state)
     return {
         "sessionId": state.session_id,
         "flow": state.flow_name,
         "status": state.status,
         "prompts": [prompt_json(prompt, state) for prompt in open_prompts(state)],
         "waitsUntil": min(waits) if waits else None,
-        **({"waitsForLock": state.lock.name} if state.lock is not None and pending(state) else {}),
+        **(
+            {"waitsForLock": state.lock.name}
+            if state.lock is not None and pending(state) and not state.ended
+            else {}
+        ),
         "outputs": {path: run.output for path, run in _in_order(state) if run.status == "completed"},
         "error": state.error,
     }

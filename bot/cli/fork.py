@@ -16,6 +16,7 @@ from engine.errors import NotJson
 from engine.events import Event, event_from_bytes
 from engine.fold import derive_state
 from engine.forms.asking import asked_fields
+from engine.live import utc_now
 
 
 def fork_session(
@@ -35,12 +36,14 @@ def fork_session(
     seq = forks.seam(journal, wanted)
     given = _given(journal[:seq], answers)
     new_id = new_session_id()
+    # Its past is not told as if it happened now.
+    told = forks.fork(journal, wanted, new_id, actor, utc_now(), "").copied
 
     async def begin(engine: Engine, follower: Follower) -> None:
         await engine.fork(parent, wanted, actor=actor, answers=given, fork_id=new_id)
 
     print(f"{new_id}: {parent} from event {seq} on; what was done by then is not done again.", file=mode.out)
-    return follow(place, new_id, actor, mode, begin)
+    return follow(place, new_id, actor, mode, begin, told)
 
 
 def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:

@@ -17,7 +17,10 @@ As = Annotated[
 ]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing here: run until people are needed.")]
 NoWait = Annotated[
-    bool, typer.Option("--no-wait", help="Stop at a `wait` node too, in place of waiting with it.")
+    bool,
+    typer.Option(
+        "--no-wait", help="Stop where only time is waited for (`wait`, `retry`), in place of waiting with it."
+    ),
 ]
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the beginning of it.")]
 

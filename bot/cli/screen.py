@@ -49,6 +49,7 @@ class TerminalScreen:
         self._until: str | None = None
         self._typed = b""
         self._texts: dict[str, tuple[dict[int, str], int]] = {}
+        self._handling: set[str] = set()
 
     @property
     def working(self) -> str:
@@ -83,9 +84,19 @@ class TerminalScreen:
         self._track(event)
         if isinstance(event, ev.AgentMessage) and event.source == "model":
             self._said(event)
-        text = happened(state, event, self.paint)
+        text = None if self._handled(event) else happened(state, event, self.paint)
         if text is not None:
             self.line(text)
+
+    def _handled(self, event: Event) -> bool:
+        """Whether an event says that the `on_failure` of a node is over: the node's own outcome comes after it."""
+        path = event.path or ""
+        if isinstance(event, ev.NodeFailing) and event.list_id is not None:
+            self._handling.add(path)
+        elif isinstance(event, ev.ContainerCompleted) and path in self._handling:
+            self._handling.discard(path)
+            return True
+        return False
 
     # --- agents --------------------------------------------------------------------------------------------
 

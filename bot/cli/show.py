@@ -91,7 +91,8 @@ def _fact(name: str, value: str) -> str:
 def _status(state: State, head: Head) -> str:
     if head.quarantined:
         return "set aside"
-    since = f", {state.pause_reason} since {moment(state.paused_at)}" if state.paused_at else ""
+    why = one_line(state.pause_reason or "", 200)
+    since = f", {why} since {moment(state.paused_at)}" if state.paused_at else ""
     return state.status + since
 
 

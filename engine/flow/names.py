@@ -22,7 +22,7 @@ SESSION_FIELDS = ("id", "requester", "flow")
 ROOTS: Mapping[str, str] = {
     "inputs": "the inputs, `inputs.<name>`",
     "nodes": "the outputs of the nodes before, `nodes.<id>`; null for a node that was skipped or failed",
-    "status": "how the nodes before ended, `status.<id>`: `completed`, `skipped` or `failed`",
+    "status": "how the nodes before ended, `status.<id>`: `completed`, `skipped` or `failed`; null for one that did not run",
     "errors": "why a node before failed, `errors.<id>`: `{type, message}`; null for the others",
     "messages": "the messages of people that answered no question, as a list of `{text, by, at}`; `by` is `{id, name}`",
     "session": "`session.id`, `session.requester` (`{id, name}`) and `session.flow`",

@@ -336,7 +336,9 @@ def _failures() -> str:
 A node that fails is tried again as `retry` says. When no try is left, `on_failure` runs, in which `errors.<id>` says
 what happened, and then `on_error` decides. A failure that nothing stops fails the container around the node, whose own
 `retry`, `on_failure` and `on_error` count in the same way, and at last the flow. `finally` runs after that, and after
-an abort; its expressions may name every node of `nodes`, whose output is null when it did not run."""
+an abort; its expressions may name every node of `nodes`, whose output is null when it did not run; `status.<id>` is
+`started`, or the like, for what was under way when the flow ended. It is a list of nodes like any other: one that fails ends it, unless it has `on_error: continue`, and makes a flow that had completed a failed
+one."""
 
 
 def _retries() -> str:

@@ -253,6 +253,10 @@ class _Builder:
             return
         mark = Mark(event.start_mark.line + 1, event.start_mark.column, offset - 1)
         line = text[mark.offset : offset + 200].split("\n")[0].strip()
+        before = text[text.rfind("\n", 0, mark.offset) + 1 : mark.offset]
+        if "}}" in line and (before.count("{") > before.count("}") or before.count("[") > before.count("]")):
+            # What follows it belongs to the mapping or list around it.
+            line = line[: line.index("}}") + 2]
         advice = f"write '{line}'" if '"' in line else f'write "{line}"'
         hint = advice if line.endswith("}}") and len(line) <= 80 else "put the whole value in quotes"
         self._note_at(mark, "a value that begins with {{ must be quoted", hint)

@@ -153,7 +153,8 @@ def container_output(container: ContainerRun) -> dict[str, Json]:
             keys = container.keys or []
             return {"branches": {keys[result["index"]]: result["outputs"] for result in results}}
         case "switch":
-            case = container.keys[0] if container.keys else None
+            # `default` has the empty key.
+            case = (container.keys[0] or None) if container.keys else None
             return {"case": case, "outputs": results[0]["outputs"] if results else {}}
         case "agent":
             return agent_output(container.agent or AgentRun())

@@ -128,3 +128,43 @@ def test_a_dry_run_names_the_tools_of_an_agent(cli: Cli) -> None:
     assert "  1 look  agent" in lines
     assert "      prompt: Look at db" in lines
     assert '      tools: ["read_file","a__b","a__c"]' in lines
+
+
+def test_a_node_with_on_failure_is_told_as_failed_only(cli: Cli) -> None:
+    """That its `on_failure` is over does not look as if the node had completed, inside a branch either."""
+    cli.write(
+        "flows/mends.yml",
+        """flow: mends
+nodes:
+  - id: both
+    type: parallel
+    on_failure: [{id: note, type: noop}]
+    branches:
+      one:
+        - id: boom
+          type: shell
+          with: {run: ["false"]}
+          on_failure: [{id: mend, type: noop}]
+""",
+    )
+    done = cli.run("run", "mends")
+    told = [line.strip() for line in done.err.splitlines()]
+    assert done.code == 1
+    assert "✗ both[one]/boom  false ended with exit code 1" in told, done
+    assert {"✓ both[one]/boom", "✓ both"}.isdisjoint(told), done
+
+
+def test_the_case_of_a_switch_that_took_its_default_is_null(cli: Cli) -> None:
+    """Whether `default` was taken or nothing fitted: `case` is null, as the reference says."""
+    cli.write(
+        "flows/cases.yml",
+        """flow: cases
+nodes:
+  - {id: a, type: switch, with: {on: x}, cases: {y: [{id: a1, type: noop}]}, default: [{id: a2, type: noop}]}
+  - {id: b, type: switch, with: {on: x}, cases: {y: [{id: b1, type: noop}]}}
+  - {id: c, type: switch, with: {on: x}, cases: {x: [{id: c1, type: noop}]}}
+""",
+    )
+    outputs = cli.run("run", "cases").json["outputs"]
+    assert [outputs[name]["case"] for name in "abc"] == [None, None, "x"]
+    assert (outputs["a"]["outputs"], outputs["b"]["outputs"]) == ({"a2": {}}, {})

@@ -293,6 +293,36 @@ def test_no_wait_stops_at_a_wait_node(cli: Cli) -> None:
     assert done.json["waitsUntil"].endswith("Z")
 
 
+def test_no_wait_stops_where_a_node_is_tried_again_later(cli: Cli) -> None:
+    """With --no-wait the wait before another try is a pause too: in CI no process sits through it."""
+    text = """flow: flaky
+nodes:
+  - {id: x, type: shell, with: {run: ["false"]}, retry: {attempts: 2, delay: 2h, max_delay: 3h}}
+"""
+    cli.write("flows/flaky.yml", text)
+    done = cli.run("run", "flaky", "--no-wait")
+    assert (done.code, done.json["status"]) == (3, "paused"), done
+    assert done.json["waitsUntil"].endswith("Z")
+    again = cli.run("sessions", "resume", done.json["sessionId"], "--no-wait")
+    assert (again.code, again.json["waitsUntil"]) == (3, done.json["waitsUntil"]), again
+
+
+def test_an_error_that_says_all_comes_without_a_traceback(cli: Cli) -> None:
+    """A module that is not there is one sentence; an exception of the module's own brings its traceback."""
+    cli.write("flows/tools.py", "def broken():\n    return {}['x']\n")
+    text = """flow: calls
+nodes:
+  - {id: none, type: python, on_error: continue, with: {call: "nowhere:go"}}
+  - {id: own, type: python, on_error: continue, with: {call: "tools:broken"}}
+"""
+    cli.write("flows/calls.yml", text.replace("id: none", "id: missing"))
+    done = cli.run("run", "calls")
+    first, _, second = done.err.partition("✗ missing")
+    assert "there is no module nowhere" in first, done
+    assert "Traceback" not in first, done
+    assert "KeyError: 'x'" in second, done
+
+
 def test_a_question_can_be_answered_from_another_process(cli: Cli) -> None:
     """A terminal that sits at a question goes on by itself when it is answered from elsewhere."""
     two_questions(cli)

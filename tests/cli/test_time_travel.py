@@ -42,6 +42,16 @@ def test_a_held_session_takes_an_answer_and_starts_nothing_until_it_is_resumed(
     assert (resumed.code, resumed.json["prompts"][0]["message"], cli.lines("second")) == (3, "Why?", ["ran"])
 
 
+def test_the_reason_of_a_pause_cannot_pose_as_other_lines(cli: Cli, paused: dict[str, Any]) -> None:
+    """Line breaks, escape sequences and right-to-left marks in a reason are made visible, and it is cut short."""
+    cli.run("sessions", "pause", paused["sessionId"], "--reason", "a\n\x1b[31mb \u202e" + "z" * 3000)
+    shown = cli.run("sessions", "show", paused["sessionId"]).out
+    status = next(line for line in shown.splitlines() if line.startswith("  status"))
+    assert "since" in status
+    assert len(status) < 300
+    assert not {"\x1b", "\u202e"} & set(shown)
+
+
 def test_a_session_that_another_terminal_runs_is_paused_in_the_middle_of_a_node(cli: Cli) -> None:
     """The node is stopped, the terminal rests with exit code 3, and resuming asks what became of the node."""
     long_running(cli)
@@ -132,6 +142,14 @@ def test_a_fork_that_cannot_be_makes_no_session(
     assert done.code != 0
     assert said in done.err
     assert len(cli.run("sessions", "list", "--json").json["sessions"]) == 1
+
+
+def test_the_past_of_a_fork_is_not_told_as_if_it_happened_now(cli: Cli, paused: dict[str, Any]) -> None:
+    """What the other session did is left out; what the fork does is told."""
+    fork = cli.run("sessions", "fork", paused["sessionId"], "--answer", "region=us")
+    assert "first" not in fork.err, fork
+    assert "✓ region  us, ana" in fork.err, fork
+    assert "▸ second" in fork.err, fork
 
 
 # --- graph -------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_the_tree_can_be_drawn_as_it_was_after_every_event() -> None:
 
 
 def test_what_a_failure_leaves_behind_is_shown_as_left() -> None:
-    """When one branch fails, the question in the other is over, and so is its pass."""
+    """When one branch fails, the question in the other is over, and so is its pass; the branch that failed says so."""
     case = given(
         """
 nodes:
@@ -87,7 +87,7 @@ nodes:
         "both failed",
         "both[left] stopped",
         "both[left]/l stopped",
-        "both[right] stopped",
+        "both[right] failed",
         "both[right]/r failed",
     ]
     assert found(case, "both[left]/l").prompts == []
@@ -161,3 +161,16 @@ finally:
         "finally/after completed",
     ]
     assert case.state.status == "complete"
+
+
+def test_a_finally_that_failed_is_shown_as_failed() -> None:
+    """The list that runs at the end has failed where a node of it did, with that node's error."""
+    case = given(
+        """
+nodes: [{id: a, type: noop}]
+finally: [{id: mend, type: shell, with: {run: [x]}}, {id: rest, type: noop}]
+"""
+    ).started()
+    case.when(NodeBroke("finally/mend", 1, {"type": "exit_code", "message": "no"}))
+    assert drawn(case) == ["a completed", "finally failed", "finally/mend failed"]
+    assert (found(case, "finally").error or {})["message"] == "no"
