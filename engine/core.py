@@ -91,11 +91,10 @@ def due(flow: Flow, state: State) -> list[Work]:
     questions = flow.limits.max_open_prompts - len(state.open_prompts)
     work = []
     for item, mode in _startable(flow, state):
-        if mode == "run":
-            room -= 1
-        elif mode == "prompt":
-            questions -= 1
-        if not ((mode == "run" and room < 0) or (mode == "prompt" and questions < 0)):
+        runs, asks = mode in ("run", talk.ASKED_OR_RUN), mode in ("prompt", talk.ASKED_OR_RUN)
+        room -= runs
+        questions -= asks
+        if not ((runs and room < 0) or (asks and questions < 0)):
             work.append(item)
     return work
 

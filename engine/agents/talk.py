@@ -99,6 +99,10 @@ def hear(turn: Turn, text: str, actor: Actor, key: str) -> None:
 # --- what may begin --------------------------------------------------------------------------------------------
 
 
+ASKED_OR_RUN = "asked or run"
+"""The mode of a call of which only its rule says whether people are asked first: there has to be room for either."""
+
+
 def startable(flow: Flow, state: State, scope: str) -> Iterator[tuple[str, str]]:
     """What of an agent may begin in the pass `scope`: its child's id, with the mode of what it is."""
     frame = state.frames[scope]
@@ -133,8 +137,12 @@ def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> s
     plan, call = plan_of(node_at(flow, state, owner)), agent.calls[path]
     if call.tool is None:
         return "pure"
-    asks = not tooling.asked_here(state, call) and any(rule.tool == call.name for rule in plan.rules)
-    return "prompt" if asks else str(plan.tools[call.tool].node.spec.mode)
+    mode = str(plan.tools[call.tool].node.spec.mode)
+    rules = [] if tooling.asked_here(state, call) else [rule for rule in plan.rules if rule.tool == call.name]
+    if not rules:
+        return mode
+    # A rule with a condition is looked at when the call begins: it asks, or the call runs.
+    return "prompt" if mode != "run" or any(rule.when is None for rule in rules) else ASKED_OR_RUN
 
 
 def held_up(state: State, path: str) -> bool:

@@ -12,6 +12,7 @@ from engine.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.flow import load_flow
 from engine.providers.prices import DEFAULTS
+from engine.queries import launched
 from tests.engine.agents.talks import SERVICE, Talk, talk
 from tests.support.engine import ANA, BEN, flow_of
 
@@ -35,6 +36,22 @@ def test_a_call_waits_for_its_approval_and_shows_exactly_what_would_run() -> Non
     assert case.prompt.spec["covers"]["text"].startswith("rm a.txt")
     assert "helper/turn[1]/tool[0]" not in case.state.nodes
     assert case.state.phase == "waiting"
+
+
+def test_calls_whose_rule_does_not_hold_keep_to_the_limit_of_what_runs_at_once() -> None:
+    """Only the rule says whether a call is asked about or runs; where it runs it needs a place among what runs."""
+    rules = """
+tools: [{shell: {commands: ["*"]}}]
+approvals:
+  shell: {when: "{{ 'rm' in input.command }}", verdicts: [approve, reject]}
+"""
+    case = talk(rules, head=SERVICE + "limits: {concurrency: 1}\n").model("", LS, LS, RM)
+    tool = "helper/turn[1]/tool[{}]".format
+    assert launched(case.state) == [tool(0)]
+    case.tool("tool[0]", DONE)
+    assert launched(case.state) == [tool(1)]
+    case.tool("tool[1]", DONE)
+    assert case.prompt.spec["covers"]["text"].startswith("rm a.txt")
 
 
 def test_an_approved_call_runs() -> None:
