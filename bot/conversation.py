@@ -24,7 +24,7 @@ from bot.rendering.blocks import rendered
 from bot.rendering.menus import menu_blocks
 from bot.rendering.messages import note
 from bot.rendering.starts import start_blocks
-from bot.rendering.text import escape, plain
+from bot.rendering.text import escape, for_reader, plain
 from bot.standing import Standing
 from bot.start_line import BadLine, StartLine, parse
 from bot.starting import Starter
@@ -90,9 +90,9 @@ class Conversation:
         self._standing = Standing(engine)
         voice = Voice(self._tell, self._whisper, self._look)
         self._controls = Controls(engine, gate, self._standing, voice)
-        hands = Hands(self._do, self._whisper, self._consume, self._not_looked_up)
+        hands = Hands(self._do, self._replied, self._whisper, self._consume, self._not_looked_up)
         self._edits = Edits(engine, self._whisper, self._consume)
-        self._presses = Presses(engine, people, home.bot_user_id, hands)
+        self._presses = Presses(engine, people, gate, home.bot_user_id, hands)
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
@@ -279,7 +279,7 @@ class Conversation:
     ) -> bool:
         match found:
             case Menu(prompt_ids, _):
-                meant = [_by_id(asked, key) for key in prompt_ids]
+                meant = sorted((_by_id(asked, key) for key in prompt_ids), key=lambda one: one.number or 0)
                 text = words.menu_text(meant, await self._standing.places(meant))
                 blocks = menu_blocks(text, meant, data["ts"], data["user"])
                 return await self._tell(row, data, text, "told", blocks=blocks)
@@ -322,19 +322,25 @@ class Conversation:
         return await self._do(row, data, prompt.session_id, command)
 
     async def _replied(
-        self, row: InboxRow, data: dict[str, Json], actor: Actor, prompt: PromptState, text: str
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        actor: Actor,
+        prompt: PromptState,
+        text: str,
+        nonce: str | None = None,
     ) -> bool:
         """A reply with its words, and with its files where the prompt takes some: they are fetched before it counts."""
         sent = data.get("files") or []
         if not (sent and prompt.accepts_files and self._files is not None):
-            return await self._answer(row, data, actor, prompt, text=text)
+            return await self._answer(row, data, actor, prompt, text=text, nonce=nonce)
         try:
             files = await self._files.fetch(prompt, sent, data["ts"])
         except NotNow as error:
             return _held(row, error)
         except FileRefused as error:
             return await self._tell(row, data, escape(str(error)), "refused")
-        return await self._answer(row, data, actor, prompt, text=text or None, files=files)
+        return await self._answer(row, data, actor, prompt, text=text or None, files=files, nonce=nonce)
 
     async def _do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
         """Carry a command out with this row; a refusal is told to its author only."""
@@ -491,7 +497,7 @@ class Conversation:
 def _whispered(row: InboxRow, data: dict[str, Json], text: str, key: str | None = None) -> PutOutbox:
     """Words for the author of a row only; they are no mrkdwn."""
     key = key or f"ephemeral:{row.key}"
-    return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), words.dated(text))
+    return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), for_reader(text))
 
 
 def _held(row: InboxRow, error: Exception) -> bool:

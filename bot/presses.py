@@ -6,20 +6,23 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bot import inbound, words
-from bot.intents import edit_row
+from bot.intents import TAKEN, edit_row, reaction_row
 from bot.people import LookupFailed, People
 from bot.rendering.decisions import UNDO
 from bot.rendering.forms import INLINE, read_control
 from bot.rendering.menus import MENU
 from bot.rendering.text import escape, one_line
+from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.commands import Abort, Answer, Command, Undo
 from engine.engine import Engine
 from engine.forms.asking import asked_fields
-from engine.storage.port import Head, InboxRow
+from engine.machine import ENDED
+from engine.storage.port import Head, InboxRow, Row
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
 from prompt_state.model import PromptState
+from prompt_state.policy import Gate, authorize
 from prompt_state.routing import read_message
 
 GONE = "This button is not known here any more."
@@ -30,6 +33,7 @@ class Hands:
     """What the conversation does for a press: carry a command out, tell its author why not, or wait for Slack."""
 
     do: Callable[[InboxRow, dict[str, Json], str, Command], Awaitable[bool]]
+    reply: Callable[[InboxRow, dict[str, Json], Actor, PromptState, str, str | None], Awaitable[bool]]
     whisper: Callable[[InboxRow, dict[str, Json], str, str], Awaitable[bool]]
     consume: Callable[[InboxRow, str], Awaitable[None]]
     not_looked_up: Callable[[InboxRow, dict[str, Json], LookupFailed], Awaitable[bool]]
@@ -38,9 +42,10 @@ class Hands:
 class Presses:
     """Handles the inbox rows of buttons and controls."""
 
-    def __init__(self, engine: Engine, people: People, bot_user_id: str, hands: Hands) -> None:
+    def __init__(self, engine: Engine, people: People, gate: Gate, bot_user_id: str, hands: Hands) -> None:
         self._engine = engine
         self._people = people
+        self._gate = gate
         self._bot_user_id = bot_user_id
         self._hands = hands
 
@@ -50,9 +55,8 @@ class Presses:
         action, value = str(data["actionId"]), str(data["value"] or "")
         if action.startswith("sayso:cancel"):
             return await self._cancel(row, data, value)
-        if action.startswith("sayso:keep"):
-            await self._hands.consume(row, "kept")
-            return True
+        if action == words.KEEP:
+            return await self._keep(row, data, value)
         if action == UNDO:
             return await self._undo(row, data, value.partition("|")[0])
         if action.startswith(MENU):
@@ -88,7 +92,9 @@ class Presses:
             actor = await self._people.actor(data, entries=prompt.approvers or prompt.who or ())
         except LookupFailed as error:
             return await self._hands.not_looked_up(row, data, error)
-        command = Answer(prompt.prompt_id, actor, row.key, value=value, text=text, nonce=nonce)
+        if text is not None:
+            return await self._hands.reply(row, data, actor, prompt, text, nonce)
+        command = Answer(prompt.prompt_id, actor, row.key, value=value, nonce=nonce)
         return await self._hands.do(row, data, prompt.session_id, command)
 
     async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
@@ -109,7 +115,28 @@ class Presses:
             actor = await self._people.actor(data)
         except LookupFailed as error:
             return await self._hands.not_looked_up(row, data, error)
-        return await self._hands.do(row, data, session_id, Abort(actor, "cancelled in the thread"))
+        done = await self._hands.do(row, data, session_id, Abort(actor, "cancelled in the thread"))
+        if done and data["actionId"] == words.CANCEL_THIS and await self._applied(row):
+            await self._say_instead(row, data, words.confirmed(head.flow_name, data["user"], ended=True))
+        return done
+
+    async def _keep(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
+        """Whoever may end a session may also say that it goes on: the question whether to end it is answered then."""
+        head: Head | None = await self._engine.writer.call("head", session_id)
+        if head is None or head.thread_key != row.thread_key:
+            return await self._hands.whisper(row, data, GONE, "refused")
+        try:
+            actor = await self._people.actor(data)
+        except LookupFailed as error:
+            return await self._hands.not_looked_up(row, data, error)
+        state = await self._engine.verified_state(session_id)
+        reason = authorize(actor, "cancel", self._gate.target(state.actor, True)).reason
+        if reason is not None:
+            return await self._hands.whisper(row, data, reason, "refused")
+        await self._hands.consume(row, "kept")
+        if head.status not in ENDED:
+            await self._say_instead(row, data, words.confirmed(head.flow_name, data["user"], ended=False))
+        return True
 
     # --- which question was meant --------------------------------------------------------------------------
 
@@ -121,17 +148,20 @@ class Presses:
             return await self._hands.whisper(
                 row, data, "Only whoever wrote the reply can say that.", "refused"
             )
-        prompt, text = await self._prompt(prompt_id), await self._written(data, ts)
-        if prompt is None or text is None:
+        prompt, written = await self._prompt(prompt_id), await self._written(data, ts)
+        if prompt is None or written is None:
             said = "Your reply is not there any more. Please write it again." if prompt else GONE
             return await self._hands.whisper(row, data, said, "refused")
-        done = await self._answer(row, data, prompt, nonce, text=text)
+        text, files = written
+        done = await self._answer(row, {**data, "files": files, "ts": ts}, prompt, nonce, text=text)
         if done and await self._applied(row):
-            await self._close_menu(row, data, prompt, text)
+            await self._close_menu(
+                row, data, prompt, ts, text or ", ".join(str(file["name"]) for file in files)
+            )
         return done
 
-    async def _written(self, data: dict[str, Json], ts: str) -> str | None:
-        """What was written at this moment in this channel."""
+    async def _written(self, data: dict[str, Json], ts: str) -> tuple[str, list[dict[str, Json]]] | None:
+        """What was written at this moment in this channel, and the files that came with it."""
         key = f"message:{data['team']}:{data['channel']}:{ts}"
         stored: InboxRow | None = await self._engine.writer.call("inbox_row", key)
         if stored is None or stored.kind != inbound.MESSAGE:
@@ -147,18 +177,25 @@ class Presses:
             )
         except TooLong:
             return None
-        return message.text if said["user"] == data["user"] else None
+        return (message.text, said.get("files") or []) if said["user"] == data["user"] else None
 
     async def _applied(self, row: InboxRow) -> bool:
         stored: InboxRow | None = await self._engine.writer.call("inbox_row", row.key)
         return stored is not None and stored.outcome == "applied"
 
-    async def _close_menu(self, row: InboxRow, data: dict[str, Json], prompt: PromptState, text: str) -> None:
+    async def _close_menu(
+        self, row: InboxRow, data: dict[str, Json], prompt: PromptState, ts: str, text: str
+    ) -> None:
+        """The menu says what became of it, and the reply has the mark of one that counts."""
         number = f"#{prompt.number}" if prompt.number else "the question"
-        said = f"☑️ “{escape(one_line(text, 120))}” answered {number}."
+        mark = reaction_row(f"taken:{data['team']}:{data['channel']}:{ts}", data["channel"], ts, TAKEN)
+        await self._say_instead(row, data, f"☑️ “{escape(one_line(text, 120))}” answered {number}.", mark)
+
+    async def _say_instead(self, row: InboxRow, data: dict[str, Json], text: str, *more: Row) -> None:
+        """The message whose button was pressed has done its work: it says what came of it, without buttons."""
         lane = row.thread_key or row.key
-        edit = edit_row(f"menu:{row.key}", lane, data["channel"], data["messageTs"], said)
-        await self._engine.writer.call("consume", [], self._engine.now(), [edit])
+        edit = edit_row(f"menu:{row.key}", lane, data["channel"], data["messageTs"], text)
+        await self._engine.writer.call("consume", [], self._engine.now(), [edit, *more])
 
     async def _prompt(self, prompt_id: str) -> PromptState | None:
         return await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)

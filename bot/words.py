@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from bot.rendering.clocks import out_of_reach_words
@@ -126,6 +125,11 @@ def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) 
         if timer.prompt_id is None and timer.path is not None:
             what = "tries again" if timer.purpose == "retry" else "waits until"
             lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")
+        elif timer.purpose == "undo" and timer.path is not None:
+            until = date(timer.due_at, "{time_secs}")
+            lines.append(
+                f"goes on at {until}, unless an answer is taken back: {place_of(state, flow, timer.path)}"
+            )
     more = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
     return "\n   ".join([head, *lines]).rstrip(".") + "."
@@ -251,17 +255,26 @@ def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]
     buttons = [
         _button(
             "Cancel it" if len(sessions) == 1 else f"Cancel {number}: {one_line(flow, 40)}",
-            f"sayso:cancel:{number}" if number > 1 else "sayso:cancel",
+            CANCEL_THIS if len(sessions) == 1 else f"{CANCEL_THIS}:{number}",
             session_id,
             "danger",
         )
         for number, (flow, session_id) in enumerate(sessions[:_MOST_CANCELLED], 1)
     ]
     section: Json = {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
-    keep = _button("Keep going", "sayso:keep", sessions[0][1], None)
+    keep = _button("Keep going", KEEP, sessions[0][1], None)
     return text, [section, {"type": "actions", "elements": [*buttons, keep]}]
 
 
+def confirmed(flow: str, by: str, *, ended: bool) -> str:
+    """What the question whether to end a session says once somebody (a user id) has answered it."""
+    asked = f"Cancel *{escape(flow)}*?"
+    return f"{asked} 🛑 <@{by}> cancelled it." if ended else f"{asked} ▶️ <@{by}> keeps it going."
+
+
+CANCEL_THIS = "sayso:cancel:this"
+"""Action of the button that ends the one session that was asked about; of several it is followed by their number."""
+KEEP = "sayso:keep"
 _MOST_CANCELLED = 20
 """Buttons in one row; more sessions are in no thread that anybody reads."""
 
@@ -334,11 +347,3 @@ def elapsed(seconds: float) -> str:
 
 def _first_line(text: str) -> str:
     return cut(text.strip().splitlines()[0] if text.strip() else "", 120)
-
-
-_MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
-
-
-def dated(text: str) -> str:
-    """Plain text as mrkdwn, in which moments are shown in each reader's own time."""
-    return _MOMENT.sub(lambda found: date(found[0]), escape(text))

@@ -20,6 +20,7 @@ Slack's, so clocks that differ change nothing.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -43,6 +44,10 @@ _CONTROL: dict[str, ControlWord] = {
 SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadcast"})
 """Kinds of Slack messages in which people say something."""
 
+_LONGEST_WORD = 200
+_EMOJI = re.compile(r":[a-z0-9_+'-]+:")
+_AROUND = re.compile(r"^(?:[^\w#@/$+=<>&-]|_)+|(?:[^\w#@/$+=<>&-]|_)+$")
+"""What may stand around a word that is the whole text: all but letters, digits, and what gives a word another meaning."""
 _HELD = "held"
 _ONE_PERSON = re.compile(r"<@[UW][A-Z0-9]+(?:\|[^<>]*)?>", re.ASCII)
 _RESUME = re.compile(r"resume\b[\s:,]*(?P<text>.*)", re.DOTALL | re.IGNORECASE)
@@ -254,8 +259,12 @@ def _without_mentions_at_ends(raw: str, mention: str) -> str:
 
 
 def control_word(text: str) -> ControlWord | None:
-    """The control word that this whole text is, without regard to case and punctuation at its end."""
-    return _CONTROL.get(text.strip().rstrip(".!?… \t\n").lower())
+    """The control word that this whole text is, without regard to what keyboards and people put around a word: case,
+    punctuation, quotes, Slack's marks for bold or code, emoji, characters that nobody sees."""
+    if len(text) > _LONGEST_WORD:
+        return None
+    bare = _EMOJI.sub(" ", unicodedata.normalize("NFKC", text))
+    return _CONTROL.get(_AROUND.sub("", bare).lower())
 
 
 def newer(ts: str | None, than: str | None) -> bool:

@@ -143,6 +143,9 @@ def _waiting(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
     timers = sorted(
         (timer.due_at, timer.purpose) for timer in state.timers.values() if timer.prompt_id is None
     )
+    undos = sorted(timer.due_at for timer in state.timers.values() if timer.purpose == "undo")
+    if undos and (not timers or undos[0] < timers[0][0]):
+        return f"🟡 *Waiting* until {date(undos[0], '{time_secs}')}: an answer can be taken back until then"
     if not timers:
         return "🟡 *Waiting*"
     again = " to try again" if timers[0][1] == "retry" else ""

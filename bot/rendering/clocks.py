@@ -14,7 +14,7 @@ from engine.codec import Json
 from engine.folds.prompts import people_among
 from engine.state import PromptRun, State
 
-_ORDINALS = {1: "1st", 2: "2nd", 3: "3rd"}
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 _STEPS = 3
 """How many steps of an escalation a question names, the latest ones."""
 _WHY = {
@@ -43,8 +43,14 @@ def reminder(
 ) -> str:
     """A reminder in the question's own thread, which mentions those who are asked."""
     who = whom(asked(prompt.spec, state.actor, names), state.actor, names)
-    number = _ORDINALS.get(count, f"{count}th")
-    return f"🔔 {who}: still waiting for {_linked(asks_for(state, prompt, flow), link)} · {number} reminder{_until(prompt)}"
+    waits = _linked(asks_for(state, prompt, flow), link)
+    return f"🔔 {who}: still waiting for {waits} · {_ordinal(count)} reminder{_until(prompt)}"
+
+
+def _ordinal(count: int) -> str:
+    """`1st`, `11th`, `21st`."""
+    ending = "th" if count % 100 in (11, 12, 13) else _ENDINGS.get(count % 10, "th")
+    return f"{count}{ending}"
 
 
 def _linked(label: str, link: str | None) -> str:
@@ -109,7 +115,7 @@ def deleted_too_often(state: State, prompt: PromptRun, flow: FlowLike) -> str:
     return (
         f"⚠️ The question *{label_of(flow, prompt.path)}* of *{safe(one_line(flow.name, 80))}* in <#{channel}> was deleted "
         f"{prompt.reposts + 1} times and is not shown again. It is still open{_until(prompt)}: "
-        f"`sayso prompts answer {safe(prompt.prompt_id)}` answers it, `stop` in the thread ends the run."
+        f"`sayso prompts answer {safe(prompt.prompt_id)}` answers it, `cancel` in the thread ends the run."
     )
 
 

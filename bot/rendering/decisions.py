@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from bot.rendering.blocks import Block, button, context, section, sections, size
-from bot.rendering.text import clip, date, one_line, person, plain, safe, shown, weight
+from bot.rendering.text import clip, date, one_line, person, picked, plain, safe, shown, weight
 from engine.codec import Json
 from engine.forms import value_text
 
@@ -170,7 +170,7 @@ def _not_all(prompt: Decided, words: str, is_open: bool) -> Block:
 
 
 def _value(field: Mapping[str, Json], value: Json) -> str:
-    return safe(one_line(value_text(field, value), _VALUE))
+    return picked(field, value) or safe(one_line(value_text(field, value), _VALUE))
 
 
 # --- what will run -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 
 from bot.rendering.blocks import Block, actions, button, context, quoted, section
 from bot.rendering.modals import about, field_block, modal
-from bot.rendering.text import clip, one_line, safe, shown
+from bot.rendering.text import clip, one_line, picked, safe, shown
 from engine import clock
 from engine.codec import Json, encode
 from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text, value_text
@@ -110,12 +110,32 @@ def _bold(field: Field) -> str:
 def form_values(spec: Mapping[str, Json], values: Mapping[str, Json]) -> list[Block]:
     """What was filled in, field by field, as a text in which no markup counts."""
     fields = asked_fields(spec)
+    if any(picked(field, values.get(field["name"])) for field in fields):
+        return _rich_values(fields, values)
     lines = [
         f"{field['title']}: {one_line(value_text(field, values.get(field['name'])), 300)}" for field in fields
     ]
     text = lines[0].partition(": ")[2] if len(lines) == 1 else "\n".join(lines[:_LINES])
     more = [context(f"_and {len(lines) - _LINES} more fields_")] if len(lines) > _LINES else []
     return [quoted(text, most=_ABOUT), *more]
+
+
+def _rich_values(fields: Sequence[Field], values: Mapping[str, Json]) -> list[Block]:
+    """The same where people or channels were chosen, who are shown by their names: no markup counts in this, either."""
+    pieces: list[Block] = []
+    room = _ABOUT
+    for number, field in enumerate(fields[:_LINES]):
+        value = values.get(field["name"])
+        head = "" if len(fields) == 1 else ("\n" if number else "") + f"{shown(str(field['title']))}: "
+        text = "" if picked(field, value) else one_line(value_text(field, value), min(300, max(room, 1)))
+        room -= len(head) + len(text)
+        if head or text:
+            pieces.append({"type": "text", "text": head + text})
+        if picked(field, value):
+            kind = "user" if field["format"] == "user" else "channel"
+            pieces.append({"type": kind, f"{kind}_id": value})
+    more = [context(f"_and {len(fields) - _LINES} more fields_")] if len(fields) > _LINES else []
+    return [{"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": pieces}]}, *more]
 
 
 # --- the modal ---------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.rendering.blocks import Block, quoted, section
-from bot.rendering.text import clip, one_line, shown
+from bot.rendering.blocks import Block, section
+from bot.rendering.text import clip, for_reader, one_line, shown
 from engine.codec import Json, encode
 
 MOST_META = 3_000
@@ -39,7 +39,7 @@ def modal(
 
 def words_view(title: str, text: str) -> dict[str, Any]:
     """A modal that says something and asks nothing."""
-    return modal(title, [quoted(text)], close="Close")
+    return modal(title, [section(for_reader(shown(text)))], close="Close")
 
 
 def about(message: str) -> Block:

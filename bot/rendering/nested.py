@@ -46,13 +46,16 @@ class Waits(NamedTuple):
     timers: Mapping[str | None, TimerRun]
     meters: Mapping[str, Meter] = {}
     """How far running nodes say that they are."""
+    undos: Mapping[str | None, TimerRun] = {}
+    """Until when answers can be taken back."""
 
     @classmethod
     def of(cls, state: State, flow: FlowLike, names: Mapping[str, str]) -> Waits:
         """What this state waits for."""
         prompts = {prompt.path: prompt for prompt in open_prompts(state)}
         timers = {timer.path: timer for timer in state.timers.values() if timer.prompt_id is None}
-        return cls(state, flow, names, prompts, timers)
+        undos = {timer.path: timer for timer in state.timers.values() if timer.purpose == "undo"}
+        return cls(state, flow, names, prompts, timers, undos=undos)
 
 
 def open_prompts(state: State) -> list[PromptRun]:
@@ -189,6 +192,9 @@ def _line(waits: Waits, path: str, label: str) -> str:
     if prompt is not None:
         icon = "⚠️" if run.status == "interrupted" else "🙋"
         return f"{icon} {label} · {wait_words(prompt, state, waits.names)}"
+    if path in waits.undos:
+        until = date(waits.undos[path].due_at, "{time_secs}")
+        return f"⏪ {label} · answered, can be taken back until {until}"
     if path in state.containers:
         agent = state.containers[path].agent
         far = _counted(state.containers[path]) if agent is None else _conversation(state, path, agent)
@@ -278,7 +284,9 @@ def _counted(container: ContainerRun) -> str:
     """How far a container is, for its own line, with the item where one pass is under way."""
     far = _how_far(container)
     item = _current(container)
-    parts = [far.strip(), item, f"{len(container.results)} done" if container.running > 1 else ""]
+    # Of branches that says how many are done already.
+    several = container.running > 1 and container.kind != "parallel"
+    parts = [far.strip(), item, f"{len(container.results)} done" if several else ""]
     return "".join(f" · {part}" for part in parts if part)
 
 

@@ -127,7 +127,7 @@ def closed_prompt(
 ) -> Rendered:
     """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
     key = prompt_key(prompt.prompt_id, prompt.reposts)
-    outcome = _outcome(prompt, reason)
+    outcome = _outcome(prompt, flow, reason)
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
     undo = decisions.undo_blocks(prompt, prompt.undo_until)
@@ -207,13 +207,14 @@ def _lead(
 def _reply_hint(prompt: PromptRun) -> Block:
     number = prompt.spec.get("number")
     several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
+    beside = f" (with several questions open, write `#{int(number)}:` beside them)" if number else ""
     spec = prompt.spec
     if not spec.get("acceptsFiles"):
         return section(f"↩️ *Reply in this thread*{several}.", most=300)
     most, size = spec.get("maxFiles") or 1, format_size(spec.get("maxSize") or 0)
     files = f"a file of at most {size}" if most == 1 else f"up to {most} files of at most {size} each"
     words = "*Reply in this thread*, with words or" if spec.get("acceptsText") else "*Drop into this thread*"
-    return section(f"📎 {words} {files}{several}.", most=300)
+    return section(f"📎 {words} {files}{several if spec.get('acceptsText') else beside}.", most=300)
 
 
 def _rules(state: State, prompt: PromptRun, flow: FlowLike, now: str | None) -> list[str]:
@@ -310,14 +311,14 @@ def _short(index: int, label: str, most: int) -> str:
 # --- closed ------------------------------------------------------------------------------------------------
 
 
-def _outcome(prompt: PromptRun, reason: str | None) -> str:
+def _outcome(prompt: PromptRun, flow: FlowLike, reason: str | None) -> str:
     when = f" · {date(prompt.at)}" if prompt.at else ""
     if prompt.status == "answered":
         return _answered(prompt, when)
     if prompt.status == "expired":
         goto = goto_of(prompt.spec)
         what = (
-            f"it goes on at {safe(goto)}"
+            f"it goes on at *{label_of(flow, goto)}*"
             if goto
             else _EXPIRED.get(str(prompt.spec.get("onTimeout") or "fail"), _EXPIRED["fail"])
         )

@@ -22,6 +22,7 @@ _DOUBLED = '"\\\n\t'
 """Characters that JSON writes as two."""
 _MARKUP = re.compile(r"<([^<>\n]+)>")
 _SLACK_USER = re.compile(r"[UW][A-Z0-9]{2,}")
+_SLACK_CHANNEL = re.compile(r"[CG][A-Z0-9]{2,}")
 _SLACK_GROUP = re.compile(r"S[A-Z0-9]{2,}")
 _ADDRESS = re.compile(r"(?<![\w.+@<:|-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _WHOM_MOST = 5
@@ -145,6 +146,18 @@ def person(actor: Mapping[str, Json] | None) -> str:
     return safe(one_line(str(record.get("name") or actor_id.removeprefix("local:") or "somebody"), 80))
 
 
+def picked(field: Mapping[str, Json], value: Json) -> str | None:
+    """A person or a channel that was chosen in a form, as a mention: nobody knows them by their ids. None for any other
+    value."""
+    if not isinstance(value, str):
+        return None
+    if field.get("format") == "user" and _SLACK_USER.fullmatch(value):
+        return f"<@{value}>"
+    if field.get("format") == "channel" and _SLACK_CHANNEL.fullmatch(value):
+        return f"<#{value}>"
+    return None
+
+
 def whom(
     entries: list[str] | tuple[str, ...],
     requester: Mapping[str, Json] | None,
@@ -221,6 +234,25 @@ def date(moment: str, form: str = "{date_short_pretty} at {time}") -> str:
     """A stored time as Slack shows it: in each reader's own timezone, with UTC where that is not known."""
     when = clock.from_text(moment)
     return f"<!date^{int(when.timestamp())}^{form}|{when:%Y-%m-%d %H:%M} UTC>"
+
+
+_MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?(?:Z|\+00:00)| UTC)")
+_NAMED = re.compile(r"(?<![\w@#/.<-])[UW](?=[A-Z]*\d)[A-Z0-9]{8,}(?![\w-])", re.ASCII)
+
+
+def for_reader(text: str) -> str:
+    """What the engine or the policy says to one person, as mrkdwn: moments in the reader's own time, and people, whom
+    they name by id, as mentions."""
+    moments = _MOMENT.sub(_in_own_time, escape(text))
+    return _NAMED.sub(lambda found: f"<@{found[0]}>", moments)
+
+
+def _in_own_time(found: re.Match[str]) -> str:
+    seconds = ":00Z" if found[3] == " UTC" else found[3]
+    try:
+        return date(f"{found[1]}T{found[2]}{seconds}")
+    except ValueError:  # somebody's own words that look like a moment and are none
+        return found[0]
 
 
 def elapsed(seconds: float) -> str:

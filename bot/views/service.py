@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from bot.outbound.modals import Modals, Standing
-from bot.rendering import escape
 from bot.rendering.modals import words_view
+from bot.rendering.text import for_reader
 from bot.slack_api import AuthLost, SlackFault, Unknown
 from bot.views.values import (
     PAGE,
@@ -160,7 +160,8 @@ class Views:
         """Tell the person who pressed; where there is no place for it, in a modal."""
         try:
             if opening.channel is not None:
-                await self._screen.whisper(opening.channel, opening.user, opening.thread_ts, escape(text))
+                said = for_reader(text)
+                await self._screen.whisper(opening.channel, opening.user, opening.thread_ts, said)
             else:
                 view = words_view("sayso", text)
                 await self._screen.open(opening.trigger_id, view, on_top=opening.within == "modal")

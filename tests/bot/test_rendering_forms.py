@@ -257,3 +257,29 @@ def test_any_form_fits_into_its_message(form: Any, message: str) -> None:
     done = done._replace(answer={"value": None, "text": "x", "values": check_form(fields, {})[0] or {"x": 1}})
     closed = closed_prompt(session(done), done, Flow())
     blocks.check_message(closed.text, closed.blocks, limit=4_000)
+
+
+def test_people_and_channels_that_were_chosen_are_shown_by_their_names() -> None:
+    """An id says nothing to anybody: a closed form and a proposal have mentions, and what was typed stays inert."""
+    properties: dict[str, Json] = {
+        "who": {"type": "string", "format": "user", "default": "U0LOCALBEN"},
+        "room": {"type": "string", "format": "channel", "default": "C0LOCALOPS"},
+        "why": {"type": "string", "default": "<@U0LOCALANA> *now*"},
+    }
+    values: dict[str, Json] = {name: body["default"] for name, body in properties.items()}
+    form = {"fields": fields_of(properties)}
+    answered = asked({"properties": properties})._replace(
+        status="answered", at=T0, actor=ANA, answer={"values": values, "text": "x"}
+    )
+    message = closed_prompt(session(answered), answered, Flow())
+    blocks.check_message(message.text, message.blocks)
+    (rich,) = [block for block in message.blocks if block["type"] == "rich_text"]
+    pieces = rich["elements"][0]["elements"]
+    assert {"type": "user", "user_id": "U0LOCALBEN"} in pieces
+    assert {"type": "channel", "channel_id": "C0LOCALOPS"} in pieces
+    assert {"type": "text", "text": "\nWhy: <@U0LOCALANA> *now*"} in pieces
+    gate = prompt(form=form, values=values)
+    shown = "\n".join(texts(prompt_message(session(gate), gate, Flow()).blocks))
+    assert "*Who:* <@U0LOCALBEN>" in shown
+    assert "*Room:* <#C0LOCALOPS>" in shown
+    assert "&lt;@U0LOCALANA&gt;" in shown

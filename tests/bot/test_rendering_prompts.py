@@ -9,6 +9,8 @@ from hypothesis import given, settings
 
 from bot.rendering import block_key, closed_prompt, duplicate, message_blocks, note, prompt_message
 from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.clocks import deleted_too_often, reminder
+from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
 from engine.state import PromptRun
 from tests.bot.rendering_cases import (
@@ -236,3 +238,55 @@ def test_a_question_for_files_says_how_many_and_how_large() -> None:
     ):
         asked = prompt("ask", acceptsText=text, acceptsFiles=True, maxFiles=2, maxSize=2**20)
         assert words in str(prompt_message(session(asked), asked, FLOW).blocks)
+
+
+def test_a_question_that_expired_names_the_step_as_people_know_it() -> None:
+    """Where it goes on is said by the step's name, as while it was open."""
+    expired = prompt(status="expired", onTimeout="goto:tell", at=T1)
+    assert "it goes on at *Tell*" in closed_as(expired)
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"),
+    [
+        (1, "1st"),
+        (2, "2nd"),
+        (3, "3rd"),
+        (4, "4th"),
+        (11, "11th"),
+        (12, "12th"),
+        (21, "21st"),
+        (113, "113th"),
+    ],
+)
+def test_reminders_are_counted_as_people_count(count: int, wanted: str) -> None:
+    """The number of a reminder has its right ending, however many there were."""
+    one = prompt()
+    assert f"· {wanted} reminder" in reminder(session(one), one, Flow(), {}, count, None)
+
+
+def test_whoever_deletes_a_question_again_and_again_is_told_the_word_that_ends_the_run() -> None:
+    """`stop` would only pause it."""
+    one = prompt(reposts=3)
+    assert "`cancel` in the thread ends the run" in deleted_too_often(session(one), one, Flow())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Only U0LOCALCLEO and @sre can approve this.", "Only <@U0LOCALCLEO> and @sre can approve this."),
+        (
+            "at 2026-11-21 22:40 UTC: <b>",
+            "at <!date^1795300800^{date_short_pretty} at {time}|2026-11-21 22:40 UTC>: &lt;b&gt;",
+        ),
+        (
+            "until 2026-11-21T22:40:00.000Z",
+            "until <!date^1795300800^{date_short_pretty} at {time}|2026-11-21 22:40 UTC>",
+        ),
+        ("in 2026-99-99 99:99 UTC", "in 2026-99-99 99:99 UTC"),
+        ("UNAVAILABLE: <@here>", "UNAVAILABLE: &lt;@here&gt;"),
+    ],
+)
+def test_words_of_the_policy_name_people_and_times_as_slack_shows_them(text: str, wanted: str) -> None:
+    """Ids become mentions and moments the reader's own time; everything else is inert."""
+    assert for_reader(text) == wanted

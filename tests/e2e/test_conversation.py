@@ -266,6 +266,76 @@ async def test_help_names_what_can_be_done_here(workspace: Workspace, tmp_path: 
         await thread.says("Second question")
 
 
+async def test_the_question_whether_to_cancel_is_answered_once(workspace: Workspace, tmp_path: Path) -> None:
+    """`Keep going` and `Cancel it` leave what came of it and no buttons; who may not say it changes nothing."""
+    async with running_bot(workspace, tmp_path, {"two": TWO}):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First question")
+        await thread.reply("ana", "cancel")
+        asked = await thread.says("Cancel *two*?")
+        await thread.press("ben", asked, "Keep going")
+        await workspace.wait_for(
+            lambda: any("can cancel this" in text for text in whispers(workspace, "ben"))
+        )
+        await thread.press("ana", asked, "Keep going")
+        kept = await thread.says("keeps it going")
+        assert kept["ts"] == asked["ts"]
+        assert "sayso:" not in str(kept)
+        await thread.reply("ana", "`cancel`")
+        again = await thread.says("Cancel *two*? What is done")
+        await thread.press("ana", again, "Cancel it")
+        done = await thread.says("cancelled it")
+        assert done["ts"] == again["ts"] != kept["ts"]
+        assert "sayso:" not in str(done)
+
+
+FILES = """
+flow: files
+nodes:
+  - id: both
+    type: parallel
+    branches:
+      one: [{id: logs, type: ask, with: {message: "The logs?", accept: files}}]
+      two: [{id: plan, type: ask, with: {message: "The plan?", accept: [text, files]}}]
+  - {id: tell, type: message, with: {text: "{{ nodes.both.branches.one.logs.files[0].name }} and {{ nodes.both.branches.two.plan.text }}"}}
+"""
+
+
+async def test_a_file_for_one_of_several_questions_is_used_once_that_is_said(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The menu names the questions in their order; the file that was dropped before answers the one that is chosen, and
+    its message is marked."""
+    async with running_bot(workspace, tmp_path, {"files": FILES}):
+        thread = await start_flow(workspace, "ana", "ops", "files")
+        await thread.says("The plan?")
+        await thread.says("The logs?")
+        ts = await workspace.post("ana", "ops", "", thread_ts=thread.root_ts, files={"app.log": b"all well"})
+        menu = await thread.says("Which one did you answer?")
+        labels = [element["text"]["text"] for element in menu["blocks"][-1]["elements"]]
+        assert [label[:2] for label in labels] == ["#1", "#2"]
+        await thread.press("ana", menu, next(label for label in labels if "logs" in label))
+        await thread.says("“app.log” answered #")
+        await workspace.wait_for(lambda: reactions(thread, ts) == ["white_check_mark"])
+        await thread.reply("ana", "none")
+        await thread.says("app.log and none")
+
+
+async def test_whoever_is_refused_reads_names_and_no_ids(workspace: Workspace, tmp_path: Path) -> None:
+    """After a hand-over the one who may answer is known by an id, which is shown as a mention."""
+    ben = workspace.user("ben").id
+    flow = f"""
+flow: named
+nodes:
+  - {{id: gate, type: approval, with: {{message: "Shall we?", approvers: [{ben}]}}}}
+"""
+    async with running_bot(workspace, tmp_path, {"named": flow}):
+        thread = await start_flow(workspace, "ana", "ops", "named")
+        gate = await thread.says("Shall we?")
+        await thread.press("cleo", gate, "Approve")
+        await workspace.wait_for(lambda: whispers(workspace, "cleo") == [f"Only <@{ben}> can approve this."])
+
+
 LATE = """
 flow: late
 nodes:

@@ -449,7 +449,18 @@ def test_a_message_that_is_too_long_is_refused_with_its_size() -> None:
         ("help...", "help"),
         ("RESUME", "resume"),
         ("cancel…", "cancel"),
+        ("`stop`", "stop"),
+        ("*Stop*!", "stop"),
+        ("“resume”", "resume"),
+        ("stop :octagonal_sign:", "stop"),
+        ("\U0001f6d1 stop\ufe0f", "stop"),
+        ("stop\u200b", "stop"),
+        ("ｓｔｏｐ", "stop"),
         ("stop it", None),
+        ("/stop", None),
+        ("#stop", None),
+        ("1. stop", None),
+        (":stop:", None),
         ("", None),
         ("...", None),
         ("stopp", None),
@@ -457,7 +468,7 @@ def test_a_message_that_is_too_long_is_refused_with_its_size() -> None:
     ],
 )
 def test_a_control_word_is_the_whole_text(text: str, word: str | None) -> None:
-    """A control word counts in any case and with punctuation after it, and only alone."""
+    """A control word counts in any case, whatever marks, emoji and unseen characters stand around it, and only alone."""
     assert control_word(text) == word
 
 
