@@ -39,7 +39,7 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
             data = _is_structured(before, event.path) and bool(event.final)
             return said_rows(after, turn, event.content, interrupted=bool(event.interrupted), structured=data)
         case AgentToolResult(path=str(path)):
-            return [result_row(after, path, is_error=bool(event.is_error))]
+            return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
         case AgentCompacted():
             return [compacted_row(after, event.turn, event.replaced)]
         case NodeFailed(path=str(path)) if _is_turn(before, path):
@@ -156,8 +156,36 @@ def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> 
     return entry_row(state, tools_key(state.session_id, turn), turn, {"tools": tools})
 
 
-def result_row(state: State, path: str, *, is_error: bool) -> PutOutbox:
-    """A call has its result."""
+def _as_edited(state: State, path: str) -> str | None:
+    """What a call was made with, in a few words, where people changed it before they approved it."""
+    for prompt in state.prompts.values():
+        if prompt.path == path and prompt.spec.get("tool") and prompt.spec.get("editors"):
+            if (prompt.answer or {}).get("value") != "approve":
+                return None
+            values = prompt.spec.get("values") or {}
+            return brief_input("", {name: value for name, value in values.items() if value not in (None, "")})
+    return None
+
+
+def over_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """Calls that will have no result any more, because their agent or the session is over: nobody is to wait for them."""
+    if before.containers is after.containers and after.phase != "ended":
+        return []
+    have = {event.path for event in events if isinstance(event, AgentToolResult)}
+    return [
+        result_row(after, call, is_error=True, over=True)
+        for path, container in sorted(before.containers.items())
+        if container.agent is not None and (path not in after.containers or after.phase == "ended")
+        for call, asked in sorted(container.agent.calls.items())
+        if asked.name != ASK and call not in have
+    ]
+
+
+def result_row(
+    state: State, path: str, *, is_error: bool, ran: str | None = None, over: bool = False
+) -> PutOutbox:
+    """A call has its result, or with `over` will have none any more. `ran` is what it was made with, where that is not
+    what the model asked for."""
     thread = state.thread or {}
     turn = path.rpartition("/")[0]
     payload: dict[str, Json] = {
@@ -165,6 +193,8 @@ def result_row(state: State, path: str, *, is_error: bool) -> PutOutbox:
         "turn": turn,
         "path": path,
         "isError": is_error,
+        "ran": ran,
+        "over": over,
         "channel": thread["channel"],
         "threadTs": thread["threadTs"],
     }

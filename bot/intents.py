@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.agent_intents import agent_rows, marks
+from bot.agent_intents import agent_rows, marks, over_rows
 from bot.rendering import card_key, prompt_key
 from bot.rendering.decisions import edited_text
 from bot.rendering.failures import LOG, log_of
@@ -48,6 +48,7 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     rows = [card_row(after.session_id, after.seq)] if _card_changed(before, after) else []
     for event in events:
         rows += [*agent_rows(before, after, event, events), *_of_event(before, after, event)]
+    rows += over_rows(before, after, events)
     kept, read = marks(before, after, events)
     rows += [row for key in kept for row in _mark(key, "kept", KEPT)]
     rows += [row for key in read for row in _taken(key)]

@@ -341,13 +341,13 @@ class Pieces:
                 found.append(_entry(data, live, await self._results(data)))
         return found
 
-    async def _results(self, data: Mapping[str, Json]) -> dict[str, bool]:
-        """Which of a turn's calls have a result, and whether it is a good one."""
-        results: dict[str, bool] = {}
+    async def _results(self, data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+        """What is known of those of a turn's calls that are over."""
+        results: dict[str, dict[str, Json]] = {}
         for tool in data.get("tools") or ():
             row = await self._writer.call("outbox_row", result_key(data["sessionId"], tool["path"]))
             if row is not None:
-                results[tool["path"]] = not decode(row.payload)["isError"]
+                results[tool["path"]] = decode(row.payload)
         return results
 
     # --- native streams ------------------------------------------------------------------------------------
@@ -441,10 +441,23 @@ def _keys(row: OutboxRow) -> list[Json]:
     return list(_piece(row))
 
 
-def _entry(data: Mapping[str, Json], live: LiveText | None, results: Mapping[str, bool]) -> Entry:
-    tools = tuple(
-        ToolLine(tool["name"], tool["brief"], results.get(tool["path"])) for tool in data.get("tools") or ()
+def _tool(tool: Mapping[str, Json], result: Mapping[str, Json] | None) -> ToolLine:
+    if result is None:
+        return ToolLine(tool["name"], tool["brief"])
+    ran = result.get("ran")
+    return ToolLine(
+        tool["name"],
+        ran or tool["brief"],
+        None if result.get("over") else not result["isError"],
+        over=bool(result.get("over")),
+        edited=bool(ran),
     )
+
+
+def _entry(
+    data: Mapping[str, Json], live: LiveText | None, results: Mapping[str, Mapping[str, Json]]
+) -> Entry:
+    tools = tuple(_tool(tool, results.get(tool["path"])) for tool in data.get("tools") or ())
     text, ending = str(data.get("text") or ""), str(data.get("ending") or "")
     if ending in ("writing", "cut") and live is not None:
         parts, part = live.parts, int(data.get("part") or 0)

@@ -133,11 +133,14 @@ def split_text(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ToolLine:
-    """A call of a tool: what it is called, what with in a few words, and whether it went well (None: it runs)."""
+    """A call of a tool: what it is called, what with in a few words, and whether it went well (None: it runs). `over`:
+    it will have no result any more; `edited`: people changed it before it ran."""
 
     name: str
     brief: str
     went_well: bool | None = None
+    over: bool = False
+    edited: bool = False
 
 
 def brief_input(name: str, values: Json) -> str:
@@ -167,7 +170,8 @@ def tool_line(tool: ToolLine) -> str:
     name = safe(one_line(tool.name.replace("__", " · "), 80))
     brief = safe(one_line(tool.brief, _INPUT)).replace("`", "'")
     said = f": `{brief}`" if brief else ""
-    return f"⚙️ {name}{said} {_MARKS[tool.went_well]}"
+    changed = " ✏️" if tool.edited else ""
+    return f"⚙️ {name}{said}{changed} {'🚫' if tool.over else _MARKS[tool.went_well]}"
 
 
 # --- messages ----------------------------------------------------------------------------------------------

@@ -187,9 +187,7 @@ def _passed(
     cap = caps.get("maxTurns")
     if cap is not None and spent.turns + 1 > cap:
         more_turns = spent.turns + int(steps.get("maxTurns") or cap)
-        return Cap(
-            scope, "maxTurns", f"{spent.turns} turns", f"{cap} turns", "1 turn", {"maxTurns": more_turns}
-        )
+        return Cap(scope, "maxTurns", str(spent.turns), f"{cap} turns", "", {"maxTurns": more_turns})
     return None
 
 
@@ -204,10 +202,8 @@ _OF = {"node": " is at its cap", "flow": " is at the cap of this flow", "day": "
 def cap_prompt(node: Node, cap: Cap) -> dict[str, Json]:
     """The question at a cap: go on, or stop here."""
     used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
-    text = (
-        f"{_OF[cap.scope]}: {used}, and the next call may use up to {cap.next_}. Nothing more is sent to the model until "
-        "somebody decides."
-    )
+    next_ = f", and the next call may use up to {cap.next_}" if cap.next_ else ""
+    text = f"{_OF[cap.scope]}: {used}{next_}. Nothing more is sent to the model until somebody decides."
     go_on: dict[str, Json] = {"value": "raise", "label": _allowing(cap), "style": "primary"}
     stop: dict[str, Json] = {"value": "stop", "label": "Stop the agent", "style": "danger"}
     asked = step_prompt(node, "budget", text, go_on, stop)

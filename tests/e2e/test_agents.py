@@ -206,7 +206,8 @@ async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_
 async def test_an_edited_call_runs_as_it_was_edited(
     workspace: Workspace, claude: ClaudeServer, tmp_path: Path
 ) -> None:
-    """The command is changed in the form, shown as it is then, and runs so; the model is told what ran instead."""
+    """The command is changed in the form, shown as it is then, and runs so; the model is told what ran instead, and the
+    line of the call says it too."""
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
     async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
@@ -219,8 +220,23 @@ async def test_an_edited_call_runs_as_it_was_edited(
         )
         await thread.press("ana", thread.find("Approval needed") or gate, "Approve")
         await thread.says("Found: Done.")
+        await thread.says("⚙️ shell: `echo two` ✏️ ✅")
     told = str(claude.requests[1].body["messages"][-1])
     assert "echo two" in told
+
+
+async def test_a_call_that_waits_when_the_run_is_cancelled_waits_no_more(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """Its line says that it will have no result, in place of the mark of what goes on."""
+    claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"))
+    async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        await thread.says("Approval needed")
+        await thread.says("⚙️ shell: `echo one` …")
+        await thread.reply("ana", "cancel")
+        await thread.press("ana", await thread.says("Cancel *investigate*?"), "Cancel it")
+        await thread.says("⚙️ shell: `echo one` 🚫")
 
 
 async def test_at_a_cap_people_are_asked(workspace: Workspace, claude: ClaudeServer, tmp_path: Path) -> None:
@@ -228,7 +244,7 @@ async def test_at_a_cap_people_are_asked(workspace: Workspace, claude: ClaudeSer
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
     async with bot_here(workspace, tmp_path, {"investigate": CAPPED}, **claude.environ()):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
-        gate = await thread.says("is at its cap")
+        gate = await thread.says("is at its cap: it has used 1 of 1 turns. Nothing more")
         await thread.press("ana", gate, "Allow 2 turns")
         await thread.says("Found: Done.")
 
