@@ -128,8 +128,8 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
         "http",
     ),
     "read_file": Builtin(
-        "Reads a text file in the folder of this session, a page at a time: 64 KiB at most. The result says how many lines "
-        "there are; read on with `first_line`.",
+        "Reads a file in the folder of this session. A picture (PNG, JPEG, GIF, WebP) is shown to you. Text comes a page at "
+        "a time, 64 KiB at most: the result says how many lines there are; read on with `first_line`.",
         _object(
             {
                 "path": _text("The file, relative to the session's folder.", minLength=1, maxLength=1000),

@@ -1,25 +1,88 @@
 """Files of a session as blocks of a conversation: pictures, PDFs and text, read when the turn is asked for.
 
 The journal names a file (`sayso_file`) and does not hold it: what a conversation weighs does not grow with every turn.
-What a file is, its first bytes say; its name and its described type prove nothing.
+What a file is, its first bytes say; its name and its described type prove nothing. A picture that a tool has read has a
+`digest` too: what is shown as the result of a call is what that call saw, or nothing.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from engine.agents.results import attribute
 from engine.codec import Json
-from engine.nodes.folder import FileRefused, read_inside, sniffed
-from engine.providers.messages import IMAGE_TYPES, image_block, pdf_block, text_block, text_document_block
+from engine.nodes.folder import FileRefused, fingerprint, read_inside, sniffed
+from engine.providers.messages import (
+    IMAGE_TYPES,
+    Message,
+    image_block,
+    pdf_block,
+    text_block,
+    text_document_block,
+)
 
 FILE_BLOCK = "sayso_file"
-"""The type of a block that stands for a file: `{type, path, name, mediaType}`."""
+"""The type of a block that stands for a file: `{type, path, name, mediaType}`, with `digest` and `size` for a picture that
+a tool has read."""
 
 MOST_BYTES = 10 * 2**20
 """Of one file."""
+
+MOST_SHOWN = 20
+"""Pictures of tools in one request: with more of them, the API takes only small ones."""
+MOST_SHOWN_BYTES = 15 * 2**20
+"""Bytes of them together; a request has 32 MB at most, as base64."""
+
+_EARLIER = "(The picture that was shown here is not sent any more, since there are many later ones.)"
+_CHANGED = (
+    "(The picture {name} cannot be shown here any more: the file was changed or removed after it was read.)"
+)
+
+
+def with_latest(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages with as many pictures of tools as a request has room for, the latest ones; text in place of others."""
+    places = [
+        ((number, at, inside), _shown_bytes(part))
+        for number, message in enumerate(messages)
+        for at, block in enumerate(message.content)
+        for inside, part in enumerate(_parts(block))
+    ]
+    pictures = [(place, size) for place, size in reversed(places) if size]
+    room, gone = MOST_SHOWN_BYTES, set[tuple[int, int, int]]()
+    for count, (place, size) in enumerate(pictures, 1):
+        room -= size
+        if room < 0 or count > MOST_SHOWN:
+            gone.add(place)
+    return tuple(_without(message, number, gone) for number, message in enumerate(messages))
+
+
+def _without(message: Message, number: int, gone: set[tuple[int, int, int]]) -> Message:
+    if not any(place[0] == number for place in gone):
+        return message
+    blocks = []
+    for at, block in enumerate(message.content):
+        kept = [
+            text_block(_EARLIER) if (number, at, inside) in gone else part
+            for inside, part in enumerate(_parts(block))
+        ]
+        blocks.append({**block, "content": kept} if kept else block)
+    return replace(message, content=tuple(blocks))
+
+
+def _parts(block: Json) -> list[Json]:
+    """The blocks in a tool's result."""
+    content = block.get("content")
+    return content if block["type"] == "tool_result" and isinstance(content, list) else []
+
+
+def _shown_bytes(part: Json) -> int:
+    """Bytes of a picture; 0 for anything else."""
+    if part["type"] == "image":
+        return len(str(part["source"].get("data") or "")) * 3 // 4
+    return int(part.get("size") or 0) if part["type"] == FILE_BLOCK else 0
 
 
 def with_files(content: Sequence[Json], folder: Path, made: list[Json]) -> tuple[Json, ...]:
@@ -55,6 +118,8 @@ def file_block(named: Mapping[str, Json], folder: Path) -> Json:
     path = str(named.get("path") or "")
     # Whoever sent the file chose its name.
     name = attribute(str(named.get("name") or Path(path).name))
+    if named.get("digest"):
+        return _as_read(named, folder, name)
     data = read_inside(folder, path, MOST_BYTES)
     kind = sniffed(data[:4096])
     if str(named.get("mediaType")).startswith("image/") and kind not in IMAGE_TYPES:
@@ -76,3 +141,14 @@ def file_block(named: Mapping[str, Json], folder: Path) -> Json:
     if not text.strip():
         return text_block(f"The file {name} is empty.")
     return text_document_block(text, title=name)
+
+
+def _as_read(named: Mapping[str, Json], folder: Path, name: str) -> Json:
+    """A picture as it was when a tool read it; words where it is another one by now."""
+    try:
+        data = read_inside(folder, str(named.get("path") or ""), MOST_BYTES)
+    except FileRefused:
+        return text_block(_CHANGED.format(name=name))
+    if fingerprint(data) != named["digest"]:
+        return text_block(_CHANGED.format(name=name))
+    return image_block(str(named["mediaType"]), base64.b64encode(data).decode())

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from engine.agents.documents import names_files, with_files
+from engine.agents.documents import names_files, with_files, with_latest
 from engine.agents.functions import with_functions
 from engine.agents.weights import Part, file_part, marks, too_little, tool_part
 from engine.codec import Json, copy
@@ -145,6 +145,7 @@ class TurnRunner:
             tools = await asyncio.to_thread(with_functions, config["tools"], ctx.flow_dir)
             config = {**config, "tools": tools}
         request, parts = request_from(config), list[Part]()
+        request = replace(request, messages=with_latest(request.messages))
         if any(names_files(message.content) for message in request.messages):
             request, parts = await asyncio.to_thread(_with_all_files, request, ctx)
         offered = list(request.tools)

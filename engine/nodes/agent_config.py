@@ -110,7 +110,7 @@ class McpConfig(Config):
 
 
 class ReadFileConfig(Config):
-    """Reads some lines of a text file in the session's folder."""
+    """Reads a picture, or some lines of a text file, in the session's folder."""
 
     path: Text = Field(description="The file, relative to the session's folder.")
     first_line: Annotated[int, Field(ge=1)] = Field(1, description="The line to begin with.")

@@ -1,11 +1,12 @@
-"""The `read_file` and `write_file` nodes: text files in the session's own folder.
+"""The `read_file` and `write_file` nodes: files in the session's own folder, texts to write, texts and pictures to read.
 
 No link is ever followed: each folder on the way is opened by itself, in the one before it, so what a path means cannot
 change between the check and the use. A write is whole or not at all: it goes to a file beside, which then takes the
 place of the old one. Both may be done again after a crash.
 
-`read_file` gives {path, text, first_line, last_line, total_lines, more, size}, at most 64 KiB of text at a time;
-`write_file` gives {path, size}.
+`read_file` gives {path, text, first_line, last_line, total_lines, more, size}, at most 64 KiB of text at a time, and of a
+picture {path, picture: {type, width, height, digest}, size}: the picture itself stays where it is. `write_file` gives
+{path, size}.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 
 from engine.codec import Json
 from engine.nodes.context import in_thread
+from engine.nodes.folder import fingerprint
+from engine.nodes.pictures import MOST_BYTES, MOST_SIDE, is_picture, picture_of
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal
 from engine.nodes.session_paths import BadPath, session_path
 
@@ -72,6 +75,10 @@ class _Page:
 
 def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
     data = _bytes(ctx, path)
+    if is_picture(data):
+        return _picture(path, data)
+    if data.startswith(b"%PDF-"):
+        raise Refusal("not_text", f"{path} is a PDF; only text and pictures can be read here")
     if b"\0" in data[:_LOOKED_AT]:
         raise Refusal("not_text", f"{path} is no text file")
     page = _page(data, first, most)
@@ -86,6 +93,24 @@ def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
         "more": page.last < page.total,
         "size": len(data),
     }
+
+
+def _picture(path: str, data: bytes) -> Json:
+    found = picture_of(data)
+    if found is None:
+        raise Refusal("picture", f"{path} is a broken picture: it cannot be shown")
+    if len(data) > MOST_BYTES:
+        raise Refusal("picture", f"{path} has {len(data):,} bytes; a picture has {MOST_BYTES:,} at most")
+    if max(found.width, found.height) > MOST_SIDE:
+        size = f"{found.width} x {found.height} pixels"
+        raise Refusal("picture", f"{path} has {size}; a picture has {MOST_SIDE} a side at most")
+    told = {
+        "type": found.kind,
+        "width": found.width,
+        "height": found.height,
+        "digest": fingerprint(data),
+    }
+    return {"path": "/".join(session_path(path)), "picture": told, "size": len(data)}
 
 
 def _page(data: bytes, first: int, most: int | None) -> _Page:

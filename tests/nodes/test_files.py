@@ -12,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.nodes.files import MOST_FILE, MOST_READ, read_file, write_file
+from engine.nodes.pictures import MOST_BYTES
 from engine.nodes.port import Completed, Failed, Interrupted, runners
 from tests.nodes.nodekit import Context
+from tests.nodes.pictures import gif, png
 
 
 @pytest.fixture
@@ -104,6 +106,32 @@ async def test_bytes_that_are_no_text(context: Context) -> None:
     assert await fails(context, "bin") == "not_text"
     assert (await read(context, "latin"))["text"] == "caf\ufffd"
     assert (await read(context, "empty"))["total_lines"] == 0
+
+
+async def test_a_picture_is_named_with_what_it_is(context: Context) -> None:
+    """Its type and size are in its bytes, whatever it is called; another one has another digest."""
+    (context.workdir / "graph.txt").write_bytes(png(640, 480))
+    got = await read(context, "graph.txt", first_line=3)
+    digest = got["picture"].pop("digest")
+    assert got == {
+        "path": "graph.txt",
+        "picture": {"type": "image/png", "width": 640, "height": 480},
+        "size": len(png(640, 480)),
+    }
+    (context.workdir / "graph.txt").write_bytes(png(640, 480, shade=9))
+    assert (await read(context, "graph.txt"))["picture"]["digest"] != digest
+
+
+async def test_pictures_that_cannot_be_shown_are_refused(context: Context) -> None:
+    """A broken one, one with too many pixels, one with too many bytes; a PDF is no text and no picture."""
+    for name, data, kind in (
+        ("half.png", png(640, 480)[:-20], "picture"),
+        ("wide.png", png(8001, 1), "picture"),
+        ("heavy.gif", gif() + bytes(MOST_BYTES), "picture"),
+        ("report.pdf", b"%PDF-1.7 pages", "not_text"),
+    ):
+        (context.workdir / name).write_bytes(data)
+        assert await fails(context, name) == kind
 
 
 async def test_what_is_not_there_is_told(context: Context) -> None:

@@ -37,6 +37,13 @@ MARK = re.compile(
 )
 
 
+PICTURE = {
+    "path": "graph.png",
+    "size": 99,
+    "picture": {"type": "image/png", "width": 3, "height": 2, "digest": "d1"},
+}
+
+
 def text_of(blocks: list[Any]) -> str:
     """All text of these blocks."""
     return "\n".join(block["text"] for block in blocks if block["type"] == "text")
@@ -264,3 +271,18 @@ def test_marks_carry_attributes_that_cannot_end_them() -> None:
     assert attribute('A" b="<x>\n') == "A  b=  x"
     assert attribute(" ") == "unknown"
     assert wrapped("message", "hi", **{"from": 'A"'}) == '<message from="A">\nhi\n</message>'
+
+
+def test_a_picture_that_was_read_is_named_and_said_to_be_data() -> None:
+    """The journal holds where it is and by what it is known again, and not the picture."""
+    told, named = content(tool("read_file"), "read_file", PICTURE)
+    assert "3 x 2 pixels" in told["text"]
+    assert "data" in told["text"]
+    assert named == {
+        "type": "sayso_file",
+        "path": "graph.png",
+        "name": "graph.png",
+        "mediaType": "image/png",
+        "digest": "d1",
+        "size": 99,
+    }

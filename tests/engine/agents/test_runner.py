@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from engine.agents.runner import TurnRunner
+from engine.nodes.folder import fingerprint
 from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.providers.claude import ClaudeProvider
 from engine.providers.port import Provider
 from engine.providers.scripted import ScriptedProvider, script_from
 from engine.providers.turns import BlockDone, Finished, TextDelta, Tool, ToolStarted, TurnEvent
 from tests.nodes.nodekit import Context
+from tests.nodes.pictures import png
 from tests.support.claude_server import (
     ClaudeServer,
     Failure,
@@ -464,3 +466,58 @@ async def test_a_link_out_of_the_folder_is_not_followed(rig: Rig, tmp_path: Path
         outcome = await rig.run(asking(file(path)))
         assert isinstance(outcome, Failed)
         assert outcome.type == "file"
+
+
+# --- pictures that a tool has read -----------------------------------------------------------------------------
+
+
+def was_read(path: str, data: bytes) -> dict[str, Any]:
+    """What names a picture that a tool has read."""
+    return file(path, mediaType="image/png", digest=fingerprint(data), size=len(data))
+
+
+def reading(*pictures: dict[str, Any]) -> dict[str, Any]:
+    """A conversation in which each of these was the result of a call of its own."""
+    messages = list(config()["messages"])
+    for number, picture in enumerate(pictures):
+        use = call("logs", {}, f"toolu_{number}")
+        result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": [picture]}
+        messages += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    return config(messages=messages)
+
+
+def shown(server: ClaudeServer) -> list[dict[str, Any]]:
+    """What stands in the results of the last request."""
+    said = server.requests[-1].body["messages"]
+    results = [block for message in said for block in message["content"] if block["type"] == "tool_result"]
+    return [block["content"][0] for block in results]
+
+
+async def test_a_picture_is_shown_as_it_was_read_or_not_at_all(rig: Rig, server: ClaudeServer) -> None:
+    """A file that was changed since then is another picture: the model is told so, and never shown the wrong one."""
+    server.queue(text("Red."), text("Blue."), text("Gone."))
+    rig.write("a.png", png(shade=1))
+    asked = reading(was_read("a.png", png(shade=1)))
+    output(await rig.run(asked))
+    assert shown(server)[0]["type"] == "image"
+    rig.write("a.png", png(shade=2))
+    output(await rig.run(asked))
+    assert "cannot be shown here any more" in shown(server)[0]["text"]
+    (rig.node.workdir / "a.png").unlink()
+    output(await rig.run(asked))
+    assert "a.png cannot be shown" in shown(server)[0]["text"]
+    assert server.refused == []
+
+
+async def test_a_request_has_the_latest_pictures_only(rig: Rig, server: ClaudeServer) -> None:
+    """The API takes so many pictures at once: of more, and of larger ones, the earliest are words."""
+    server.queue(text("Many."), text("Large."))
+    data = png()
+    rig.write("a.png", data)
+    many = [was_read("a.png", data) for _ in range(23)]
+    output(await rig.run(reading(*many)))
+    assert [part["type"] for part in shown(server)] == ["text"] * 3 + ["image"] * 20
+    large = [{**was_read("a.png", data), "size": 6 * 2**20} for _ in range(3)]
+    output(await rig.run(reading(*large)))
+    assert [part["type"] for part in shown(server)] == ["text", "image", "image"]
+    assert server.refused == []

@@ -17,13 +17,15 @@ from engine.agents.runner import TurnRunner
 from engine.agents.spend import SpendRows
 from engine.codec import Json
 from engine.commands import Due
+from engine.events import ChildStarted
 from engine.flow import load_flow
 from engine.nodes.port import with_runner
 from engine.providers.claude import ClaudeProvider
-from engine.providers.prices import DEFAULTS
+from engine.providers.prices import DEFAULTS, IMAGE_TOKENS
 from engine.providers.turns import TextDelta, TurnEvent
 from engine.state import State
 from engine.storage.memory import MemoryStore
+from tests.nodes.pictures import png
 from tests.support.claude_server import ClaudeServer, Failure, Raw, Reply, call, claude_server, text
 from tests.support.engine import ANA, SESSION, EngineRig, running, shell_runners
 
@@ -261,6 +263,45 @@ async def test_files_of_the_session_are_part_of_what_is_asked(stage: Stage) -> N
         ("document", "text/plain"),
         ("text", None),
     ]
+
+
+CHART = """
+flow: incident
+nodes:
+  - id: make
+    type: shell
+    with: {{run: [cp, first.png, chart.png]}}
+  - id: diagnose
+    type: agent
+    with: {{prompt: Draw it., tools: [read_file, {{shell: {{commands: [cp *]}}}}]}}
+"""
+
+
+async def test_a_picture_that_the_model_reads_is_shown_to_it(stage: Stage, tmp_path: Path) -> None:
+    """It is an image in the result of the call and is set aside for; once it is drawn anew the earlier one is words, and
+    the later one is shown."""
+    folder = tmp_path / "sessions" / SESSION
+    folder.mkdir(parents=True)
+    (folder / "first.png").write_bytes(png(shade=1))
+    (folder / "second.png").write_bytes(png(shade=2))
+
+    def read(number: int) -> Reply:
+        return Reply([call("read_file", {"path": "chart.png"}, f"toolu_r{number}")])
+
+    copied = call("shell", {"command": "cp second.png chart.png"}, "toolu_c")
+    state = await stage.run(read(1), Reply([copied]), read(2), text("Blue."), flow=CHART)
+    assert said(state) == "Blue."
+    pictures = [
+        [part["type"] for part in block["content"]]
+        for message in stage.sent()
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+    assert pictures == [["text", "text"], ["text"], ["text", "image"]]
+    first = [part["type"] for part in stage.sent(1)[-1]["content"][0]["content"]]
+    assert first == ["text", "image"]
+    begun = [event for event in await stage.rig.engine.journal(SESSION) if event.path == "diagnose/turn[2]"]
+    assert [event.input["room"] for event in begun if isinstance(event, ChildStarted)] == [IMAGE_TOKENS]
 
 
 # --- people while it streams ---------------------------------------------------------------------------------------
