@@ -43,6 +43,9 @@ from prompt_state.policy import ACTION_OF
 POLL_SECONDS = 0.25
 """How often a session that another process may have moved is looked at."""
 
+OVERDUE_SECONDS = 10.0
+"""How long what was due before is waited for; usually it is done in an instant."""
+
 SHOWN: dict[str, Json] = {"terminal": True}
 """Where a prompt is, when it is on a terminal."""
 
@@ -135,6 +138,7 @@ class Follower:
         self._stopping = asyncio.Event()
         self._service = Service(engine, wants=self._mine)
         self._serving: asyncio.Task[None] | None = None
+        self._passed_over = -1
         self.left = False
         """Whether the person at the terminal left."""
 
@@ -184,6 +188,8 @@ class Follower:
                 return state
             if await self._deliver(state):
                 await self._moved_or_left(state.seq)
+            elif self._is_overdue(state):
+                await self._overdue_first(state)
             elif state.open_prompts:
                 if not await self._question(state):
                     return await self._engine.state(self._session_id)
@@ -196,6 +202,21 @@ class Follower:
         if self.left:
             await self._engine.drain(0)
         return await self._engine.state(self._session_id)
+
+    def _is_overdue(self, state: State) -> bool:
+        """Whether something was due while nobody ran the session: it comes before any rest, and any question."""
+        now = self._engine.now()
+        return state.seq != self._passed_over and any(timer.due_at <= now for timer in state.timers.values())
+
+    async def _overdue_first(self, state: State) -> None:
+        """Wait until the service has done what is overdue. What it cannot do now must not keep us."""
+        self._passed_over = state.seq
+        await self._first(self._moved_within(state.seq, OVERDUE_SECONDS))
+
+    async def _moved_within(self, seq: int, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._moved(seq)
 
     async def _elsewhere(self, state: State) -> bool:
         """Wait for a timer, or for whoever else has the session; False when that is not wanted."""

@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, TextIO, TypeAlias
 
@@ -97,7 +97,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
                 told=told,
                 files=SessionFiles(settings.home),
             )
-            with _signals(follower, screen):
+            with _signals(follower, screen), _kept_free(mode):
                 state = await follower.follow(lambda: begin(engine, follower))
         finally:
             screen.close()
@@ -107,6 +107,16 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
     else:
         _tell_end(place, screen, state, gate, actor, left=follower.left)
     return exit_of(state.status)
+
+
+@contextmanager
+def _kept_free(mode: Mode) -> Iterator[None]:
+    """What a function of a user's prints goes where people read: standard output may be read by a program."""
+    if mode.json:
+        with redirect_stdout(mode.out):
+            yield
+    else:
+        yield
 
 
 async def _tell_where(engine: Engine, screen: TerminalScreen, session_id: str) -> None:

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from engine.live import utc_now
 from tests.cli.clikit import Cli, Done, Terminal, until
 from tests.cli.flowtexts import counting, gated, long_running, two_questions
 
@@ -305,6 +306,37 @@ nodes:
     assert done.json["waitsUntil"].endswith("Z")
     again = cli.run("sessions", "resume", done.json["sessionId"], "--no-wait")
     assert (again.code, again.json["waitsUntil"]) == (3, done.json["waitsUntil"]), again
+
+
+def test_what_was_due_while_nothing_ran_comes_before_the_rest(cli: Cli) -> None:
+    """A wait that is over and a question whose time is over go on at one `resume`, without anybody at the terminal."""
+    cli.write(
+        "flows/late.yml",
+        """flow: late
+nodes:
+  - {id: nap, type: wait, with: {for: 500ms}}
+  - id: ask
+    type: ask
+    with: {message: "Well?", timeout: 500ms, on_timeout: default, default: nothing}
+  - {id: tell, type: message, with: {text: "after {{ nodes.ask.text }}"}}
+""",
+    )
+    done = cli.run("run", "late", "--no-wait").json
+    until(lambda: utc_now() > done["waitsUntil"], "the wait is over")
+    asked = cli.run("sessions", "resume", done["sessionId"], "--no-wait").json
+    (prompt,) = asked["prompts"]
+    until(lambda: utc_now() > prompt["deadline"], "the time to answer is over")
+    late = cli.run("sessions", "resume", done["sessionId"], "--no-wait")
+    assert (late.code, late.json["status"]) == (0, "complete"), late
+    assert "after nothing" in late.err
+
+
+def test_what_a_function_prints_is_no_part_of_the_json(cli: Cli) -> None:
+    """Standard output is one JSON document, whatever the flow's own Python functions print."""
+    cli.write("flows/loud.py", "def say():\n    print('said aloud')\n    return 1\n")
+    cli.write("flows/loud.yml", 'flow: loud\nnodes: [{id: a, type: python, with: {call: "loud:say"}}]\n')
+    done = cli.run("run", "loud")
+    assert (done.json["outputs"], "said aloud" in done.err) == ({"a": 1}, True), done
 
 
 def test_an_error_that_says_all_comes_without_a_traceback(cli: Cli) -> None:
