@@ -41,6 +41,7 @@ _BY_CODE: dict[str, Exit] = {
     "settings": Exit.USAGE,
     "usage": Exit.USAGE,
     "session_unknown": Exit.USAGE,
+    "session": Exit.REFUSED,
     "message_empty": Exit.USAGE,
     "session_ended": Exit.REFUSED,
     "session_running": Exit.REFUSED,

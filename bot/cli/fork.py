@@ -14,6 +14,7 @@ from engine.codec import Json, decode
 from engine.engine import Engine
 from engine.errors import NotJson
 from engine.events import Event, event_from_bytes
+from engine.flow import flow_from_body
 from engine.fold import derive_state
 from engine.forms.asking import asked_fields
 from engine.live import utc_now
@@ -30,7 +31,10 @@ def fork_session(
     actor = actor_for(settings, as_name)
     need_database(settings, f"no session {text!r}")
     with opened(settings) as store:
-        parent = find_session(store, text).session_id
+        head = find_session(store, text)
+        parent = head.session_id
+        # One whose text cannot be read here (a node type was removed) is refused before anything is said of it.
+        flow_from_body(store.flow(head.flow_digest))
         journal = [event_from_bytes(row) for row in store.journal(parent)]
     wanted = len(journal) if at is None else at
     seq = forks.seam(journal, wanted)

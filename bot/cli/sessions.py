@@ -18,15 +18,16 @@ from bot.cli.show import View, show_lines
 from bot.rendering.locks import Behind
 from bot.rendering.text import plain
 from engine.codec import Json, encode
-from engine.errors import Corrupt, MalformedJournal, StorageError
+from engine.errors import Corrupt, FlowError, MalformedJournal, StorageError
 from engine.events import Event, event_from_bytes
-from engine.flow import flow_from_body
+from engine.flow import Flow, flow_from_body
 from engine.fold import derive_state
 from engine.inspection import inspection
 from engine.live import utc_now
 from engine.locks import standing
 from engine.nodes.digests import CodeDigests
 from engine.pinned import differing
+from engine.state import State
 from engine.storage.port import Head, Store
 from engine.tree import tree
 from prompt_state import store as prompt_store
@@ -128,10 +129,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         raise UsageError(f"There is no event {look.at}; {head.session_id} has events 1 to {len(journal)}.")
     events = journal[: look.at]
     state = derive_state(events)
-    # The text that it had then, unless that is gone since the session went on with another one.
-    flow = flow_from_body(store.flow(head.flow_digest))
-    with suppress(StorageError):
-        flow = flow_from_body(store.flow(state.flow_digest))
+    flow, unread = _flow_then(store, head, state)
     if look.as_json:
         document = inspection(state, head)
         document["tree"] = tree(events, flow).to_json()
@@ -148,7 +146,8 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         len(journal) if earlier else None,
         look.whole,
         None if earlier or found is None else Behind(*found),
-        () if earlier or state.ended else differing(state, CodeDigests().of(flow)),
+        () if earlier or state.ended or flow is None else differing(state, CodeDigests().of(flow)),
+        unread,
     )
     for line in show_lines(state, head, flow, events, view, place.command):
         print(line)
@@ -157,6 +156,18 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
     for event in events if look.events else ():
         print(_event_line(event))
     return Exit.OK
+
+
+def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str | None]:
+    """The text that a session had then, unless that is gone since it went on with another one; or why it cannot be read,
+    as when the package of a node type was removed."""
+    try:
+        flow = flow_from_body(store.flow(head.flow_digest))
+        with suppress(StorageError):
+            flow = flow_from_body(store.flow(state.flow_digest))
+    except FlowError as error:
+        return None, error.problems[0].message
+    return flow, None
 
 
 def _event_line(event: Event) -> str:

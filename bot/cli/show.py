@@ -33,7 +33,7 @@ from engine.tree import Entry, tree
 class View:
     """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
     shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock,
-    `differing` the code beside its flow that is another by now."""
+    `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here."""
 
     now: str
     paint: Paint
@@ -41,10 +41,16 @@ class View:
     whole: bool = False
     behind: Behind | None = None
     differing: Sequence[str] = ()
+    unread: str | None = None
 
 
 def show_lines(
-    state: State, head: Head, flow: Flow, events: Sequence[Event], view: View, command: Callable[..., str]
+    state: State,
+    head: Head,
+    flow: Flow | None,
+    events: Sequence[Event],
+    view: View,
+    command: Callable[..., str],
 ) -> Iterator[str]:
     """The lines; `events` are those that fold to `state`, `command` makes command lines that work in this place."""
     now, paint = view.now, view.paint
@@ -75,6 +81,10 @@ def show_lines(
         yield _fact(
             "code",
             f"{clean(key)} was changed since the session last ran it; what starts now runs the new one",
+        )
+    if view.unread is not None:
+        yield _fact(
+            "flow", f"its text cannot be read here: {one_line(view.unread, 200)}; nodes to come are left out"
         )
     if state.error:
         yield _fact("error", error_text(state.error))

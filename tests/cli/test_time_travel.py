@@ -230,3 +230,54 @@ def test_a_migration_is_handed_to_the_terminal_that_has_the_session(cli: Cli) ->
         terminal.type("so")
         terminal.expect("Goodbye bob in eu: so")
         assert terminal.code() == 0
+
+
+# --- a node type that was removed --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def orphaned(cli: Cli) -> str:
+    """A session whose node, of a type that is not installed any more, was running when its process was killed."""
+    info = cli.cwd / "packages/slow-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[sayso.nodes]\nslow_one = slow_types:Slow\n")
+    cli.write(
+        "packages/slow_types.py",
+        """import asyncio, pathlib
+from engine.nodes.api import Config, NodeType
+
+class None_(Config):
+    "Nothing."
+
+class Slow(NodeType):
+    config = None_
+    async def run(self, config, ctx):
+        pathlib.Path("begun").write_text("yes")
+        await asyncio.sleep(600)
+""",
+    )
+    cli.write("flows/slow.yml", "flow: slow\nnodes: [{id: a, type: slow_one}, {id: b, type: noop}]\n")
+    cli.env["PYTHONPATH"] = str(cli.cwd / "packages")
+    with cli.started("run", "slow") as process:
+        until(lambda: bool(cli.lines("begun")), "the node begins")
+        process.kill()
+        process.wait(20)
+    del cli.env["PYTHONPATH"]
+    return str(cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"])
+
+
+def test_a_session_whose_node_type_was_removed_can_still_be_looked_at(cli: Cli, orphaned: str) -> None:
+    """Its tree and its journal are shown, with why its flow cannot be read; what would run it is refused, and says so."""
+    shown = cli.run("sessions", "show", orphaned, "--events")
+    assert (shown.code, shown.err) == (0, ""), shown
+    assert "unknown node type `slow_one`" in shown.out
+    assert "▸ a" in shown.out
+    assert "session:start" in shown.out
+    assert cli.run("sessions", "show", orphaned, "--json").json["tree"]["children"][0]["path"] == "a"
+    for arguments in (["fork", orphaned], ["resume", orphaned], ["abort", orphaned]):
+        done = cli.run("sessions", *arguments)
+        assert done.code in (4, 5), done
+        assert "unknown node type `slow_one`" in done.err
+        assert "Traceback" not in done.err
+    assert len(cli.run("sessions", "list", "--all", "--json").json["sessions"]) == 1
