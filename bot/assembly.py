@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from bot.machine import THIS_MACHINE, Machine
 from bot.models import TURN, Models, scripted
 from bot.settings import Settings
@@ -12,10 +15,12 @@ from engine.live import Extension
 from engine.nodes.mcp import McpServers
 from engine.nodes.port import with_runner
 from engine.nodes.secrets import SecretSource
-from engine.providers.prices import prices_from
 from engine.storage.port import Store
 from prompt_state.extension import projection
 from prompt_state.policy import Gate
+
+if TYPE_CHECKING:
+    from engine.providers.prices import Price
 
 
 def make_engine(
@@ -48,10 +53,19 @@ def make_engine(
         entropy=machine.entropy,
         writer=machine.writer(store),
         agents=AgentFacts(
-            prices=prices_from(dict(settings.agents.prices)),
+            prices=_prices(settings),
             default_model=settings.agents.model or DEFAULT_MODEL,
             day_capped=settings.agents.day_cap is not None and not scripted(settings),
         ),
     )
     engine.closing += [models.close, servers.close]
     return engine
+
+
+def _prices(settings: Settings) -> Mapping[str, Price] | None:
+    """The prices that hold where some are configured."""
+    if not settings.agents.prices:
+        return None
+    from engine.providers.prices import prices_from  # most configure none
+
+    return prices_from(dict(settings.agents.prices))

@@ -20,6 +20,7 @@ from bot.cli.app import app
 from bot.cli.exits import MEANINGS
 from bot.manifest import manifest_text
 from engine import events, machine
+from engine.event_base import EventField
 from engine.flow import load_flows
 from engine.flow.reference import flow_reference_markdown
 
@@ -87,20 +88,18 @@ the flow where it happened: a node's id, or `inputs/<name>` for a question about
 
 
 def _event(model: type[events.BaseEvent]) -> str:
-    wire_name = model.model_fields["type"].default
+    wire_name = model.type
     lines = [f"## `{wire_name}`", " ".join((model.__doc__ or "").split())]
-    own = [name for name in model.model_fields if name not in events.BaseEvent.model_fields]
+    shared = {field.name for field in events.BaseEvent.fields()}
+    own = [_field(field) for field in model.fields() if field.name not in shared]
     if own:
-        lines.append(
-            "\n".join(["| field | type | |", "|---|---|---|", *(_field(model, name) for name in own)])
-        )
+        lines.append("\n".join(["| field | type | |", "|---|---|---|", *own]))
     return "\n\n".join(lines)
 
 
-def _field(model: type[events.BaseEvent], name: str) -> str:
-    field = model.model_fields[name]
-    presence = "may be absent" if field.default is None else "always"
-    return f"| `{field.alias or name}` | {_type(field.annotation)} | {presence} |"
+def _field(field: EventField) -> str:
+    presence = "always" if field.required or field.default is not None else "may be absent"
+    return f"| `{field.wire}` | {_type(field.annotation)} | {presence} |"
 
 
 _TYPES: Mapping[Any, str] = {str: "text", int: "whole number", Any: "anything"}

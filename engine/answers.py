@@ -32,7 +32,6 @@ from engine.forms.asking import (
     form_parts,
 )
 from engine.markup import escape_markup
-from engine.nodes.clock_configs import clock_spec
 from engine.pinned import CHANGED
 from engine.state import NodeRun, PromptRun
 
@@ -47,7 +46,7 @@ def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
         "message": config["message"],
         "nodeId": node.id,
         "nodeName": node.name,
-        **clock_spec(config),
+        **_clocks(config),
     }
     if node.type == "approval":
         style = config.get("style") or "primary"
@@ -77,6 +76,24 @@ def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
             "undoSeconds": config.get("undo"),
         }
         spec |= {**ask_parts(config), **parts}
+    return spec
+
+
+def _clocks(config: Mapping[str, Json]) -> dict[str, Json]:
+    """The clocks of a question as its prompt carries them, from its evaluated configuration; only those that it has."""
+    spec: dict[str, Json] = {
+        "timeoutSeconds": config.get("timeout"),
+        "onTimeout": config.get("on_timeout") or "fail",
+    }
+    if config.get("remind_every") is not None:
+        spec["remindSeconds"] = config["remind_every"]
+    if config.get("escalate"):
+        spec["escalate"] = [
+            {"afterSeconds": step["after"], "to": step["to"], "mayAnswer": step["may_answer"]}
+            for step in config["escalate"]
+        ]
+    if config.get("hours") is not None:
+        spec["hours"] = config["hours"]
     return spec
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from engine.actors import Actor
 from engine.agents.facts import AgentFacts
 from engine.codec import Json
 from engine.state import State
+from engine.values import Value
 
 Action: TypeAlias = Literal[
     "start",
@@ -52,23 +53,21 @@ class Policy(Protocol):
     def __call__(self, actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Value):
     """What `decide` may know beside the state. `entropy` is random text from which ids are derived."""
 
     now: str
     epoch: int
     entropy: str
     policy: Policy
-    code: Mapping[str, str] = field(default_factory=dict)
+    code: Mapping[str, str] = MappingProxyType({})
     """Digests of the code that the flow runs beside itself; see `engine.pinned`."""
-    agents: AgentFacts = field(default_factory=AgentFacts)
+    agents: AgentFacts = AgentFacts()
     pausing: bool = False
     """A person pauses the session: what runs was told to leave for that, and not because the process ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Value):
     """Begin a session. Missing inputs are asked for before the flow starts."""
 
     session_id: str
@@ -78,18 +77,15 @@ class Start:
     parent_session_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Value):
     """The session was claimed under `facts.epoch`: starts of earlier epochs are interrupted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Value):
     """Begin everything that is due."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDone:
+class NodeDone(Value):
     """A node that was launched has finished. `attempt` tells a late outcome from the current one."""
 
     path: str
@@ -97,8 +93,7 @@ class NodeDone:
     output: Json
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBroke:
+class NodeBroke(Value):
     """A node that was launched has failed."""
 
     path: str
@@ -106,8 +101,7 @@ class NodeBroke:
     error: dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCut:
+class NodeCut(Value):
     """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away; `left`:
     it left by itself at a checkpoint, and `saved` is for its next attempt."""
 
@@ -118,8 +112,7 @@ class NodeCut:
     saved: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Value):
     """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
     type}`). `reason` goes with a decision. With `nonce` it must be the prompt's own."""
 
@@ -134,8 +127,7 @@ class Answer:
     nonce: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Value):
     """Change what an approval proposes: `values` has the fields that are to be other than they are now."""
 
     prompt_id: str
@@ -145,8 +137,7 @@ class Edit:
     nonce: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(Value):
     """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`."""
 
     prompt_id: str
@@ -155,8 +146,7 @@ class HandOver:
     to: str
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(Value):
     """Take an answer back while what follows it has not started (`undo: 10s`); the prompt is open again."""
 
     prompt_id: str
@@ -164,8 +154,7 @@ class Undo:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Value):
     """A message that names no prompt: answers the only open text prompt that this person may answer, else is kept."""
 
     text: str
@@ -173,8 +162,7 @@ class Message:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
+class Steer(Value):
     """A message for a session on its way: it answers nothing and wakes nothing, and is `messages` in expressions."""
 
     text: str
@@ -182,51 +170,44 @@ class Steer:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Value):
     """People can see the prompt now."""
 
     prompt_id: str
     shown: dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Value):
     """The message that showed a prompt is not there any more; `ts` is that message's."""
 
     prompt_id: str
     ts: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unreachable:
+class Unreachable(Value):
     """The session's thread cannot be posted in, for the reason that Slack gave."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reachable:
+class Reachable(Value):
     """The session's thread can be posted in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Value):
     """A timer's time has come."""
 
     timer_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(Value):
     """End the session."""
 
     actor: Actor
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Value):
     """Pause the session: answers and timers are recorded and start nothing until it is resumed. `waits`: something
     that runs was told to leave and has not yet."""
 
@@ -235,8 +216,7 @@ class Hold:
     waits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Value):
     """Go on with a session that is held; `text` is delivered after everything from before the pause."""
 
     text: str
@@ -244,15 +224,13 @@ class Resume:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class LockGranted:
+class LockGranted(Value):
     """Nobody is ahead of the session in the queue for its lock."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LockQueued:
+class LockQueued(Value):
     """The session's lock is held by `holder` (or that one is ahead of it), which lives in the thread `thread_key`."""
 
     name: str

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote
 
-from engine import answers, clock, graphs
+from engine import agents, answers, clock, graphs
 from engine import events as ev
-from engine.agents import talk, tooling
 from engine.codec import Json, copy
 from engine.errors import ExpressionError, InvalidInputs
 from engine.evaluation import context
@@ -51,7 +50,7 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
     node_id = turn.state.nodes[path].node_id
     turn.emit(ev.ContainerStarted, path=path, node_id=node_id, kind=node.type, **frozen)
     if node.type == "agent":
-        talk.open_conversation(turn, path, node, config)
+        agents.talk.open_conversation(turn, path, node, config)
     if node.timeout is not None:
         due_at = clock.after(turn.facts.now, node.timeout)
         timer_id = timeout_id(turn.state, path)
@@ -91,13 +90,17 @@ def _freeze_flow(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, J
     return {"inputs": copy(values), "total": 1}
 
 
+def _freeze_agent(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    return agents.talk.frozen(turn, node, config)
+
+
 _FREEZE: dict[str, Callable[[Turn, Node, dict[str, Json]], dict[str, Json]]] = {
     "foreach": _freeze_foreach,
     "loop": _freeze_loop,
     "parallel": _freeze_parallel,
     "switch": _freeze_switch,
     "flow": _freeze_flow,
-    "agent": talk.frozen,
+    "agent": _freeze_agent,
 }
 
 
@@ -169,8 +172,8 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
             turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
     if container.agent is not None:
-        tooling.settle_containers(turn, path)
-        if talk.ended(turn, path):
+        agents.tooling.settle_containers(turn, path)
+        if agents.talk.ended(turn, path):
             turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
     node = turn.node(path)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from engine import answers, clock, clocks, containers, covers, decisions, locks, people
+from engine import agents, answers, clock, clocks, containers, covers, decisions, locks, people
 from engine import events as ev
-from engine.agents import talk, tooling
 from engine.codec import Json
 from engine.commands import (
     Abort,
@@ -45,7 +44,7 @@ from engine.evaluation import evaluate_condition, evaluate_config, node_at
 from engine.events import Event
 from engine.flow import Flow, Node, coerce_inputs
 from engine.flow.model import NodeList
-from engine.folds.agents import TURN
+from engine.folds.agents import TURN, agent_of
 from engine.machine import Status
 from engine.nodes.specs import node_types
 from engine.pinned import CHANGED, changed
@@ -118,7 +117,7 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
         if frame.error is not None or not containers.alive(state, scope):
             continue
         if frame.owner is not None and state.containers[frame.owner].agent is not None:
-            for key, mode in talk.startable(flow, state, scope):
+            for key, mode in agents.talk.startable(flow, state, scope):
                 yield Work(scope, node=key), mode
             continue
         nodes = flow.lists[frame.list_id]
@@ -300,9 +299,15 @@ def _may_run_again(flow: Flow, state: State, path: str) -> bool:
     run = state.nodes[path]
     if run.status != "interrupted" or open_prompt_at(state, path) or doomed(state, path):
         return False
-    if talk.held_up(state, path):
+    if _held_up(state, path):
         return False
     return run.reason in (AGAIN, LEFT, RETRY) or not _must_ask(flow, state, path)
+
+
+def _held_up(state: State, path: str) -> bool:
+    """Whether a model call does not begin again because people are asked about a cap."""
+    owner = agent_of(state, path) if state.nodes[path].type == TURN else None
+    return owner is not None and open_prompt_at(state, owner) is not None
 
 
 def _must_ask(flow: Flow, state: State, path: str) -> bool:
@@ -320,7 +325,7 @@ def _only_waits(flow: Flow, state: State) -> bool:
     for path in state.active:
         run = state.nodes[path]
         timed = run.status == "started" and node_types()[run.type].mode == "timer"
-        if talk.held_up(state, path):
+        if _held_up(state, path):
             continue
         if timed or run.status == "retrying" or undo_pending(state, path):
             waits = True
@@ -392,7 +397,7 @@ def _start_again(turn: Turn, path: str) -> None:
     """Run an interrupted node once more: same path, same key, and the input that was evaluated the first time."""
     run, node, config = turn.state.nodes[path], turn.node(path), turn.state.nodes[path].input
     if run.type == TURN:
-        talk.begin_turn(turn, scope_of(path), run.node_id)
+        agents.talk.begin_turn(turn, scope_of(path), run.node_id)
         return
     try:
         # Without an input it failed before it had one.
@@ -444,8 +449,8 @@ def _start_of_agent(turn: Turn, scope: str, key: str) -> None:
         owner = turn.state.frames[scope].owner or ""
         _over_limit(turn, owner, turn.node(owner))
     elif key.startswith(TURN):
-        talk.begin_turn(turn, scope, key)
-    elif (begun := tooling.begin_call(turn, path)) is not None:
+        agents.talk.begin_turn(turn, scope, key)
+    elif (begun := agents.tooling.begin_call(turn, path)) is not None:
         _launch(turn, path, *begun, node_id=key)
 
 

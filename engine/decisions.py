@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 
-from engine import answers, clock, clocks, covers
+from engine import agents, answers, clock, clocks, covers
 from engine import events as ev
 from engine.actors import Actor
-from engine.agents import tooling
 from engine.codec import Json, clean_text
 from engine.commands import Answer, Edit, Facts, HandOver, Undo
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, SaysoError
@@ -172,7 +171,7 @@ def change_problem(flow: Flow, state: State, prompt: PromptRun, changed: dict[st
 def _covered(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json] | None:
     try:
         if prompt.spec.get("tool"):
-            return tooling.covered_after(turn, prompt, values)
+            return agents.tooling.covered_after(turn, prompt, values)
         return covers.foreseen(turn.flow, turn.state, prompt.path, values)
     except SaysoError as error:
         raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error

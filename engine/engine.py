@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from engine import forks, locks, migration, requests
+from engine import locks, requests
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import (
@@ -41,17 +42,13 @@ from engine.fold import derive_state, evolve
 from engine.inspection import inspection
 from engine.live import Live
 from engine.machine import ENDED
-from engine.migration import Plan
-from engine.portable import (
-    contents,
-    flow_in,
-    refuse_other_history,
-    refuse_unpaused,
-    verified_file,
-)
 from engine.state import PromptRun, State
 from engine.stepping import Stepper
 from engine.storage.port import Consumed, NewSession, Pin
+
+if TYPE_CHECKING:
+    from engine.forks import Fork
+    from engine.migration import Plan
 
 PAUSING_SECONDS = 1.0
 """How long what was told to leave may take before the session is shown as pausing."""
@@ -207,7 +204,9 @@ class Engine(Stepper):
         Raises `SnapshotRefused` when the file does not verify, the journal here is not the file's, a session that
         this store does not have was not paused, or another one holds its lock here.
         """
-        file = await verified_file(self.writer, data)
+        from engine import portable  # as forks and migration below: most processes need none of them
+
+        file = await portable.verified_file(self.writer, data)
         session_id = await self._bring(file)
         if actor is None or (message is None and prompt_id is None):
             return await self.state(session_id)
@@ -215,12 +214,14 @@ class Engine(Stepper):
 
     async def _bring(self, file: dict[str, Json]) -> str:
         """The session of a verified file, in this store at the file's seq."""
-        events, state = contents(file)
+        from engine import portable
+
+        events, state = portable.contents(file)
         if await self.writer.call("head", state.session_id) is not None:
-            refuse_other_history(state.session_id, await self.journal(state.session_id), events)
+            portable.refuse_other_history(state.session_id, await self.journal(state.session_id), events)
             return state.session_id
-        refuse_unpaused(state)
-        flow = flow_in(file)
+        portable.refuse_unpaused(state)
+        flow = portable.flow_in(file)
         live = Live(state.session_id, users=1, claimed=True, epoch=1, flow=flow)
         key = (state.thread or {}).get("key")
         new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
@@ -262,6 +263,8 @@ class Engine(Stepper):
         of a form by name. The session that it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
         run, `NotAllowed`, `InvalidAnswer`; nothing is stored then.
         """
+        from engine import forks
+
         journal = await self.journal(session_id)
         new_id = fork_id or f"session-{self._entropy()[:10]}"
         begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy())
@@ -288,7 +291,7 @@ class Engine(Stepper):
         return new_id
 
     async def _begin_fork(
-        self, live: Live, begun: forks.Fork, commands: Sequence[Command], new: NewSession
+        self, live: Live, begun: Fork, commands: Sequence[Command], new: NewSession
     ) -> State:
         """Store a fork with what the commands make true in it; how it stands then."""
         assert live.flow is not None
@@ -308,6 +311,8 @@ class Engine(Stepper):
         Raises `UnknownSession`, `SessionEnded`, `SessionRunning` where it is not paused, `NotAllowed`, and
         `MigrationRefused` where it cannot go on with this text; nothing is changed then.
         """
+        from engine import migration
+
         async with self._using(session_id) as live:
             await self._take_up(live)
             old, state = live.flow, live.state

@@ -8,24 +8,19 @@ place have `path`. An event that was once written is never rewritten: readers up
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
-
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from typing import Literal, TypeAlias, cast, get_args
 
 from engine.codec import Json, decode, encode
 from engine.errors import MalformedJournal, NotJson
+from engine.event_base import Frozen
 
 SCHEMA_VERSION = 1
 """Version of the events' schema, stored beside every journal row."""
 
 
-class BaseEvent(BaseModel):
+class BaseEvent(Frozen):
     """What all events share. `seq` orders the session; `timestamp` is the only clock that the fold ever sees."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True
-    )
     type: str
     seq: int
     timestamp: str
@@ -35,17 +30,6 @@ class BaseEvent(BaseModel):
     def transition(self) -> str:
         """The name under which the table of transitions knows this event."""
         return self.type
-
-    wire_names: ClassVar[tuple[tuple[str, str], ...]] = ()
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        cls.wire_names = tuple((name, field.alias or name) for name, field in cls.model_fields.items())
-
-    def to_wire(self) -> dict[str, Json]:
-        """The event as a JSON object; absent fields are left out."""
-        values = self.__dict__
-        return {alias: values[name] for name, alias in self.wire_names if values[name] is not None}
 
     def to_bytes(self) -> bytes:
         """The event as it is stored. Raises `NotJson` when a payload is not plain JSON."""
@@ -674,7 +658,7 @@ Event: TypeAlias = (
 
 @cache
 def _types() -> dict[str, type[BaseEvent]]:
-    return {kind.model_fields["type"].default: kind for kind in get_args(Event)}
+    return {kind.type: kind for kind in get_args(Event)}
 
 
 def event_from_bytes(data: bytes) -> Event:
@@ -685,11 +669,6 @@ def event_from_bytes(data: bytes) -> Event:
         kind = _types().get(name) if isinstance(name, str) else None
         if kind is None:
             raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: there is no event {name!r}")
-        # Each type is built when the first of its events is read: a process reads only a few of them.
-        return cast(Event, kind.model_validate(fields))
-    except NotJson as error:
+        return cast(Event, kind.from_wire(fields))
+    except (NotJson, TypeError) as error:
         raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in (name, *first["loc"]))
-        raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: {where}: {first['msg']}") from error

@@ -10,9 +10,10 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydantic import BaseModel, ValidationError
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 MAX_FAULTS = 100
 """How many problems of one file are listed: looking for the nearest name costs, and nobody reads on."""
@@ -175,7 +176,7 @@ def _child(model: type[BaseModel], name: str) -> type[BaseModel] | None:
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     """The model that an annotation such as `list[Choice] | None` holds."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
         found = _model_in(argument)

@@ -175,13 +175,11 @@ class _Copier:
         shown, and that its parent got the lock."""
         match event:
             case ev.SessionStarted():
-                return event.model_copy(
-                    update={
-                        "session_id": self._session_id,
-                        "parent_session_id": event.session_id,
-                        "actor": self._actor.record(),
-                        "thread": None,
-                    }
+                return event.but(
+                    session_id=self._session_id,
+                    parent_session_id=event.session_id,
+                    actor=self._actor.record(),
+                    thread=None,
                 )
             case ev.LockAcquired():
                 return None
@@ -194,7 +192,7 @@ class _Copier:
             case ev.PromptVoted() if event.prompt_id in self._past.open_prompts:
                 # They voted on another session, and whoever forks it may be one of them.
                 return None
-        return event.model_copy(update={"seq": seq, **self._ids(event)})
+        return event.but(seq=seq, **self._ids(event))
 
     def _ids(self, event: Event) -> dict[str, Any]:
         new: dict[str, Any] = {}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from engine import answers, clocks, locks
+from engine import agents, answers, clocks, locks
 from engine import events as ev
 from engine.actors import Actor
-from engine.agents import talk, tooling
 from engine.codec import Json, clean_text, copy
 from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown, Steer
 from engine.decisions import OPEN_PHASES, open_prompt, start_undo, vote
@@ -82,9 +81,9 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
     elif prompt.kind == "failed":
         _failure_resolved(turn, prompt, answer["value"], command)
     elif prompt.kind == "budget":
-        talk.cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
+        agents.talk.cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
     elif prompt.spec.get("tool"):
-        tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
+        agents.tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind != "input":
         turn.complete(prompt.path, answers.output(turn.state.prompts[prompt.prompt_id]))
 
@@ -162,7 +161,12 @@ def _keep_message(turn: Turn, command: Message | Steer, text: str) -> None:
     turn.permit(command.actor, "steer")
     answers.refuse_long(text)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
-    talk.hear(turn, text, command.actor, command.key)
+    _tell_agents(turn, command, text)
+
+
+def _tell_agents(turn: Turn, command: Message | Steer | Resume, text: str) -> None:
+    if any(container.agent is not None for container in turn.state.containers.values()):
+        agents.talk.hear(turn, text, command.actor, command.key)
 
 
 def _text_prompts(state: State, text: str) -> list[PromptRun]:
@@ -225,9 +229,9 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
     if prompt.kind == "input":
         return
     if prompt.kind == "budget":
-        talk.cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
+        agents.talk.cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
     elif prompt.spec.get("tool"):
-        tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
+        agents.tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind == "failed":
         turn.fail_for_good(prompt.path, turn.state.nodes[prompt.path].error or {})
     elif target is not None:
@@ -287,7 +291,7 @@ def resume(turn: Turn, command: Resume) -> None:
     turn.emit(ev.FlowResumed, path=path, node_id=path, message=text, injected_messages=1)
     clocks.catch_up(turn)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
-    talk.hear(turn, text, command.actor, command.key)
+    _tell_agents(turn, command, text)
 
 
 def _refuse_ended(state: State) -> None:

@@ -17,8 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine import locks
-from engine.agents.conversation import request
+from engine import agents, locks
 from engine.agents.facts import AgentFacts
 from engine.codec import encode
 from engine.commands import (
@@ -54,9 +53,6 @@ from engine.intents import deliveries, lock_rows, timer_rows
 from engine.live import Extension, Live, Subscriber, Warm, random_text, utc_now
 from engine.nodes.digests import CodeDigests
 from engine.nodes.port import Meter, Runner
-from engine.portable import (
-    signed_file,
-)
 from engine.queries import doomed, launched
 from engine.snapshot import document, load_state
 from engine.snapshot_files import SnapshotFiles
@@ -240,6 +236,8 @@ class Stepper:
 
     async def export(self, session_id: str) -> bytes:
         """The session as one portable file: snapshot, journal, pinned flow, signed with this store's key."""
+        from engine.portable import signed_file  # few processes write files
+
         journal = await self.journal(session_id)
         head = await self.head(session_id)
         return await signed_file(self.writer, journal, await self.writer.call("flow", head.flow_digest))
@@ -494,7 +492,7 @@ class Stepper:
         commands: list[Command] = [locks.verdict(await self.writer.call("locks", after.lock.name), after)]
         if isinstance(commands[0], LockQueued):
             holder = await self.writer.call("head", commands[0].holder)
-            commands[0] = replace(commands[0], thread_key=holder and holder.thread_key)
+            commands[0] = commands[0].but(thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())
         facts = self._facts(live)
@@ -518,7 +516,7 @@ class Stepper:
         try:
             commit = self._whole(live, events, after, consumed, new, idle)
             if commit is not None:
-                await self.writer.commit(commit if pin is None else replace(commit, pin=pin))
+                await self.writer.commit(commit if pin is None else commit.but(pin=pin))
         except Fenced:
             await self._fenced(live)
             raise
@@ -662,7 +660,7 @@ class Stepper:
         node = node_at(live.flow, live.state, path)
         if run.type == TURN:
             # What is said is in the journal already, and is not written once more with each call.
-            run = run._replace(input=request(live.flow, live.state, path))
+            run = run._replace(input=agents.conversation.request(live.flow, live.state, path))
         called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
         file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
         # A tool may find a secret where another one left it: in a file, in what a server remembers.

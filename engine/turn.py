@@ -10,10 +10,9 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
-from engine import clock
+from engine import agents, clock
 from engine import events as ev
 from engine.actors import Actor
-from engine.agents import talk, tooling
 from engine.codec import Json, clean_text, copy
 from engine.commands import Action, Facts
 from engine.errors import NotAllowed, NotJson
@@ -93,7 +92,8 @@ class Turn:
         """A node has finished. An output that is no JSON fails it."""
         node_id = self.state.nodes[path].node_id
         if agent_of(self.state, path) is not None:
-            (talk.answered if self.state.nodes[path].type == TURN else tooling.done)(self, path, output)
+            turned = self.state.nodes[path].type == TURN
+            (agents.talk.answered if turned else agents.tooling.done)(self, path, output)
             return
         try:
             output = copy(output)
@@ -155,7 +155,7 @@ class Turn:
         """A node failed and nothing else comes first: `goto`, or its `on_error`, says where the nodes around it go on."""
         run, node = self.state.nodes[path], self.node(path)
         if run.type != TURN and agent_of(self.state, path) is not None:
-            tooling.failed(self, path, storable(error))
+            agents.tooling.failed(self, path, storable(error))
             return
         goto = None if self._given_up(path) else goto or node.goto
         self.emit(

@@ -16,6 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PURE = [
     "engine.events",
+    "engine.event_base",
+    "engine.values",
     "engine.state",
     "engine.fold",
     "engine.folds.session",

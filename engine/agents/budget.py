@@ -14,6 +14,7 @@ from engine.codec import Json, encode
 from engine.flow import Node
 from engine.providers.messages import Message
 from engine.providers.prices import (
+    DEFAULTS,
     IMAGE_TOKENS,
     TOOLS_OVERHEAD,
     Price,
@@ -78,7 +79,7 @@ def price_for(turn: Turn, agent: AgentRun) -> Price | None:
     """The price of the agent's model; None where it has none."""
     prices = turn.facts.agents.prices
     try:
-        return price_of(agent.model, prices)
+        return price_of(agent.model, DEFAULTS if prices is None else prices)
     except UnknownPrice:
         return None
 

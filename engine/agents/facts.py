@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from engine.providers.prices import DEFAULTS, Price
+if TYPE_CHECKING:
+    from engine.providers.prices import Price
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 """The model of an agent whose file and whose configuration name none."""
@@ -14,10 +16,10 @@ DEFAULT_MODEL = "claude-sonnet-5-5"
 
 @dataclass(frozen=True)
 class AgentFacts:
-    """`day_left` is what may still be spent today, in dollars; None where nobody asked or there is no cap; `day_capped`
+    """`prices` are those that hold, None: as listed in `engine.providers.prices`. `day_left` is what may still be spent today, in dollars; None where nobody asked or there is no cap; `day_capped`
     whether there is one."""
 
-    prices: Mapping[str, Price] = field(default_factory=lambda: DEFAULTS)
+    prices: Mapping[str, Price] | None = None
     default_model: str = DEFAULT_MODEL
     day_left: Decimal | None = None
     day_capped: bool = False

@@ -145,13 +145,6 @@ def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> s
     return "prompt" if mode != "run" or any(rule.when is None for rule in rules) else ASKED_OR_RUN
 
 
-def held_up(state: State, path: str) -> bool:
-    """Whether a model call does not begin again because people are asked about a cap."""
-    run = state.nodes[path]
-    owner = agent_of(state, path) if run.type == TURN else None
-    return owner is not None and open_prompt_at(state, owner) is not None
-
-
 # --- model calls -----------------------------------------------------------------------------------------------
 
 

@@ -23,13 +23,15 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from engine.agents.plans import AgentPlan
 from engine.codec import Json, canonical
 from engine.expressions import Compiled
 from engine.flow import graph
 from engine.nodes.specs import NodeSpec, OnCrash, node_types
+
+if TYPE_CHECKING:
+    from engine.agents.plans import AgentPlan
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0

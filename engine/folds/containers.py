@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine import agents
 from engine import events as ev
-from engine.agents.answer import data_in
 from engine.codec import Json
 from engine.errors import MalformedJournal
 from engine.folds.common import frame_at, path_of, without
@@ -166,7 +166,7 @@ def agent_output(agent: AgentRun) -> dict[str, Json]:
     """The output of an agent: its last answer, and what all of it has used. `cost` is in dollars."""
     return {
         "text": agent.text,
-        "data": data_in(agent.text)[0] if agent.structured else None,
+        "data": agents.answer.data_in(agent.text)[0] if agent.structured else None,
         "turns": agent.spent.turns,
         "usage": dict(agent.usage),
         "cost": float(agent.spent.cost),

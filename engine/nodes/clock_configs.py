@@ -194,21 +194,3 @@ def _seconds(value: Json) -> float | None:
         return parse_duration(str(value)) if isinstance(value, str | int | float) else None
     except ValueError:
         return None
-
-
-def clock_spec(config: Mapping[str, Json]) -> dict[str, Json]:
-    """The clocks of a question as its prompt carries them, from its evaluated configuration; only those that it has."""
-    spec: dict[str, Json] = {
-        "timeoutSeconds": config.get("timeout"),
-        "onTimeout": config.get("on_timeout") or "fail",
-    }
-    if config.get("remind_every") is not None:
-        spec["remindSeconds"] = config["remind_every"]
-    if config.get("escalate"):
-        spec["escalate"] = [
-            {"afterSeconds": step["after"], "to": step["to"], "mayAnswer": step["may_answer"]}
-            for step in config["escalate"]
-        ]
-    if config.get("hours") is not None:
-        spec["hours"] = config["hours"]
-    return spec

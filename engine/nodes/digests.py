@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.flow import Flow
-from engine.nodes.python import module_digest
 from engine.pinned import code_key
 
 
@@ -34,6 +33,8 @@ class CodeDigests:
 
     def _digest(self, code: _Code) -> str | None:
         if code.module:
+            from engine.nodes.python import module_digest  # few flows call functions
+
             return module_digest(code.key, code.folder, self._file)
         return None if code.folder is None else self._file(code.folder / code.key)
 

@@ -15,10 +15,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import SaysoError
-from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS, Config
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from engine.nodes.configs import Config
 
 GROUP = "sayso.nodes"
 
@@ -87,6 +88,8 @@ def _loaded(entry: EntryPoint) -> OwnType | BadNodeType:
 
 
 def _checked(name: str, package: str, kind: Any) -> OwnType:
+    from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS, Config  # most processes check none
+
     _refuse(not NAME.fullmatch(name) or len(name) > MAX_NAME, f"{name!r} is no name for a type")
     _refuse(name in RESERVED_WORDS, f"`{name}` is a word of the flow language")
     _refuse(not inspect.isclass(kind), f"the entry point must name a class, not {kind!r}")

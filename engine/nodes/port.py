@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -154,26 +155,26 @@ def as_text(value: Json, where: str) -> str:
 
 def runners() -> Mapping[str, Runner]:
     """The runners of the node types that have effects, by type; those of installed packages when they are needed."""
-    from engine.nodes.files import read_file, write_file
-    from engine.nodes.python import python
-    from engine.nodes.shell import shell
-
     return _Runners(
         {
-            "shell": shell,
-            "http": _http,
-            "python": python,
-            "read_file": read_file,
-            "write_file": write_file,
+            "shell": _in("shell"),
+            "http": _in("http"),
+            "python": _in("python"),
+            "read_file": _in("files", "read_file"),
+            "write_file": _in("files", "write_file"),
         }
     )
 
 
-async def _http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-    """A request. The library for it is as large as the rest of sayso, so it is loaded by the first one."""
-    from engine.nodes.http import http
+def _in(module: str, name: str | None = None) -> Runner:
+    """A runner that is loaded by the first node that needs it: that for requests alone, with its library, is as large as
+    the rest of sayso."""
 
-    return await http(config, ctx)
+    async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        runner: Runner = getattr(import_module(f"engine.nodes.{module}"), name or module)
+        return await runner(config, ctx)
+
+    return run
 
 
 def with_runner(runners: Mapping[str, Runner], name: str, runner: Runner) -> Mapping[str, Runner]:

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
-
-from pydantic import BaseModel, ValidationError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from engine.codec import Json, encode
 from engine.errors import SaysoError
@@ -28,27 +27,12 @@ from engine.expressions import Markup
 from engine.faults import Fault, faults_of, field_names, kind_of
 from engine.forms import settle_form
 from engine.nodes import entries
-from engine.nodes.agent_config import AgentConfig, McpConfig, ReadFileConfig, TurnConfig, WriteFileConfig
-from engine.nodes.configs import (
-    Config,
-    FailConfig,
-    HttpConfig,
-    NoopConfig,
-    SetConfig,
-    ShellConfig,
-    WaitConfig,
-)
-from engine.nodes.container_configs import (
-    FlowConfig,
-    ForeachConfig,
-    LoopConfig,
-    ParallelConfig,
-    PythonConfig,
-    SwitchConfig,
-)
 from engine.nodes.entries import BadNodeType
-from engine.nodes.message_config import MessageConfig
-from engine.nodes.prompt_configs import ApprovalConfig, AskConfig
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from engine.nodes.configs import Config, SetConfig
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 
@@ -61,6 +45,9 @@ PARTS = ("body", "edges", "branches", "cases", "default")
 
 READ_ONLY_METHODS = ("GET", "HEAD", "OPTIONS")
 """HTTP methods that change nothing, so that a request may be sent again after a crash."""
+
+
+Model: TypeAlias = "type[Config] | type[SetConfig]"
 
 
 class InvalidConfig(SaysoError):
@@ -81,9 +68,20 @@ def _by_method(with_: Mapping[str, Json]) -> OnCrash:
     return "again" if with_.get("method", "GET") in READ_ONLY_METHODS else "ask"
 
 
+def _in(module: str, name: str) -> Callable[[], Model]:
+    """A model of what a type takes. It is loaded by the first node that needs it: a flow uses a few of the types, and
+    building all of them is a large part of a start."""
+
+    def load() -> Model:
+        model: Model = getattr(import_module(f"engine.nodes.{module}"), name)
+        return model
+
+    return load
+
+
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node type.
+    """One node type. `load_config` gives the model of what it takes.
 
     `outputs` has the fields of `nodes.<id>` with a sentence each; None when they are the keys of `with`.
     `any_output` says that nobody knows them before it ran. `mode` says who does the work. `on_crash` gives the
@@ -92,7 +90,7 @@ class NodeSpec:
     """
 
     name: str
-    config: type[Config] | type[SetConfig]
+    load_config: Callable[[], Model]
     outputs: Mapping[str, str] | None
     mode: Mode
     on_crash: Callable[[Mapping[str, Json]], OnCrash] = _again
@@ -115,6 +113,11 @@ class NodeSpec:
     required_parts: tuple[str, ...] = ()
     internal: bool = False
     """Whether it stands in no flow file."""
+
+    @property
+    def config(self) -> Model:
+        """What stands under `with`."""
+        return self.load_config()
 
     @property
     def doc(self) -> str:
@@ -157,12 +160,12 @@ class NodeSpec:
         """
         config = self.validate(evaluated)
         # A message has many ways to be, and few of them at once: what is not there is not recorded either.
-        brief = isinstance(config, MessageConfig)
+        brief = self.name == "message"
         # What a flow says once and for all of an agent stands in its plan.
-        left_out = set(AGENT_STATIC) if isinstance(config, AgentConfig) else None
+        left_out = set(AGENT_STATIC) if self.name == "agent" else None
         settled: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=brief, exclude=left_out)
-        if isinstance(config, AskConfig) and config.choices is not None:
-            settled["choices"] = [choice.button() for choice in config.choices]
+        if self.name == "ask" and (choices := getattr(config, "choices", None)) is not None:
+            settled["choices"] = [choice.button() for choice in choices]
         if self.mode == "prompt" and settled.get("form") is not None:
             try:
                 settled["form"] = settle_form(settled["form"])
@@ -172,10 +175,18 @@ class NodeSpec:
 
     def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
         """The configuration, or what keeps it from being one, each fault with the value that it is about."""
-        try:
-            return self.config.model_validate(dict(with_)), []
-        except ValidationError as error:
-            return None, faults_of(error, self.config)
+        return _read(self.config, lambda model: model.model_validate(dict(with_)))
+
+
+def _read(
+    model: Model, validate: Callable[[Model], BaseModel]
+) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
+    from pydantic import ValidationError  # comes with the first model; most processes read few or none
+
+    try:
+        return validate(model), []
+    except ValidationError as error:
+        return None, faults_of(error, model)
 
 
 def sentence(fault: Fault) -> str:
@@ -206,7 +217,7 @@ _BODY_EDGES = "The edges between these nodes, when they are a graph; see [Graphs
 _SPECS = (
     NodeSpec(
         "ask",
-        AskConfig,
+        _in("prompt_configs", "AskConfig"),
         {
             "text": "The reply as text; with choices the label of the one chosen; a form on one line.",
             "value": "The value of the choice, or of a form's only field; null for free text.",
@@ -220,7 +231,7 @@ _SPECS = (
     ),
     NodeSpec(
         "approval",
-        ApprovalConfig,
+        _in("prompt_configs", "ApprovalConfig"),
         {
             "decision": "`approve` or `reject`.",
             "by": "Who decided: a list of `{id, name}`; empty when the timeout did.",
@@ -235,7 +246,7 @@ _SPECS = (
     ),
     NodeSpec(
         "message",
-        MessageConfig,
+        _in("message_config", "MessageConfig"),
         {
             "channel": "The channel it was posted in.",
             "ts": "Slack's timestamp of the message; null for one that only one person sees.",
@@ -250,7 +261,7 @@ _SPECS = (
     ),
     NodeSpec(
         "shell",
-        ShellConfig,
+        _in("configs", "ShellConfig"),
         {
             "stdout": "What the program wrote, up to `max_output`.",
             "stderr": "What it wrote to its error output, up to `max_output`.",
@@ -265,7 +276,7 @@ _SPECS = (
     ),
     NodeSpec(
         "http",
-        HttpConfig,
+        _in("configs", "HttpConfig"),
         {
             "status": "The status; null when a person said that the interrupted node is done.",
             "headers": "The headers of the answer, names in small letters.",
@@ -280,7 +291,7 @@ _SPECS = (
     ),
     NodeSpec(
         "python",
-        PythonConfig,
+        _in("container_configs", "PythonConfig"),
         {},
         mode="run",
         on_crash=_ask,
@@ -288,11 +299,16 @@ _SPECS = (
         static_fields=frozenset({"call"}),
         any_output=True,
     ),
-    NodeSpec("set", SetConfig, None, mode="pure"),
-    NodeSpec("wait", WaitConfig, {"until": "The moment until which it waited, in UTC."}, mode="timer"),
+    NodeSpec("set", _in("configs", "SetConfig"), None, mode="pure"),
+    NodeSpec(
+        "wait",
+        _in("configs", "WaitConfig"),
+        {"until": "The moment until which it waited, in UTC."},
+        mode="timer",
+    ),
     NodeSpec(
         "foreach",
-        ForeachConfig,
+        _in("container_configs", "ForeachConfig"),
         {
             "iterations": "A list of `{index, item, outputs}`, one for each item in the order of the items; `outputs` "
             "has the outputs of the body's nodes by id."
@@ -305,7 +321,7 @@ _SPECS = (
     ),
     NodeSpec(
         "loop",
-        LoopConfig,
+        _in("container_configs", "LoopConfig"),
         {
             "iterations": "A list of `{index, item, outputs}`, one for each round; `item` is null, `outputs` has the "
             "outputs of the body's nodes by id."
@@ -318,7 +334,7 @@ _SPECS = (
     ),
     NodeSpec(
         "parallel",
-        ParallelConfig,
+        _in("container_configs", "ParallelConfig"),
         {
             "branches": "By name of the branch the outputs of its nodes by id; null for a node that was skipped, "
             "failed, or was not reached."
@@ -329,7 +345,7 @@ _SPECS = (
     ),
     NodeSpec(
         "switch",
-        SwitchConfig,
+        _in("container_configs", "SwitchConfig"),
         {
             "case": "The case that was taken, as text; null when it was `default` or none.",
             "outputs": "The outputs of its nodes by id; empty when none was taken.",
@@ -343,7 +359,7 @@ _SPECS = (
     ),
     NodeSpec(
         "flow",
-        FlowConfig,
+        _in("container_configs", "FlowConfig"),
         {"outputs": "The outputs of the called flow's nodes by id."},
         mode="container",
         verbatim_fields=frozenset({"flow"}),
@@ -351,7 +367,7 @@ _SPECS = (
     ),
     NodeSpec(
         "agent",
-        AgentConfig,
+        _in("agent_config", "AgentConfig"),
         {
             "text": "What it said last.",
             "data": "The answer as JSON that fits `output`; null where there is no `output`.",
@@ -363,15 +379,48 @@ _SPECS = (
         verbatim_fields=AGENT_STATIC,
         static_fields=AGENT_STATIC,
     ),
-    NodeSpec("fail", FailConfig, {}, mode="pure"),
-    NodeSpec("noop", NoopConfig, {}, mode="pure"),
+    NodeSpec("fail", _in("configs", "FailConfig"), {}, mode="pure"),
+    NodeSpec("noop", _in("configs", "NoopConfig"), {}, mode="pure"),
 )
 
 _INTERNAL = (
-    NodeSpec("turn", TurnConfig, {}, mode="run", timeout=900.0, any_output=True, internal=True),
-    NodeSpec("mcp", McpConfig, {}, mode="run", on_crash=_ask, timeout=300.0, any_output=True, internal=True),
-    NodeSpec("read_file", ReadFileConfig, {}, mode="run", timeout=60.0, any_output=True, internal=True),
-    NodeSpec("write_file", WriteFileConfig, {}, mode="run", timeout=60.0, any_output=True, internal=True),
+    NodeSpec(
+        "turn",
+        _in("agent_config", "TurnConfig"),
+        {},
+        mode="run",
+        timeout=900.0,
+        any_output=True,
+        internal=True,
+    ),
+    NodeSpec(
+        "mcp",
+        _in("agent_config", "McpConfig"),
+        {},
+        mode="run",
+        on_crash=_ask,
+        timeout=300.0,
+        any_output=True,
+        internal=True,
+    ),
+    NodeSpec(
+        "read_file",
+        _in("agent_config", "ReadFileConfig"),
+        {},
+        mode="run",
+        timeout=60.0,
+        any_output=True,
+        internal=True,
+    ),
+    NodeSpec(
+        "write_file",
+        _in("agent_config", "WriteFileConfig"),
+        {},
+        mode="run",
+        timeout=60.0,
+        any_output=True,
+        internal=True,
+    ),
 )
 """What conversations are made of. The registry knows them by name and lists them nowhere."""
 
@@ -385,10 +434,7 @@ class OwnSpec(NodeSpec):
         return settled
 
     def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
-        try:
-            return self.config.model_validate_json(encode(dict(with_))), []
-        except ValidationError as error:
-            return None, faults_of(error, self.config)
+        return _read(self.config, lambda model: model.model_validate_json(encode(dict(with_))))
 
 
 def _own_spec(name: str) -> NodeSpec:
@@ -397,7 +443,7 @@ def _own_spec(name: str) -> NodeSpec:
     on_crash = _again if kind.on_crash == "again" else _ask
     return OwnSpec(
         name,
-        kind.config,
+        lambda: kind.config,
         {} if kind.outputs is None else kind.outputs,
         mode="run",
         on_crash=on_crash,

@@ -13,12 +13,12 @@ Bodies are bytes that the caller encoded; a backend stores them, gives them a MA
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from engine.values import Value
 
-@dataclass(frozen=True, slots=True)
-class InboxItem:
+
+class InboxItem(Value):
     """Something that came from outside. `key` is unique for ever: a second item with it is a no-op."""
 
     key: str
@@ -42,8 +42,7 @@ class InboxRow(NamedTuple):
     result: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
+class Consumed(Value):
     """Marks an inbox row as done, with what became of it (`result`: JSON bytes for whoever asked).
 
     A row is consumed once: whoever comes second gets `Fenced`, and nothing of what belongs to it is stored.
@@ -54,8 +53,7 @@ class Consumed:
     result: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PutPrompt:
+class PutPrompt(Value):
     """Inserts or replaces a prompt (PromptState row). `body` is the whole prompt as JSON."""
 
     prompt_id: str
@@ -66,8 +64,7 @@ class PutPrompt:
     deadline: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PutTimer:
+class PutTimer(Value):
     """Sets a timer, or moves it."""
 
     timer_id: str
@@ -75,16 +72,14 @@ class PutTimer:
     due_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropTimer:
+class DropTimer(Value):
     """Removes a timer; no error when it is not there."""
 
     timer_id: str
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutOutbox:
+class PutOutbox(Value):
     """An intent to show something. A second one with the same key is a no-op, or, with `replace`, takes the
     place of its payload, counts `rev` up and makes the row pending again (a card that is edited in place). Its
     result and the count of its attempts stay.
@@ -99,24 +94,21 @@ class PutOutbox:
     replace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PutLock:
+class PutLock(Value):
     """Takes a place at the end of the queue for a lock; no error for a session that has one."""
 
     name: str
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TakeLock:
+class TakeLock(Value):
     """Takes the lock. Whoever is not first in its queue gets `LockHeld`, and nothing of what belongs to it is stored."""
 
     name: str
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropLock:
+class DropLock(Value):
     """Gives the lock, or a place in its queue, back; no error when it is not there."""
 
     name: str
@@ -127,8 +119,7 @@ NANO = 1_000_000_000
 """Costs are stored as whole billionths of a dollar."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutSpend:
+class PutSpend(Value):
     """Sets aside what a model call can cost at most (`amount`, billionths of a dollar) on a day (`2026-11-22`, UTC).
 
     When all that counts on that day would come to more than `cap`, it is refused (`DayBudgetSpent`), and nothing of what
@@ -144,8 +135,7 @@ class PutSpend:
     cap: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettleSpend:
+class SettleSpend(Value):
     """What the call came to, in place of what was set aside for it; where that is not `sure`, whichever is more.
     No error when nothing was set aside."""
 
@@ -161,8 +151,7 @@ Row: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NewSession:
+class NewSession(Value):
     """What creating a session adds to its first commit. The flow's text is stored once per digest.
 
     `flow_digest` is the SHA-256 of `flow_body` in hex. With `parent_seq` the session is a fork: its chain of MACs
@@ -177,16 +166,14 @@ class NewSession:
     parent_seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Value):
     """Another text of its flow, with which a session goes on. The digest is the SHA-256 of the body in hex."""
 
     flow_digest: str
     flow_body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Value):
     """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
 
     With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Fenced` when

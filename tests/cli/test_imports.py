@@ -1,14 +1,40 @@
-"""What only agents need is loaded by agents only: Anthropic's SDK takes a second to import, `mcp` nearly as long."""
+"""Who loads what. What only agents need is loaded by agents only: Anthropic's SDK takes a second to import, `mcp` nearly
+as long; and what a session does not need is not loaded for it, since a start is mostly imports."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from engine import agents
+
 HEAVY = ("anthropic", "mcp", "jsonschema", "httpx2", "engine.agents.runner")
+OF_AGENTS = (
+    "engine.agents.talk",
+    "engine.agents.tooling",
+    "engine.agents.conversation",
+    "engine.agents.budget",
+    "engine.agents.answer",
+    "engine.agents.runner",
+    "engine.nodes.agent_config",
+)
+"""What of the engine takes part in conversations."""
+RARE = ("engine.forks", "engine.migration", "engine.portable")
+"""What few commands need."""
+OF_FLOWS = ("pydantic", "yaml", "jinja2", "engine.flow.load", "engine.flow.document", "engine.nodes.configs")
+"""What is needed to read a flow, or to check what a node is given."""
+OF_NODES = (
+    "engine.nodes.http",
+    "aiohttp",
+    "engine.nodes.python",
+    "engine.nodes.files",
+    "engine.nodes.message_config",
+)
+"""What a flow of questions and programs does not have."""
 PROBE = """
 import sys
 try:
@@ -26,9 +52,9 @@ nodes:
 SAYSO = "from bot.cli import main; sys.argv = ['sayso', *{words!r}]; main()"
 
 
-def loaded(body: str, cwd: Path) -> list[str]:
+def loaded(body: str, cwd: Path, heavy: tuple[str, ...] = HEAVY) -> list[str]:
     """Which of the heavy modules a process has that did this."""
-    script = PROBE.format(body=body, heavy=HEAVY)
+    script = PROBE.format(body=body, heavy=heavy)
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=cwd, capture_output=True, text=True, check=False
     )
@@ -55,3 +81,35 @@ def test_a_command_without_an_agent_loads_nothing_of_agents(words: list[str], tm
 def test_the_bot_starts_without_what_agents_need(tmp_path: Path) -> None:
     """The process that serves Slack loads the SDK when its first agent asks, not before."""
     assert loaded("import bot.process, bot.dev", tmp_path) == []
+
+
+def test_the_engine_is_imported_without_what_only_some_sessions_need(tmp_path: Path) -> None:
+    """`import engine.engine` reads no flow and checks no node: no pydantic, no YAML, no Jinja, nothing of agents."""
+    heavy = (*OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, "engine.nodes.shell", "engine.providers.prices")
+    assert loaded("import engine.engine", tmp_path, heavy) == []
+
+
+@pytest.mark.parametrize("way", ["resume", "answer"])
+def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -> None:
+    """Going on with a question and a program in a new process loads no other kind of node, and nothing that is rare."""
+    (tmp_path / "plain.yml").write_text(FLOW + "  - {id: two, type: shell, with: {run: [echo, two]}}\n")
+    run = [sys.executable, "-m", "bot.cli", "--home", "home", "run", "plain.yml", "--no-input"]
+    paused = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = json.loads(paused.stdout)
+    words = {
+        "resume": ["sessions", "resume", found["sessionId"], "Fine", "--no-input"],
+        "answer": ["prompts", "answer", found["prompts"][0]["promptId"], "Fine"],
+    }
+    heavy = (*HEAVY, *OF_AGENTS, *RARE, *OF_NODES, "slack_sdk", "slack_bolt")
+    assert loaded(SAYSO.format(words=["--home", "home", *words[way]]), tmp_path, heavy) == []
+
+
+def test_a_flow_with_an_agent_finds_what_agents_need(tmp_path: Path) -> None:
+    """The modules that are loaded late are there for who asks for them, and nothing else is found under other names."""
+    body = "from engine import agents; agents.talk, agents.tooling, agents.conversation, agents.answer"
+    assert loaded(body, tmp_path, ("engine.agents.talk", "engine.agents.tooling")) == [
+        "engine.agents.talk",
+        "engine.agents.tooling",
+    ]
+    with pytest.raises(AttributeError, match="no attribute 'walk'"):
+        agents.walk  # noqa: B018  # looking is what fails

@@ -363,7 +363,7 @@ async def test_frames_that_do_not_fit_are_refused(office: Office, changes: dict[
     """An event about a place that is not there is refused by name and position, never clamped or skipped."""
     events = await journal_in_an_iteration(office)
     number = max(index for index, event in enumerate(events) if event.type == changes["type"])
-    bad = events[number].model_copy(update={key: value for key, value in changes.items() if key != "type"})
+    bad = events[number].but(**{key: value for key, value in changes.items() if key != "type"})
     with pytest.raises(MalformedJournal, match=f"event {bad.seq} "):
         derive_state([*events[:number], bad, *events[number + 1 :]])
 

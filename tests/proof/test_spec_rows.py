@@ -248,7 +248,7 @@ def test_row_14_a_frame_out_of_range_is_refused() -> None:
     """An iteration that cannot be next is refused and named; nothing is clamped."""
     case = given(ASKS).started()
     number = next(i for i, event in enumerate(case.events) if event.type == "container:iterationStarted")
-    bad = case.events[number].model_copy(update={"index": 2})
+    bad = case.events[number].but(index=2)
     with pytest.raises(MalformedJournal, match="pass 2 of each"):
         derive_state([*case.events[:number], bad])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,7 +122,7 @@ def writes_what_it_decided_on_what_it_read(patch: pytest.MonkeyPatch) -> None:
                 self._db.one("SELECT outcome FROM inbox WHERE id = ?", (c.inbox_id,)) for c in commit.consumed
             ]
             consumed = tuple(c for c, row in zip(commit.consumed, rows, strict=True) if row == (None,))
-            commit = replace(commit, epoch=head.epoch, seq=head.seq, consumed=consumed)
+            commit = commit.but(epoch=head.epoch, seq=head.seq, consumed=consumed)
         return part(self, commit)
 
     patch.setattr(SqliteStore, "_part", unchecked)

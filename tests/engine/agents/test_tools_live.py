@@ -104,9 +104,7 @@ async def test_every_tool_does_its_work_and_no_secret_reaches_the_model(tmp_path
             state = await rig.engine.parked(session_id)
             assert state.status == "complete", state.error
             written, ran, asked, added, who, read, shown = await results(rig, session_id)
-            journal = json.dumps(
-                [event.model_dump(mode="json") for event in await rig.engine.journal(session_id)]
-            )
+            journal = json.dumps([event.to_wire() for event in await rig.engine.journal(session_id)])
     assert "wrote 8 bytes to notes/a.txt" in written
     assert "exit code: 3" in ran
     assert "token [secret TOKEN]" in ran
