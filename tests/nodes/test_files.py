@@ -201,7 +201,9 @@ async def test_nothing_is_opened_for_a_session_that_leaves(context: Context) -> 
     assert os.listdir(context.workdir) == []
 
 
-def test_the_runners_are_registered() -> None:
+async def test_the_runners_are_registered(context: Context) -> None:
     """The engine finds what reads and writes files by the names of their node types."""
-    assert runners()["read_file"] is read_file
-    assert runners()["write_file"] is write_file
+    await runners()["write_file"]({"path": "a", "content": "x"}, context.build())
+    got = await runners()["read_file"]({"path": "a"}, context.build())
+    assert isinstance(got, Completed)
+    assert got.output["text"] == "x"
