@@ -44,7 +44,7 @@ from engine.evaluation import evaluate_condition, evaluate_config, node_at
 from engine.events import Event
 from engine.flow import Flow, Node, coerce_inputs
 from engine.flow.model import NodeList
-from engine.folds.agents import TURN, agent_of
+from engine.folds.agents import ASKED_OR_RUN, TURN, agent_of
 from engine.machine import Status
 from engine.nodes.specs import node_types
 from engine.pinned import CHANGED, changed
@@ -90,7 +90,7 @@ def due(flow: Flow, state: State) -> list[Work]:
     questions = flow.limits.max_open_prompts - len(state.open_prompts)
     work = []
     for item, mode in _startable(flow, state):
-        runs, asks = mode in ("run", talk.ASKED_OR_RUN), mode in ("prompt", talk.ASKED_OR_RUN)
+        runs, asks = mode in ("run", ASKED_OR_RUN), mode in ("prompt", ASKED_OR_RUN)
         room -= runs
         questions -= asks
         if not ((runs and room < 0) or (asks and questions < 0)):

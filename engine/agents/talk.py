@@ -21,7 +21,7 @@ from engine.agents.wording import person_message
 from engine.codec import Json
 from engine.evaluation import named_path, node_at
 from engine.flow import Flow, Node
-from engine.folds.agents import TURN, agent_at, agent_of
+from engine.folds.agents import ASKED_OR_RUN, TURN, agent_at, agent_of
 from engine.queries import doomed, open_prompt_at
 from engine.state import LEFT, AgentRun, NodeRun, PromptRun, State, in_finally, scope_of
 
@@ -97,10 +97,6 @@ def hear(turn: Turn, text: str, actor: Actor, key: str) -> None:
 
 
 # --- what may begin --------------------------------------------------------------------------------------------
-
-
-ASKED_OR_RUN = "asked or run"
-"""The mode of a call of which only its rule says whether people are asked first: there has to be room for either."""
 
 
 def startable(flow: Flow, state: State, scope: str) -> Iterator[tuple[str, str]]:

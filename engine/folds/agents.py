@@ -17,6 +17,9 @@ from engine.state import LEFT, AgentRun, Call, Frame, NodeRun, Spent, State, sco
 TURN = "turn"
 """The type of the nodes that are model calls."""
 
+ASKED_OR_RUN = "asked or run"
+"""The mode of a call of which only its rule says whether people are asked first: there has to be room for either."""
+
 
 def agent_at(state: State, path: str) -> AgentRun:
     """The conversation of the agent at a path."""

@@ -327,6 +327,6 @@ def test_the_newest_prompts_of_a_long_thread_are_found() -> None:
 
 def test_a_row_that_is_not_its_body_is_refused() -> None:
     """Columns that say something else than the body are an error, so that no query finds the wrong prompt."""
-    row = replace(put(ask("p-1", status="answered")), status="shown")
+    row = put(ask("p-1", status="answered")).but(status="shown")
     with pytest.raises(MalformedPrompt, match="p-1: the row's columns and its body do not agree"):
         find(Rows(row), "p-1")

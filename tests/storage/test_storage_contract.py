@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 
 import pytest
@@ -59,7 +58,7 @@ def test_bind_takes_the_first_team_and_refuses_another(store: Store) -> None:
 
 def test_ingest_gives_new_ids_and_none_for_known_keys(store: Store) -> None:
     """A key is taken once, whether it comes again in the same call or later."""
-    again = dataclasses.replace(MESSAGE, payload=b'{"other":1}')
+    again = MESSAGE.but(payload=b'{"other":1}')
     assert store.ingest([MESSAGE, again, InboxItem("m2", "click", b"{}")], NOW) == [1, None, 2]
     assert store.ingest([again], at(1)) == [None]
     row = store.inbox_row("m1")
@@ -339,9 +338,9 @@ def test_a_creation_that_makes_no_sense_is_refused(store: Store) -> None:
     good = new_session("session-1", None)
     wrong_digest = NewSession("deploy", "0" * 64, FLOW)
     for bad in (
-        dataclasses.replace(good, epoch=2),
-        dataclasses.replace(good, seq=1),
-        dataclasses.replace(good, new=wrong_digest),
+        good.but(epoch=2),
+        good.but(seq=1),
+        good.but(new=wrong_digest),
         new_session("session-1", None, parent=("session-none", 3)),
         new_session("session-1", None, parent=(None, 3)),
     ):
@@ -388,7 +387,7 @@ def test_a_session_can_be_pinned_to_another_flow(store: Store) -> None:
     first = store.head("session-1")
     body = b'{"another": 1}'
     digest = hashlib.sha256(body).hexdigest()
-    done(store, dataclasses.replace(step("session-1", 1, 1, event("b")), pin=Pin(digest, body)))
+    done(store, step("session-1", 1, 1, event("b")).but(pin=Pin(digest, body)))
     head = store.head("session-1")
     assert first is not None
     assert head is not None
@@ -403,9 +402,7 @@ def test_a_flow_with_another_digest_is_not_pinned(store: Store) -> None:
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a")))
     before = store.head("session-1")
-    (error,) = store.commit(
-        [dataclasses.replace(step("session-1", 1, 1, event("b")), pin=Pin("00" * 32, b"{}"))]
-    )
+    (error,) = store.commit([step("session-1", 1, 1, event("b")).but(pin=Pin("00" * 32, b"{}"))])
     assert isinstance(error, StorageError)
     assert store.head("session-1") == before
     assert list(store.journal("session-1")) == [event("a")]
