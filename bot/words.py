@@ -312,7 +312,7 @@ _CLOSED = {
 def alike_text(count: int, latest_ts: str) -> str:
     """Told to the thread of a run that others would have started too."""
     more = "1 more message" if count == 1 else f"{count:,} more messages"
-    when = f"<!date^{int(float(latest_ts))}^{{time_secs}}|{latest_ts}>"
+    when = date(clock.after("1970-01-01T00:00:00Z", float(latest_ts)), "{time_secs}")
     return f"🔁 {more} like this one, the last at {when}. This run stands for all of them."
 
 

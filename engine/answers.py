@@ -97,6 +97,16 @@ def _clocks(config: Mapping[str, Json]) -> dict[str, Json]:
     return spec
 
 
+_TYPES = {
+    "string": "a text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "yes or no",
+    "array": "a list",
+    "object": "JSON",
+}
+
+
 def input_prompt(flow: Flow, name: str) -> dict[str, Json]:
     """The question for an input that was not given at the start."""
     given = flow.inputs[name]
@@ -104,10 +114,10 @@ def input_prompt(flow: Flow, name: str) -> dict[str, Json]:
     parts: dict[str, Json] = {"options": [], "acceptsText": True}
     if field is not None:
         parts = form_parts({"fields": [field]})
-    about = given.description or f"`{name}` ({given.type})"
+    about = f": {given.description}" if given.description else f" ({_TYPES.get(given.type, given.type)})"
     return {
         "kind": "input",
-        "message": f"{flow.name} needs `{name}`: {about}",
+        "message": f"{flow.name} needs `{name}`{about}",
         "nodeId": name,
         "nodeName": name,
         **parts,

@@ -32,6 +32,7 @@ FLAGS = [
     "--disable-sync",
     "--disable-component-update",
 ]
+expect.set_options(timeout=20_000)  # milliseconds: on a busy machine a page that is right may take its time
 WIDE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
@@ -63,7 +64,7 @@ async def running_browser() -> AsyncIterator[Browser]:
 async def opened_page(browser: Browser, address: str, **options: Any) -> AsyncIterator[Page]:
     """A page of its own session at this address. At the end, an error that its scripts threw fails the test."""
     context = await browser.new_context(viewport=options.pop("viewport", WIDE), locale="en-GB", **options)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     page = await context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda problem: problems.append(str(problem)))
@@ -136,7 +137,7 @@ class Visit:
         await self.write(text, "composer")
         said = self.feed.get_by_test_id("message").filter(has_text=text).last
         await said.get_by_test_id("open-thread").click()
-        await expect(self.thread).to_contain_text(text, timeout=15_000)
+        await expect(self.thread).to_contain_text(text)
 
     async def write(self, text: str, composer: str = "thread-composer") -> None:
         """Write and send: with Enter on a desk, with the button on a phone."""
@@ -157,7 +158,7 @@ class Visit:
     async def says(self, *parts: str | re.Pattern[str]) -> None:
         """Wait until the thread shows this."""
         for part in parts:
-            await expect(self.thread).to_contain_text(part, timeout=15_000)
+            await expect(self.thread).to_contain_text(part)
 
     async def pick(self, label: str | re.Pattern[str]) -> None:
         """Choose from the menu that is open."""

@@ -86,10 +86,11 @@ async def running_app(
     configure: Callable[[AsyncApp], Any] | None = None,
     *,
     sockets: int = 1,
-    ping_interval: float = 0.2,
+    ping_interval: float = 2.0,
 ) -> AsyncIterator[RunningApp]:
     """The real Bolt app over the real Socket Mode client. `configure` registers listeners; what they do not
-    take is acknowledged."""
+    take is acknowledged. A client that has no answer to a ping for half of `ping_interval` seconds drops its connection:
+    that must be more than this process may stand still on a busy machine."""
     client = client_of(workspace)
     running = RunningApp(AsyncApp(client=client), client)
     _record(running)
@@ -118,14 +119,14 @@ class BareSocket:
     socket: aiohttp.ClientWebSocketResponse
     hello: Json
 
-    async def receive(self, timeout: float = 5) -> Json:
+    async def receive(self, timeout: float = 20) -> Json:
         """The next frame; TimeoutError."""
         frame = await self.socket.receive(timeout)
         assert frame.type is aiohttp.WSMsgType.TEXT, f"no text frame but {frame}"
         received: Json = json.loads(frame.data)
         return received
 
-    async def event(self, timeout: float = 5) -> Json:
+    async def event(self, timeout: float = 20) -> Json:
         """The next envelope of an event that people caused (the app's own posts are acknowledged)."""
         while True:
             envelope = await self.receive(timeout)

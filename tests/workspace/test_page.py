@@ -462,6 +462,31 @@ async def test_a_select_in_a_message_tells_the_app_what_was_chosen(desk: Desk) -
         assert desk.app.of("block_actions")[0]["actions"][0]["selected_option"]["value"] == "us"
 
 
+async def test_a_menu_stays_open_while_the_page_reads_again(desk: Desk) -> None:
+    """What the page reads when its connection stands does not close what somebody has opened meanwhile."""
+    options = [{"text": {"type": "plain_text", "text": name}, "value": name} for name in ("eu", "us")]
+    element: Json = {"type": "static_select", "action_id": "region", "options": options}
+    element["placeholder"] = {"type": "plain_text", "text": "Which region"}
+    await desk.say("Where?", [section("Where?", accessory=element)])
+    late = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        answer = await route.fetch()
+        await late.wait()
+        await route.fulfill(response=answer)
+
+    async with desk.in_ops() as page:
+        await page.route("**/page/home*", answer_late)
+        await page.reload()
+        await by_action(page, "region").press("Enter")
+        await expect(page.get_by_role("listbox")).to_be_visible()
+        async with page.expect_response("**/page/home*"):
+            late.set()
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(by_action(page, "region")).to_contain_text("us")
+
+
 async def test_the_page_says_when_the_app_is_offline_and_back(desk: Desk) -> None:
     """The state of the app's connection is always on the page."""
     async with desk.page() as page:

@@ -201,7 +201,7 @@ async def test_a_graceful_disconnect_is_followed_by_a_reconnect(
 @pytest.mark.parametrize("mode", ["abrupt", "silent"])
 async def test_a_lost_connection_is_noticed_and_replaced(workspace: Workspace, mode: str) -> None:
     """A cut connection, and one that plays dead, end with a new socket and events on it."""
-    async with running_app(workspace, ping_interval=0.1) as bolt:
+    async with running_app(workspace, ping_interval=0.4) as bolt:
         before = workspace.core.sockets.connections[0]
         workspace.faults.disconnect_all(mode)  # type: ignore[arg-type]  # both are modes
         await workspace.wait_for(

@@ -100,8 +100,9 @@ export class Modals {
   }
 
   #draw() {
-    closePopup({ refocus: false });
     const entry = this.top;
+    // Where no modal comes or goes, a menu of the page stays open.
+    if (entry || this.dialog.open) closePopup({ refocus: false });
     if (!entry) {
       if (this.dialog.open) this.dialog.close();
       fill(this.dialog);
