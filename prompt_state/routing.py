@@ -4,7 +4,7 @@ The steps, in order; the first that knows what to do decides (`_STEPS`):
 
 1. What is no message of a person for us: bots, edits, deletions, words to somebody else.
 2. A control word as the whole message, unless a prompt offers that word as a choice. Where a session is held,
-   `resume` may have a message behind it, which goes to the session. `undo` is one while an answer can be taken back.
+   `resume` may have a message behind it, which goes to the session. `undo` is one where an answer can be taken back, or could.
 3. A reply that names a prompt: `#3: text`, with the prompt's number, or `#confirm: text`, with its node, path or id.
 4. The only open prompt that takes this text and that this person may answer: a text prompt, or a question of whose
    choices the text is exactly one; a menu if there are several.
@@ -339,10 +339,17 @@ def _control(message: Message, thread: Thread) -> Route | None:
 
 
 def _undoable(thread: Thread) -> PromptState | None:
-    """The latest answer that can be taken back, this person's if there is one."""
-    found = [prompt for prompt in thread.prompts if prompt.status == "answered" and prompt.undo_until]
+    """The latest answer that can be taken back, this person's if there is one. Where there is none any more, their
+    latest one that could be: they are told that it is too late, and the word answers nothing else."""
+    answered = [prompt for prompt in thread.prompts if prompt.status == "answered"]
+    found = [prompt for prompt in answered if prompt.undo_until]
     own = [prompt for prompt in found if prompt.answered_by == thread.author]
-    return max(own or found, key=lambda prompt: prompt.answered_at or "", default=None)
+    late = [
+        prompt
+        for prompt in answered
+        if prompt.undo_seconds and thread.author is not None and prompt.answered_by == thread.author
+    ]
+    return max(own or found or late, key=lambda prompt: prompt.answered_at or "", default=None)
 
 
 def _resumed_with(message: Message, thread: Thread) -> Route | None:

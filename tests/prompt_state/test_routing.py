@@ -56,6 +56,9 @@ def thread(*prompts: PromptState, mine: str | None = None, **changed: Any) -> Th
 BACK = ask(
     "p-done", status="answered", answered_by="UANA", answered_at="2026-11-01T10:00:00.000Z", undo_until="x"
 )
+LATE = ask(
+    "p-late", status="answered", answered_by="UANA", answered_at="2026-11-01T10:00:00.000Z", undo_seconds=10.0
+)
 LATER_BY_BEN = ask(
     "p-later", status="answered", answered_by="UBEN", answered_at="2026-11-01T10:00:05.000Z", undo_until="x"
 )
@@ -247,6 +250,8 @@ CASES = [
     Case("the latest answer", thread(BACK, LATER_BY_BEN), said("undo"), TakeBack("p-later")),
     Case("one's own first", thread(BACK, LATER_BY_BEN, author="UANA"), said("undo"), TakeBack("p-done")),
     Case("nothing to take back", thread(B), said("undo"), Answer("p-b", "undo")),
+    Case("too late to take back", thread(LATE, B, author="UANA"), said("undo"), TakeBack("p-late")),
+    Case("somebody else's, too late", thread(LATE, B, author="UBEN"), said("undo"), Answer("p-b", "undo")),
     Case("not inside a sentence", thread(BACK, B), said("undo it"), Answer("p-b", "undo it")),
     Case(
         "never over a choice",
