@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,14 +40,29 @@ def find_flow(settings: Settings, name: str) -> Flow:
     if name in flows:
         return flows[name]
     for file, error in errors.items():
-        if Path(file).stem == name:
+        if Path(file).stem == name or _says_it_is(file, name):
             raise error
-    if not flows:
+    unread = ", ".join(sorted(errors))
+    told = f" These files there cannot be read (sayso validate says why): {unread}." if unread else ""
+    if not flows and not told:
         raise UnknownFlow(
             f"There is no flow {name!r}: {settings.flows} has no flows. Name a file, or use --flows."
         )
     hint = suggest(name, flows)
-    raise UnknownFlow(f"There is no flow {name!r} in {settings.flows}" + (f" ({hint})." if hint else "."))
+    raise UnknownFlow(
+        f"There is no flow {name!r} in {settings.flows}" + (f" ({hint})." if hint else ".") + told
+    )
+
+
+def _says_it_is(file: str, name: str) -> bool:
+    """Whether a file that is no flow as it stands has a line that gives it this name."""
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return (
+        re.search(rf"^flow:[ \t]*[\"']?{re.escape(name)}[\"']?[ \t]*(#.*)?$", text, re.MULTILINE) is not None
+    )
 
 
 def find_session(store: Store, text: str) -> Head:

@@ -30,6 +30,9 @@ from engine.locks import pending
 from engine.state import NodeRun, PromptRun, State
 from prompt_state.policy import Gate
 
+ONE_SIGNAL_SECONDS = 0.1
+"""SIGTERMs so close together are one wish: `timeout` of the coreutils sends its signal to the program and to its group."""
+
 Begin: TypeAlias = Callable[[Engine, Any], Awaitable[object]]
 """What is done first: start the session, answer something, or take it up where it stands."""
 
@@ -133,6 +136,14 @@ def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+    ended = float("-inf")
+
+    def terminate() -> None:
+        nonlocal ended
+        before, ended = ended, loop.time()
+        if ended - before > ONE_SIGNAL_SECONDS:
+            leave()
+
     def leave() -> None:
         if follower.left:
             # What cannot be recorded any more is told once, at the end.
@@ -146,7 +157,7 @@ def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
         follower.stop()
 
     for name in names:
-        loop.add_signal_handler(name, leave)
+        loop.add_signal_handler(name, terminate if name == signal.SIGTERM else leave)
     try:
         yield
     finally:

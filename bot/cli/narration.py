@@ -188,7 +188,9 @@ def _passes(state: State, path: str) -> str:
     """How many passes a container took, where that is a number that people know."""
     run = state.nodes.get(path)
     passes = run.output.get("iterations") if run is not None and isinstance(run.output, dict) else None
-    return f"{len(passes)} passes" if isinstance(passes, list) else ""
+    if not isinstance(passes, list):
+        return ""
+    return f"{len(passes)} pass" + ("es" if len(passes) != 1 else "")
 
 
 def item_at(state: State, path: str, index: int) -> str:

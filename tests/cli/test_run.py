@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 
 import pytest
 
@@ -329,6 +330,29 @@ nodes:
     late = cli.run("sessions", "resume", done["sessionId"], "--no-wait")
     assert (late.code, late.json["status"]) == (0, "complete"), late
     assert "after nothing" in late.err
+
+
+def test_two_signals_at_once_are_one_wish_to_leave(cli: Cli) -> None:
+    """What `timeout` sends, to the program and to its group, stops the node in order and keeps the session."""
+    long_running(cli)
+    with cli.started("run", "slow") as process:
+        until(lambda: cli.lines("begun") == ["begun"], "the node begins")
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 3
+    session_id = cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"]
+    journal = cli.run("sessions", "show", session_id, "--json", "--events").json["events"]
+    assert any(event["type"] == "node:interrupted" and event["reason"] == "cut" for event in journal), journal
+
+
+def test_a_flow_in_a_broken_file_is_found_by_its_name(cli: Cli) -> None:
+    """Its problems are told, however its file is called; for any other name the broken files are named."""
+    cli.write("flows/other-name.yml", "flow: hidden\nnodes:\n  - {id: a, type: shel}\n")
+    done = cli.run("run", "hidden")
+    assert (done.code, "other-name.yml:3:19: unknown node type `shel`" in done.err) == (4, True), done
+    done = cli.run("run", "nothing")
+    assert (done.code, "cannot be read" in done.err, "other-name.yml" in done.err) == (2, True, True), done
+    assert "sayso validate" in done.err
 
 
 def test_what_a_function_prints_is_no_part_of_the_json(cli: Cli) -> None:
