@@ -461,7 +461,8 @@ def open_prompts(state: State) -> list[PromptRun]:
 
 
 def read_answer(spec: dict[str, Json], line: str, *, by_number: bool = False) -> tuple[Json, str | None]:
-    """A line as `(value, text)`: an option by label or value (and by number where a person sees numbers), else text.
+    """A line as `(value, text)`: an option by label or value (and by number where a person sees numbers), else text where
+    the question takes one.
 
     Raises `InvalidAnswer` for what is no option.
     """
@@ -469,6 +470,8 @@ def read_answer(spec: dict[str, Json], line: str, *, by_number: bool = False) ->
     if not options:
         return None, line
     found = match_option(options, line, by_number=by_number)
+    if found is None and spec.get("acceptsText"):
+        return None, line
     if found is None:
         labels = ", ".join(str(option["label"]) for option in options)
         raise InvalidAnswer(f"Please choose one of: {labels}.")

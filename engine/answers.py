@@ -21,7 +21,7 @@ from engine.errors import InvalidAnswer, InvalidInputs
 from engine.flow import Flow, Node, parse_input
 from engine.flow.inputs import check_value
 from engine.folds.agents import TURN
-from engine.forms import defaults, input_field
+from engine.forms import defaults, input_field, match_option
 from engine.forms.asking import (
     ask_parts,
     asked_fields,
@@ -217,7 +217,7 @@ def check(
     spec = prompt.spec
     if asked_fields(spec) and prompt.kind in ("ask", "input"):
         return _input_fits(flow, prompt, form_answer(spec, value, text, values))
-    if spec["options"]:
+    if spec["options"] and not _own_words(spec, value, text):
         return choice_answer(spec, value, text)
     if files:
         refuse_long(text or "")
@@ -225,6 +225,12 @@ def check(
     if not spec.get("acceptsText"):
         raise InvalidAnswer("This question takes files: drop them into the thread.")
     return _text_answer(flow, prompt, text)
+
+
+def _own_words(spec: Mapping[str, Json], value: Json, text: str | None) -> bool:
+    """Whether a question with choices is answered by something else, and takes that."""
+    typed = value is None and text is not None and bool(spec.get("acceptsText"))
+    return typed and match_option(spec["options"], text or "", by_number=True) is None
 
 
 def _text_answer(flow: Flow, prompt: PromptRun, text: str | None) -> dict[str, Json]:
@@ -235,7 +241,7 @@ def _text_answer(flow: Flow, prompt: PromptRun, text: str | None) -> dict[str, J
         raise InvalidAnswer("The answer is empty.")
     refuse_long(cleaned)
     if prompt.kind != "input":
-        return {"value": cleaned, "text": cleaned}
+        return {"value": None if prompt.spec["options"] else cleaned, "text": cleaned}
     try:
         value = parse_input(flow.inputs[prompt.spec["input"]["name"]], cleaned.strip())
     except InvalidInputs as error:

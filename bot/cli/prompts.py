@@ -75,6 +75,8 @@ class Given:
         if self.files:
             return None, self.answer if self.answer is not None else self.text
         options = spec.get("options") or []
+        if self.text is not None and options and spec.get("acceptsText"):
+            return None, self.text
         if self.text is not None and options:
             raise InvalidAnswer("This question takes a choice, not a text.")
         if self.value is not None:
@@ -82,7 +84,8 @@ class Given:
                 raise InvalidAnswer("This question takes a text, not a choice.")
             options = [{**option, "label": option["value"]} for option in options]
         line = next(part for part in (self.answer, self.value, self.text) if part is not None)
-        return read_answer({"options": options}, line)
+        own_words = self.value is None and spec.get("acceptsText")
+        return read_answer({"options": options, "acceptsText": own_words}, line)
 
 
 def list_prompts(place: Place, *, as_json: bool) -> int:
@@ -157,6 +160,8 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
         print(
             f"  - {one_line(option.label, 200)}  {paint('dim', f'--value {shlex.quote(str(option.value))}')}"
         )
+    if prompt.options and prompt.accepts_text:
+        print(f"  - or other words  {paint('dim', '--text ...')}")
     if prompt.editable:
         _show_editable(prompt, paint)
     for field in [] if prompt.options else (prompt.form or {}).get("fields") or []:

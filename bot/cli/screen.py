@@ -277,5 +277,7 @@ def option_lines(prompt: PromptRun) -> list[str]:
         f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}"
         for number, option in enumerate(options, 1)
     ]
+    if options and prompt.spec.get("acceptsText"):
+        lines.append("- or other words")
     edits = prompt.kind == "approval" and editing_of(prompt.spec) is not None
     return [*lines, f"- {EDIT}: change it first"] if edits else lines

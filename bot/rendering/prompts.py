@@ -209,6 +209,8 @@ def _reply_hint(prompt: PromptRun) -> Block:
     several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
     beside = f" (with several questions open, write `#{int(number)}:` beside them)" if number else ""
     spec = prompt.spec
+    if spec.get("options") and not spec.get("acceptsFiles"):
+        return section(f"↩️ Press one, or *reply in this thread* in other words{several}.", most=300)
     if not spec.get("acceptsFiles"):
         return section(f"↩️ *Reply in this thread*{several}.", most=300)
     most, size = spec.get("maxFiles") or 1, format_size(spec.get("maxSize") or 0)

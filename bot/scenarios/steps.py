@@ -139,7 +139,7 @@ def _takes(prompt: PromptRun, said: str, verb: str) -> bool:
     options = prompt.spec.get("options") or []
     if match_option(options, said):
         return True
-    return verb == "say" and not options and bool(prompt.spec.get("acceptsText"))
+    return verb == "say" and bool(prompt.spec.get("acceptsText"))
 
 
 def _said(act: Act) -> str:

@@ -76,7 +76,8 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
     "ask_human": Builtin(
         "Asks the people in the conversation a question and waits for the answer, for days if need be. Use it when a "
         "decision is theirs, or when only they know something; do not use it for what the other tools can find out. Ask "
-        "one thing at a time. With `choices` they answer by a button, with `form` by filling in fields, else by text.",
+        "one thing at a time. With `choices` they answer by a button or in words of their own, with `form` by filling in "
+        "fields, else by text.",
         _object(
             {
                 "question": _text(
@@ -89,6 +90,11 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
                     "maxItems": 25,
                     "uniqueItems": True,
                     "description": "Answers to choose from, in a few words each.",
+                },
+                "own_words": {
+                    "type": "boolean",
+                    "description": "Whether another answer than the choices is possible; yes when it is left out. Say no "
+                    "only where nothing but one of them makes sense.",
                 },
                 "form": _FORM,
             },

@@ -114,6 +114,8 @@ def _ask_human(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str,
     for name in ("choices", "form"):
         if given.get(name) is not None:
             config[name] = given[name]
+    if "choices" in config and "form" not in config:
+        config["own_words"] = given.get("own_words") is not False
     return config
 
 

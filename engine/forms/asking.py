@@ -41,7 +41,7 @@ def ask_parts(config: Mapping[str, Json]) -> dict[str, Json]:
     accept = config.get("accept") or ["text"]
     form = config.get("form")
     parts: dict[str, Json] = {"options": config.get("choices") or []}
-    parts["acceptsText"] = not parts["options"] and "text" in accept
+    parts["acceptsText"] = "text" in accept and (not parts["options"] or bool(config.get("own_words")))
     if form is not None:
         parts |= form_parts(form)
     if "files" in accept:

@@ -78,6 +78,10 @@ class AskConfig(Config):
         description="Buttons in place of free text: texts, or mappings of `value`, `label` (at most 75 characters) "
         "and `style` (`primary` or `danger`). At most 25. One of them can also be typed as a reply.",
     )
+    own_words: bool = Field(
+        False,
+        description="With choices: whether any other reply is an answer too, as text. Its `value` is null then.",
+    )
     form: Form | None = Field(
         None,
         description="Fields to fill in, in place of free text: `properties` and `required`, as in JSON Schema; "
@@ -161,6 +165,8 @@ def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
 
 
 def _accept_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    if raw.get("own_words") is True and raw.get("choices") is None:
+        yield Fault(("own_words",), "`own_words` stands beside `choices`, and there are none", on_key=True)
     takes_files = raw.get("accept") in ("files", ["files"], ["text", "files"], ["files", "text"])
     for other in ("choices", "form"):
         if takes_files and raw.get(other) is not None:

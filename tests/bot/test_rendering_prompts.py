@@ -82,6 +82,16 @@ def test_a_question_for_text_says_how_to_answer() -> None:
     assert "`#3: your answer`" in shown_as(one)
 
 
+def test_a_question_with_choices_says_that_other_words_count_too() -> None:
+    """Beside the buttons stands the hint to reply, where any reply is an answer, and only there."""
+    one = prompt("ask", number=3, options=[{"value": "eu", "label": "Europe"}], acceptsText=True)
+    assert len(buttons(prompt_message(session(one), one, FLOW).blocks)) == 1
+    assert "Press one, or *reply in this thread* in other words" in shown_as(one)
+    assert "`#3: your answer`" in shown_as(one)
+    plain = prompt("ask", options=[{"value": "eu", "label": "Europe"}], acceptsText=False)
+    assert "reply in this thread" not in shown_as(plain).lower()
+
+
 def test_who_may_not_decide_stands_below() -> None:
     """Where the flow excludes the requester the small print says so; else it says nothing of who may answer."""
     wanted = "<@U0LOCALANA> started this, so somebody else decides."

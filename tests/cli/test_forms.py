@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.clikit import Cli
 from tests.cli.test_run import ask
 
@@ -132,3 +134,33 @@ def test_a_missing_input_is_asked_with_its_choices(cli: Cli) -> None:
         ask(terminal, "3) asia", "3, eu")
         terminal.expect("to eu+asia")
         assert terminal.code() == 0
+
+
+OWN_WORDS = """
+flow: where
+nodes:
+  - {id: q, type: ask, with: {message: Where?, choices: [eu, us], own_words: true}}
+  - {id: b, type: set, with: {said: "{{ nodes.q.text }}", value: "{{ nodes.q.value }}"}}
+"""
+
+
+def test_other_words_than_the_choices_are_typed_at_the_terminal(cli: Cli) -> None:
+    """The question says that they count, and they are the answer."""
+    cli.write("flow.yml", OWN_WORDS)
+    with cli.terminal("run", "flow.yml") as terminal:
+        terminal.expect("- or other words")
+        terminal.expect("> ")
+        terminal.type("both of them")
+        terminal.expect("both of them, ana")
+
+
+@pytest.mark.parametrize("given", [["neither"], ["--text", "neither"]])
+def test_other_words_than_the_choices_answer_from_elsewhere(cli: Cli, given: list[str]) -> None:
+    """`prompts answer` takes them as its answer or as text; a value is one of the choices."""
+    cli.write("flow.yml", OWN_WORDS)
+    prompt = cli.run("run", "flow.yml").json["prompts"][0]["promptId"]
+    assert "or other words  --text" in cli.run("prompts", "show", prompt).out
+    assert cli.run("prompts", "answer", prompt, "--value", "neither").code != 0
+    done = cli.run("prompts", "answer", prompt, *given)
+    assert done.code == 0, done
+    assert "neither" in done.out

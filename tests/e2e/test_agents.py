@@ -85,6 +85,23 @@ async def test_an_agent_is_seen_at_work(workspace: Workspace, claude: ClaudeServ
     assert "web-2" in str(claude.requests[2].body["messages"][-1])
 
 
+async def test_other_words_than_the_choices_are_the_answer(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """Whoever is asked can reply instead of pressing a button; the model reads that as the answer, not as a message."""
+    ask = call("ask_human", {"question": "Which web?", "choices": ["web-1", "web-2"]}, "t1")
+    claude.queue(Reply([ask], "tool_use"), text("Then it is the cache."))
+    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        question = await thread.says("Question for")
+        assert "in other words" in str(question["blocks"])
+        await thread.reply("ana", "Neither, look at the cache")
+        await thread.says("Found: Then it is the cache.")
+    (result,) = claude.requests[1].body["messages"][-1]["content"]
+    assert result["tool_use_id"] == "t1"
+    assert "Neither, look at the cache" in str(result["content"])
+
+
 async def test_text_is_there_while_the_model_still_speaks(
     workspace: Workspace, claude: ClaudeServer, tmp_path: Path
 ) -> None:

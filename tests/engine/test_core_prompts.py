@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.answers import MAX_TEXT
@@ -60,6 +62,32 @@ def test_a_choice_gives_its_value_and_its_label() -> None:
     assert not case.prompt.spec["acceptsText"]
     case.when(case.answer("eu")).then(*LAST_WAIT)
     assert (case.node("q").output["value"], case.node("q").output["text"]) == ("eu", "Europe")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"value": "eu"}, ("eu", "Europe")),
+        ({"text": " europe "}, ("eu", "Europe")),
+        ({"text": "2"}, ("us", "us")),
+        ({"text": "neither, it is the cache"}, (None, "neither, it is the cache")),
+    ],
+)
+def test_own_words_are_an_answer_beside_choices(
+    said: dict[str, Any], expected: tuple[str | None, str]
+) -> None:
+    """What is a choice is that choice, pressed or typed; anything else is a text and no value."""
+    case = given(CHOOSE.replace("message: Which?", "message: Which?, own_words: true")).started()
+    assert case.prompt.spec["acceptsText"]
+    case.when(case.answer(**said)).then(*LAST_WAIT)
+    assert (case.node("q").output["value"], case.node("q").output["text"]) == expected
+
+
+def test_a_value_that_is_no_choice_is_never_own_words() -> None:
+    """A press carries a value; one that is not offered answers nothing, and neither does an empty text."""
+    case = given(CHOOSE.replace("message: Which?", "message: Which?, own_words: true")).started()
+    assert "takes one of" in case.refused(case.answer("asia"), InvalidAnswer)
+    assert "empty" in case.refused(case.answer(text="  "), InvalidAnswer)
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])

@@ -18,6 +18,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
         {
             "message": "How?",
             "choices": None,
+            "own_words": False,
             "form": None,
             "accept": ["text"],
             "max_files": 10,
@@ -43,6 +44,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
                 {"value": "a", "label": "a", "style": None},
                 {"value": "b", "label": "Bee", "style": "danger"},
             ],
+            "own_words": False,
             "form": None,
             "accept": ["text"],
             "max_files": 10,
@@ -152,6 +154,7 @@ WRONG: list[tuple[str, dict[str, Json], str]] = [
         {"message": "a", "timeout": "0s"},
         "timeout: expected a duration of more than nothing, such as 30m",
     ),
+    ("ask", {"message": "a", "own_words": True}, "`own_words` stands beside `choices`"),
     ("ask", {"message": "a", "who": ["ben"]}, "who[0]: the text 'ben' names nobody"),
     ("approval", {"message": "a", "approvers": "@sre"}, "approvers: expected a list, not the text '@sre'"),
     (

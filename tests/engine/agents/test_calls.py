@@ -312,6 +312,15 @@ def test_a_question_becomes_an_ask_node() -> None:
     assert prepare(asker, {"question": "?", "form": form})["form"]["fields"][0]["name"] == "count"
 
 
+def test_choices_of_a_model_leave_room_for_own_words() -> None:
+    """Unless the model says that nothing but a choice makes sense; other questions have no such thing."""
+    asker = tool("ask_human")
+    asked = {"question": "Which?", "choices": ["eu", "us"]}
+    assert prepare(asker, asked)["own_words"] is True
+    assert prepare(asker, {**asked, "own_words": False})["own_words"] is False
+    assert prepare(asker, {"question": "Why?", "own_words": True})["own_words"] is False
+
+
 def test_a_question_mentions_nobody() -> None:
     """What the model writes is no markup: no mention and no link that hides where it leads."""
     config = prepare(tool("ask_human"), {"question": "<!channel> <https://evil.example|here> & more?"})
