@@ -25,8 +25,10 @@ CATCH_UP_SECONDS = 600.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a process that sees nothing of this installation's settings."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SAYSO_", "SLACK_"))}
+    """The environment of a process that sees nothing of this installation's settings. It keeps what it compiles, as an
+    installed program has it: else each process would compile all that it imports."""
+    hidden = ("SAYSO_", "SLACK_", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **more}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bot.machine import THIS_MACHINE, Machine
@@ -10,17 +10,19 @@ from bot.models import TURN, Models, scripted
 from bot.settings import Settings
 from engine.agents.facts import DEFAULT_MODEL, AgentFacts
 from engine.agents.spend import SpendRows
+from engine.codec import Json
 from engine.engine import Engine
 from engine.live import Extension
-from engine.nodes.mcp import McpServers
-from engine.nodes.port import with_runner
+from engine.nodes.port import NodeContext, Outcome, with_runner
 from engine.nodes.secrets import SecretSource
 from engine.storage.port import Store
 from prompt_state.extension import projection
 from prompt_state.policy import Gate
 
 if TYPE_CHECKING:
+    from engine.nodes.mcp import McpServers
     from engine.providers.prices import Price
+    from engine.providers.turns import Tool
 
 
 def make_engine(
@@ -38,7 +40,7 @@ def make_engine(
             extensions.append(scripted_rows)
     extensions.append(SpendRows(settings.agents.day_cap))
     source = SecretSource(settings.env, settings.secrets_dir)
-    servers = McpServers(settings.mcp_file, source.get)
+    servers = _Servers(settings, source)
     models = Models(settings, servers.mcp_tools)
     engine = Engine(
         store,
@@ -60,6 +62,35 @@ def make_engine(
     )
     engine.closing += [models.close, servers.close]
     return engine
+
+
+class _Servers:
+    """The MCP servers of an engine: what talks to them is loaded by the first agent that has one of their tools."""
+
+    def __init__(self, settings: Settings, source: SecretSource) -> None:
+        self._settings, self._source = settings, source
+        self._made: McpServers | None = None
+
+    @property
+    def _servers(self) -> McpServers:
+        if self._made is None:
+            from engine.nodes.mcp import McpServers
+
+            self._made = McpServers(self._settings.mcp_file, self._source.get)
+        return self._made
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """Call a tool; see `Runner`."""
+        return await self._servers(config, ctx)
+
+    async def mcp_tools(self, server: str, names: Sequence[str]) -> list[Tool]:
+        """See `McpServers`."""
+        return await self._servers.mcp_tools(server, names)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._made is not None:
+            await self._made.close()
 
 
 def _prices(settings: Settings) -> Mapping[str, Price] | None:

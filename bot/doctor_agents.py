@@ -9,7 +9,7 @@ from bot.models import key_variable, needs_model
 from bot.settings import Settings
 from engine.agents.facts import DEFAULT_MODEL
 from engine.flow import Flow
-from engine.providers.port import KEY_VARIABLES
+from engine.providers import KEY_VARIABLES
 from engine.providers.prices import UnknownPrice, price_of, prices_from
 
 

@@ -8,7 +8,7 @@ from bot.settings import Settings
 from engine.codec import Json
 from engine.flow import Flow
 from engine.nodes.port import NodeContext, Outcome
-from engine.providers.port import KEY_VARIABLES
+from engine.providers import KEY_VARIABLES
 
 if TYPE_CHECKING:
     from engine.agents.runner import McpTools, TurnRunner

@@ -65,6 +65,7 @@ PURE = [
     "engine.nodes.session_paths",
     "engine.nodes.specs",
     "engine.nodes.configs",
+    "engine.providers.amounts",
     "engine.providers.assembly",
     "engine.providers.checks",
     "engine.providers.claude_wire",

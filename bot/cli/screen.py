@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import time
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from bot.cli.narration import asked_of, happened, moment, proposal_lines, question_lines, where
 from bot.cli.output import Paint, clean, one_line
@@ -26,8 +26,10 @@ from engine.folds.agents import TURN
 from engine.forms import Field, is_numbered
 from engine.live import utc_now
 from engine.nodes.specs import node_types
-from engine.providers.turns import TextDelta, TurnEvent
 from engine.state import PromptRun, State
+
+if TYPE_CHECKING:
+    from engine.providers.turns import TurnEvent
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.12
@@ -102,6 +104,8 @@ class TerminalScreen:
 
     def streamed(self, session_id: str, path: str, event: TurnEvent) -> None:
         """A model says something: its lines are told as soon as each is whole."""
+        from engine.providers.turns import TextDelta  # only with the first that a model says
+
         if not isinstance(event, TextDelta):
             return
         blocks, told = self._texts.setdefault(path, ({}, 0))

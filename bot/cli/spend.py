@@ -13,7 +13,7 @@ from bot.cli.output import Paint, clean, plural, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from engine.codec import Json
 from engine.live import utc_now
-from engine.providers.prices import dollars
+from engine.providers.amounts import dollars
 from engine.storage.port import NANO, SpendRow
 
 _MOST_SESSIONS = 10

@@ -17,7 +17,7 @@ from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiti
 from engine import clock
 from engine.folds.agents import TURN, agent_of
 from engine.nodes.port import Meter
-from engine.providers.prices import dollars
+from engine.providers.amounts import dollars
 from engine.state import COLLECT, AgentRun, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
 
 ICONS = {

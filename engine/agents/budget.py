@@ -12,6 +12,7 @@ from engine.agents.wording import system_text
 from engine.answers import step_prompt
 from engine.codec import Json, encode
 from engine.flow import Node
+from engine.providers.amounts import dollars
 from engine.providers.messages import Message
 from engine.providers.prices import (
     DEFAULTS,
@@ -20,7 +21,6 @@ from engine.providers.prices import (
     Price,
     UnknownPrice,
     cost,
-    dollars,
     price_of,
     prompt_bound,
     worst_case,

@@ -24,3 +24,6 @@ Invariants
 A crash in the middle of a turn leaves nothing behind; the tokens are paid for, hence the reservation before each
 call (`prices.worst_case`).
 """
+
+KEY_VARIABLES = ("SAYSO_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY")
+"""Where the key for Claude is looked for; the first that is set counts."""

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from engine.codec import Json
+from engine.providers import KEY_VARIABLES
 from engine.providers.abort import Abortable, Aborted, settle
 from engine.providers.assembly import Assembly
 from engine.providers.checks import refuse_illegal
@@ -25,7 +26,6 @@ from engine.providers.errors import (
     StreamCut,
     Unavailable,
 )
-from engine.providers.port import KEY_VARIABLES
 from engine.providers.turns import Finished, TurnEvent, TurnRequest
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"

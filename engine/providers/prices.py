@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 
 from engine.codec import Json, encode
 from engine.errors import SaysoError
@@ -109,13 +109,6 @@ def price_of(model: str, prices: Mapping[str, Price] = DEFAULTS) -> Price:
 def cost(usage: Usage, price: Price) -> Decimal:
     """Dollars for a turn."""
     return price.rates_for(usage.prompt_tokens).cost(usage)
-
-
-def dollars(amount: Decimal | str | float, *, exact_below: str = "0.01") -> str:
-    """Dollars as people read them: in cents, with four digits for what is less than `exact_below`."""
-    value = Decimal(str(amount))
-    step = Decimal("0.01") if value == 0 or value >= Decimal(exact_below) else Decimal("0.0001")
-    return f"${value.quantize(step, ROUND_HALF_UP):,}"
 
 
 # --- the most that a turn can cost ---------------------------------------------------------------------------

@@ -21,6 +21,9 @@ OF_AGENTS = (
     "engine.agents.answer",
     "engine.agents.runner",
     "engine.nodes.agent_config",
+    "engine.nodes.mcp",
+    "engine.providers.turns",
+    "engine.providers.prices",
 )
 """What of the engine takes part in conversations."""
 RARE = ("engine.forks", "engine.migration", "engine.portable")
@@ -85,7 +88,7 @@ def test_the_bot_starts_without_what_agents_need(tmp_path: Path) -> None:
 
 def test_the_engine_is_imported_without_what_only_some_sessions_need(tmp_path: Path) -> None:
     """`import engine.engine` reads no flow and checks no node: no pydantic, no YAML, no Jinja, nothing of agents."""
-    heavy = (*OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, "engine.nodes.shell", "engine.providers.prices")
+    heavy = (*OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, "engine.nodes.shell")
     assert loaded("import engine.engine", tmp_path, heavy) == []
 
 

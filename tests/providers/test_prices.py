@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.codec import encode
+from engine.providers.amounts import dollars
 from engine.providers.messages import Message, assistant, image_block, pdf_block, tool_result_block, user
 from engine.providers.prices import (
     DEFAULTS,
     InvalidPrice,
     UnknownPrice,
     cost,
-    dollars,
     price_of,
     prices_from,
     prompt_bound,
