@@ -22,14 +22,14 @@ from bot import inbound
 from bot.aliases import Aliases
 from bot.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
 from bot.views.service import Views, acknowledgement
-from bot.views.values import PAGE, VIEW, Accept, Next, Submission
+from bot.views.values import PAGE, VIEW, Accept, Next, Refuse, Submission
 from engine.codec import Json, encode
 from engine.storage.port import InboxItem
 from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.slack")
 
-
+SENT_BEFORE = "This was sent before, with other values, and those count. Please close this and look at what became of it."
 _MOST_PENDING = 1_000
 """How many rows that wait are looked through for something of a thread."""
 
@@ -120,8 +120,9 @@ class SlackApp:
         stored: dict[str, Json] = {"team": submission.team, "user": submission.user, "kind": submission.kind}
         match verdict:
             case Accept(data, thread_key):
-                body = encode({**stored, **data})
-                await self._ingest(InboxItem(submission.key, VIEW, body, thread_key=thread_key))
+                item = InboxItem(submission.key, VIEW, encode({**stored, **data}), thread_key=thread_key)
+                if not await self._ingest(item) and await self._differs(item):
+                    return acknowledgement(Refuse(SENT_BEFORE), submission)
             case Next(keep=keep) if keep is not None:
                 await self._ingest(InboxItem(verdict.key, PAGE, encode({**stored, "values": keep})))
         return acknowledgement(verdict, submission)
@@ -145,10 +146,17 @@ class SlackApp:
             return
         await self._ingest(item)
 
-    async def _ingest(self, item: InboxItem) -> None:
-        """Store an item; one whose key is known changes nothing."""
-        if (await self._writer.ingest([item], self._now()))[0] is not None:
+    async def _ingest(self, item: InboxItem) -> bool:
+        """Store an item; one whose key is known changes nothing. Whether it was new."""
+        is_new = (await self._writer.ingest([item], self._now()))[0] is not None
+        if is_new:
             self._taken()
+        return is_new
+
+    async def _differs(self, item: InboxItem) -> bool:
+        """Whether something else is stored under this key: a person changed a form whose acknowledgement was lost."""
+        before = await self._writer.call("inbox_row", item.key)
+        return before is not None and before.payload != item.payload
 
 
 def _answered(body: dict[str, Any] | None) -> BoltResponse:

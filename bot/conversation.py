@@ -370,9 +370,10 @@ class Conversation:
             return await self._whisper(row, data, words.closed_text(prompt), "refused")
         try:
             actor = await self._people.actor(data, entries=[*(prompt.approvers or ()), *(prompt.who or ())])
+            command = await self._people.informed(make(actor), data["channel"])
         except LookupFailed as error:
             return await self._not_looked_up(row, data, error)
-        return await self._do(row, data, prompt.session_id, make(actor))
+        return await self._do(row, data, prompt.session_id, command)
 
     async def begin(self, row: InboxRow, data: dict[str, Json], flow: str, inputs: dict[str, Json]) -> bool:
         """Start a flow in the thread of a message that the bot posts; nothing is posted for whoever may not start it."""

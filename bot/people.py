@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from slack_sdk.errors import SlackApiError
@@ -16,6 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.slack_api import code_of
 from engine.actors import Actor
 from engine.codec import Json
+from engine.commands import Command, HandOver
 from engine.errors import SaysoError
 
 KEEP_SECONDS = 60.0
@@ -85,6 +87,13 @@ class People:
             edited=bool(data.get("edited")),
             facts_known=True,
         )
+
+    async def informed(self, command: Command, channel: str | None) -> Command:
+        """A hand-over with what Slack knows of whoever gets the prompt; any other command as it is. Raises `LookupFailed`."""
+        if not isinstance(command, HandOver):
+            return command
+        taker = await self.actor({"user": command.to, "channel": channel}, in_channel=True)
+        return replace(command, taker=taker)
 
     async def is_member(self, user_id: str, channel: str) -> bool:
         """Whether somebody is in a channel now. Raises `LookupFailed`."""

@@ -138,12 +138,14 @@ class Edit(Value):
 
 
 class HandOver(Value):
-    """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`."""
+    """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`. `taker` is what is
+    known of that person, who may be asked already under another name."""
 
     prompt_id: str
     actor: Actor
     key: str
     to: str
+    taker: Actor | None = None
 
 
 class Undo(Value):

@@ -199,12 +199,14 @@ def _refuse_nobody_left(state: State, prompt: PromptRun, editor: Actor) -> None:
     """Refuse an edit after which fewer people are left than must agree, as far as the list names people one by one."""
     if not prompt.spec.get("excludeRequester"):
         return
-    asked = asked_people(state, prompt)
+    asked = set(asked_people(state, prompt))
     if any(entry.startswith("@") or entry == "channel" for entry in asked):
         return
-    out = {"requester", state.actor.get("id"), editor.id, editor.email, *(prompt.spec.get("editors") or [])}
-    out |= set(prompt.spec.get("excluded") or [])
-    if len(set(asked) - out) < _required(prompt.spec):
+    out = {*(prompt.spec.get("editors") or []), *(prompt.spec.get("excluded") or [])} - {editor.id}
+    # Each of them is on the list: who is not there by id, by an e-mail address that is not known here.
+    by_address = len(out - asked)
+    left = asked - out - {"requester", state.actor.get("id"), editor.id, editor.email}
+    if len(left) - by_address < _required(prompt.spec):
         raise InvalidAnswer(
             "Nothing was changed: whoever changes this cannot approve it, and then too few people would be left who "
             "can. Reject it, and have it proposed anew."
@@ -221,7 +223,7 @@ def hand_over(turn: Turn, command: HandOver) -> None:
     prompt = open_prompt(turn, command.prompt_id)
     turn.permit(command.actor, "hand_over", prompt)
     to = _person(turn.state, command.to)
-    _refuse_taker(turn.state, prompt, command.actor, to)
+    _refuse_taker(turn.state, prompt, command, to)
     turn.emit(
         ev.PromptHanded,
         path=prompt.path,
@@ -244,12 +246,19 @@ def _person(state: State, to: str) -> str:
     return to
 
 
-def _refuse_taker(state: State, prompt: PromptRun, giver: Actor, to: str) -> None:
+def _refuse_taker(state: State, prompt: PromptRun, command: HandOver, to: str) -> None:
+    giver, taker = command.actor, command.taker
     if to in (giver.id, giver.email):
         raise InvalidAnswer("This is with you already.")
+    if taker is not None and (taker.is_bot or taker.deleted):
+        raise InvalidAnswer(
+            f"{taker.name or to} cannot answer this: that is no account of a person who works here."
+        )
     excluded = prompt.spec.get("excluded") or []
-    if to in asked_people(state, prompt) and to not in excluded:
-        raise InvalidAnswer(f"{to} is asked already. Nothing was changed.")
+    names = {to.lower(), (taker.email if taker is not None and taker.email else to).lower()}
+    if names & {entry.lower() for entry in asked_people(state, prompt)} and to not in excluded:
+        known = taker.name if taker is not None and taker.name else to
+        raise InvalidAnswer(f"{known} is asked already. Nothing was changed.")
     if prompt.kind != "approval" or not prompt.spec.get("excludeRequester"):
         return
     if to == state.actor.get("id"):

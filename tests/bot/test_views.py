@@ -110,7 +110,7 @@ def test_what_is_not_ours_is_left_alone(body: dict[str, Any]) -> None:
 
 
 class Kind:
-    """A kind of view with one field, that takes what says `right`."""
+    """A kind of view with one field, that takes what begins with `right`."""
 
     name = "form"
 
@@ -131,7 +131,7 @@ class Kind:
         value = submission.values["field:x"]["value"]["value"]
         if value == "page":
             return Next(modal(text_input("field:y")), {"x": value}, f"{submission.key}:0")
-        return Accept({"x": value}) if value == "right" else Errors({"field:x": "wrong"})
+        return Accept({"x": value}) if value.startswith("right") else Errors({"field:x": "wrong"})
 
     async def submit(self, row: InboxRow, data: dict[str, Any]) -> bool:
         """Nothing is carried out here."""
@@ -197,6 +197,17 @@ async def test_only_what_is_right_spends_the_key(desk: Desk) -> None:
     stored = {"team": "T1", "user": "U1", "kind": "form", "x": "right"}
     assert (row.kind, json.loads(row.payload)) == ("slack.view", stored)
     assert len(desk.store.inbox(after=0)) == 1
+
+
+async def test_what_is_sent_again_with_other_values_is_not_taken_in_silence(desk: Desk) -> None:
+    """The acknowledgement was lost and the person changed the form: the modal says that what came first counts."""
+    assert await desk.receive("right") == {}
+    refused = await desk.receive("right too")
+    assert list(refused["errors"]) == ["field:x"]
+    assert "sent before, with other values" in refused["errors"]["field:x"]
+    row = desk.store.inbox_row("view:T1:V1")
+    assert row is not None
+    assert json.loads(row.payload)["x"] == "right"
 
 
 async def test_a_page_is_stored_before_the_next_one_is_shown(desk: Desk) -> None:

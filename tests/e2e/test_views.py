@@ -83,7 +83,7 @@ async def test_a_view_that_is_submitted_twice_counts_once(workspace: Workspace, 
         with pytest.raises(WorkspaceError):
             await workspace.submit_view("ana", view["id"], {"field:version": "v1", "field:hosts": 1})
         again = await workspace.submit_view("ana", view["id"], {"field:version": "v2", "field:hosts": 2})
-        assert again == {"closed": True} or "Already answered" in str(again)
+        assert "Already answered" in str(again) or "sent before" in str(again)
         await thread.says("Releasing v1 to 1 hosts")
         assert thread.count("Releasing") == 1
 

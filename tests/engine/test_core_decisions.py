@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine import clock
 from engine.actors import Actor
-from engine.commands import Answer, HandOver
+from engine.commands import Answer, Edit, HandOver
 from engine.errors import AlreadyAnswered, FlowError, InvalidAnswer, NotAllowed
 from engine.fold import derive_state
 from engine.session_state import from_bytes, to_bytes
@@ -277,6 +277,42 @@ def test_nobody_gets_a_prompt_who_must_not(to: str, text: str) -> None:
     """An approval that excludes the requester is not handed to them, nor to a group, nor to whoever is asked already."""
     case = gate(exclude_requester=True)
     assert text in case.refused(hand(case, BEA, to), InvalidAnswer)
+
+
+def test_nobody_is_handed_a_prompt_under_a_second_name() -> None:
+    """Whoever is on the list by e-mail address is asked already; else one person would have two places."""
+    case = gate(approvers=["bea@example.com", "Cem@example.com"])
+    bea, cem = person("bea", email="bea@example.com"), person("cem", email="cem@example.com")
+    given_to_cem = HandOver(case.prompt.prompt_id, bea, "h1", "UCEM", cem)
+    assert "cem is asked already" in case.refused(given_to_cem, InvalidAnswer)
+    dan = person("dan", email="dan@example.com")
+    case.when(HandOver(case.prompt.prompt_id, bea, "h2", "UDAN", dan)).then("prompt:handed")
+    case.when(HandOver(case.prompt.prompt_id, dan, "h3", "UBEA", bea)).then("prompt:handed")
+    assert case.prompt.spec["excluded"] == ["UDAN"]
+
+
+@pytest.mark.parametrize("facts", [{"is_bot": True}, {"deleted": True}])
+def test_nobody_is_handed_a_prompt_who_cannot_answer_any(facts: dict[str, bool]) -> None:
+    """An app, or an account that is deactivated, would leave the question to nobody."""
+    case = gate()
+    to = HandOver(case.prompt.prompt_id, BEA, "h1", "UEVE", person("eve", **facts))
+    assert "eve cannot answer this" in case.refused(to, InvalidAnswer)
+
+
+def test_changes_leave_enough_people_who_can_approve() -> None:
+    """Whoever changed it or handed it over is no approver any more, also where the list has e-mail addresses only."""
+    form = {"properties": {"count": {"type": "integer", "default": 1}}}
+    more = {"form": form, "editable": ["count"], "exclude_requester": True}
+    case = gate(approvers=["bea@example.com", "cem@example.com"], **more)
+    prompt_id = case.prompt.prompt_id
+    bea, cem = person("bea", email="bea@example.com"), person("cem", email="cem@example.com")
+    case.when(HandOver(prompt_id, bea, "h1", "UDAN", DAN)).then("prompt:handed")
+    case.when(Edit(prompt_id, cem, "e1", {"count": 2})).then("prompt:edited")
+    case.when(Edit(prompt_id, cem, "e2", {"count": 3})).then("prompt:edited")
+    refused = case.refused(Edit(prompt_id, DAN, "e3", {"count": 4}), InvalidAnswer)
+    assert "too few people would be left" in refused
+    case.when(case.answer("approve", actor=DAN))
+    assert decided(case)[:2] == ("approve", ["UDAN"])
 
 
 def test_only_who_may_decide_hands_an_approval_over() -> None:

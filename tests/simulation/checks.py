@@ -18,7 +18,9 @@ from engine.fold import derive_state
 from engine.live import utc_now
 from engine.state import State
 from engine.storage.sqlite import open_sqlite
-from tests.simulation.flows import NOBODY, SAMPLES, Answers
+from tests.simulation import form_checks
+from tests.simulation.flows import NOBODY, Answers
+from tests.simulation.form_flows import ALL
 from tests.simulation.life import KEY
 from tests.simulation.people import Said, live_buttons
 from tests.simulation.slack import CHANNEL, key_of
@@ -30,7 +32,14 @@ READING = 60.0
 UNDO_SECONDS = 8.0
 SLACK = 6.0
 """Seconds by which a timer may be late: a commit that takes long, a process that has just started."""
-_COUNTED = ("prompt:answered", "session:message", "prompt:voted", "prompt:undone")
+_COUNTED = (
+    "prompt:answered",
+    "session:message",
+    "prompt:voted",
+    "prompt:undone",
+    "prompt:edited",
+    "prompt:handed",
+)
 _VISIBLE = ("applied", "told", "refused", "too_long", "help", "started")
 
 
@@ -71,6 +80,7 @@ def check(world: World) -> Iterator[str]:
         yield from _replies(world, store, sessions)
         yield from _offered_words(world, sessions)
         yield from _presses(world, store)
+        yield from form_checks.submissions(world, store, TEAM)
         yield from _messages(world, store, sessions)
         if store.outbox(now="9999-01-01T00:00:00.000Z"):
             yield "the outbox is not empty"
@@ -101,9 +111,12 @@ def _of_session(world: World, session: Session) -> Iterator[str]:
     yield from _voted(world, session)
     yield from _taken_back(world, session)
     yield from _truly_said(world, session)
+    yield from form_checks.Decisions(world, session).wrong()
+    yield from form_checks.told(world, session)
     answers = _answers(session)
     yield from _said(world, session, answers)
     yield from _ran(world, session, answers)
+    yield from form_checks.arguments(world, session, answers)
 
 
 def _answers(session: Session) -> Answers:
@@ -112,7 +125,10 @@ def _answers(session: Session) -> Answers:
     found = dict.fromkeys(places.values(), NOBODY)
     for event in session.of("prompt:answered"):
         if event.prompt_id in places:
-            found[places[event.prompt_id]] = str(event.answer["text"])
+            place = places[event.prompt_id]
+            found[place] = str(event.answer["text"])
+            values = event.answer.get("values") or {}
+            found.update({f"{place}.{name}": str(value) for name, value in values.items()})
     return found
 
 
@@ -138,7 +154,7 @@ def _truly_said(world: World, session: Session) -> Iterator[str]:
             press = pressed[last]
             if (press.prompt, press.label) != (event.prompt_id, event.answer["label"]):
                 yield f"{press.label!r} for {press.prompt} became {event.answer} of {event.prompt_id}"
-        else:
+        elif kind != "view":  # which is looked at with what was filled in
             yield f"{event.prompt_id} was answered by {event.key}"
 
 
@@ -152,6 +168,8 @@ def _voted(world: World, session: Session) -> Iterator[str]:
             if (press.prompt, press.label.lower()) != (event.prompt_id, event.vote):
                 yield f"{press.label!r} for {press.prompt} became a vote to {event.vote} {event.prompt_id}"
             votes.setdefault(event.prompt_id, {})[event.actor["id"]] = event.vote
+        elif event.type == "prompt:handed":
+            votes.get(event.prompt_id, {}).pop(event.actor["id"], None)
         elif event.type == "prompt:answered" and session.head.flow_name == "quorum":
             cast = {**votes.get(event.prompt_id, {}), event.actor["id"]: event.answer["value"]}
             agreed = [person for person, vote in cast.items() if vote == event.answer["value"]]
@@ -187,7 +205,7 @@ def _locked(world: World, sessions: list[Session]) -> Iterator[str]:
 
 def _said(world: World, session: Session, answers: Answers) -> Iterator[str]:
     """The thread shows what the model says, each once and in order."""
-    wanted = SAMPLES[session.head.flow_name].says(answers)
+    wanted = ALL[session.head.flow_name].says(answers)
     root = session.head.thread_key.rsplit(":", 1)[1]
     thread = world.slack.thread(root)
     shown = [m["text"] for m in thread if key_of(m).startswith(f"message:{session.head.session_id}")]
@@ -203,7 +221,7 @@ def _ran(world: World, session: Session, answers: Answers) -> Iterator[str]:
         if event.prompt_id in asked:
             (again if event.answer["value"] == "again" else done)[asked[event.prompt_id]] += 1
     ran = Counter(path for session_id, path in world.ran if session_id == session.head.session_id)
-    wanted = SAMPLES[session.head.flow_name].shells(answers)
+    wanted = ALL[session.head.flow_name].shells(answers)
     for path in {*wanted, *ran}:
         least = 0 if done[path] else 1
         if path not in wanted:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 Answers = Mapping[str, str]
-"""By the place of the question: the text that somebody wrote, or the label of the button; `-` where nobody did."""
+"""By the place of the question: the text that somebody wrote, or the label of the button; `-` where nobody did. What
+was filled in, or approved, stands under `<place>.<field>`."""
 
 NOBODY = "-"
 
@@ -20,6 +20,8 @@ class Sample:
     says: Callable[[Answers], list[str]]
     shells: Callable[[Answers], list[str]] = lambda answers: []
     """The places of the commands that it runs."""
+    args: Callable[[Answers], dict[str, list[str]]] = lambda answers: {}
+    """By place: the arguments of those commands that depend on what people filled in."""
 
 
 APPROVE = """
@@ -236,8 +238,3 @@ SAMPLES: dict[str, Sample] = {
     "storm": Sample(STORM, lambda a: [f"db was seen by {a['seen']}"]),
     "tell": Sample(TELL, _tell, lambda a: ["run"]),
 }
-
-
-def flow_texts() -> dict[str, Any]:
-    """The text of each flow by its name."""
-    return {name: sample.text for name, sample in SAMPLES.items()}

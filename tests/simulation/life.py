@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -341,10 +342,14 @@ class Life:
             return
         await self.point("before an acknowledgement")
         delivery.acknowledged = True
+        said = json.loads(answer.body) if answer.body else None
+        delivery.said.append(said)
         lost = world.chance.random() < world.weather.ack_lost
         world.note(f"{'lost ' if lost else ''}acknowledgement {delivery.name}")
         if not lost:
-            delivery.taken = True
+            first, delivery.taken = not delivery.taken, True
+            if first and delivery.heard is not None:
+                delivery.heard(said)
         await self.point("after an acknowledgement")
 
     # --- the way out ---------------------------------------------------------------------------------------
@@ -411,6 +416,7 @@ class Life:
         """A command: it leaves a mark outside, in no store, and takes a while."""
         await self.point("before a command")
         self.world.ran.append((ctx.session_id, ctx.path))
+        self.world.given.append((ctx.session_id, ctx.path, config["run"]))
         self.world.note(f"command {ctx.path}")
         await asyncio.sleep(self.world.chance.uniform(0.0, 3.0))
         await self.point("after a command")

@@ -10,6 +10,7 @@ from bot.rendering.decisions import UNDO
 from bot.workspace import elements
 from bot.workspace.state import copied
 from tests.simulation.flows import SAMPLES
+from tests.simulation.modals import Desk, openers
 from tests.simulation.slack import CHANNEL, Delivery, Json, key_of
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Crowd:
         self._undos: list[tuple[Json, tuple[Json, Json]]] = []
         self._serial = 0
         self._calm = False
+        self.desk = Desk(world)
 
     # --- starting ------------------------------------------------------------------------------------------
 
@@ -74,7 +76,7 @@ class Crowd:
         """Plan the starts of this run and the first looks."""
         chance = self.world.chance
         for _ in range(chance.choice((1, 1, 1, 2))):
-            name = wants or chance.choice(sorted(SAMPLES))
+            name = wants or (self.desk.flow() if self.world.forms else chance.choice(sorted(SAMPLES)))
             if name == "storm":
                 self._alert_storm()
                 continue
@@ -131,7 +133,7 @@ class Crowd:
 
     def calm(self) -> None:
         """From now on do what is asked, and nothing else."""
-        self._calm = True
+        self._calm = self.desk.calm = True
 
     def done(self) -> bool:
         """Whether every session shows its end."""
@@ -142,7 +144,7 @@ class Crowd:
     def _look(self) -> None:
         chance = self.world.chance
         roots = self.roots()
-        if roots:
+        if not (self.world.forms and self.desk.look()) and roots:
             self._act(chance.choice(roots))
         pause = CALM if self._calm else chance.uniform(0.5, 10.0)
         self.world.timeline.after(pause, self._look)
@@ -158,9 +160,11 @@ class Crowd:
             self._say("ana", "resume", root)
             return
         asked = [message for message in thread if key_of(message).startswith("prompt:")]
-        live = [message for message in asked if _buttons(message) or _hint(message)]
+        live = [message for message in asked if _buttons(message) or _hint(message) or openers(message)]
         if live:
-            self._answer(self.world.chance.choice(live), live, root)
+            message = self.world.chance.choice(live)
+            if not (self.world.forms and self.desk.opens(message)):
+                self._answer(message, live, root)
 
     def _answer(self, message: Json, live: list[Json], root: str) -> None:
         buttons = [found for found in _buttons(message) if elements.label_of(found[1]) not in _NEVER]
@@ -180,9 +184,12 @@ class Crowd:
         if sum(1 for each in live if _hint(each)) > 1:
             number = _number(message)
             text = f"#{number}: {text}"
-        self._say("ana", text, root, number)
+        user = self.desk.who(message) if self.world.forms else "ana"
+        self._say(user, text, root, number)
 
     def _approver(self, message: Json) -> str:
+        if self.world.forms:
+            return self.desk.who(message)
         if "Both?" in message["text"]:
             return self.world.chance.choice(("ana", "ben", "dev"))
         return self.world.chance.choice(("ben", "dev")) if "Deploy?" in message["text"] else "ana"
@@ -303,7 +310,8 @@ def _buttons(message: Json, action: str = "sayso:option") -> list[tuple[Json, Js
 
 def live_buttons(message: Json) -> bool:
     """Whether a message of the bot can be pressed."""
-    return bool(_buttons(message) or _buttons(message, UNDO))
+    opens = openers(message) if key_of(message).startswith("prompt:") else {}
+    return bool(_buttons(message) or _buttons(message, UNDO) or opens)
 
 
 def _hint(message: Json) -> str:

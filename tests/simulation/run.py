@@ -21,7 +21,7 @@ from engine.flow import Flow, load
 from engine.storage import writer
 from engine.storage.sqlite import open_sqlite
 from tests.simulation.checks import check
-from tests.simulation.flows import flow_texts
+from tests.simulation.form_flows import ALL
 from tests.simulation.life import KEY
 from tests.simulation.weather import Weather
 from tests.simulation.world import EPOCH, Ground, Outcome, World
@@ -39,8 +39,8 @@ def ground() -> Iterator[Ground]:
     try:
         flows = folder / "flows"
         flows.mkdir()
-        for name, text in flow_texts().items():
-            (flows / f"{name}.yml").write_text(text)
+        for name, sample in ALL.items():
+            (flows / f"{name}.yml").write_text(sample.text)
         library = _Fixed(flows)
         Library.refresh(library)
         (folder / "template").mkdir(mode=0o700)

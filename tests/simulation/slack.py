@@ -20,8 +20,8 @@ from bot.workspace.methods import METHODS
 from bot.workspace.methods.call import Call
 from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES, REQUIRED
 from bot.workspace.seed import default_state
-from bot.workspace.state import copied
-from bot.workspace.views import Views
+from bot.workspace.state import View, copied
+from bot.workspace.views import TRIGGER_SECONDS, Trigger, Views
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -43,7 +43,10 @@ class Delivery:
     taken: bool = False
     acknowledged: bool = False
     """The bot sent an acknowledgement, whether Slack saw it or not."""
-    answer: Json | None = None
+    said: list[Json | None] = field(default_factory=list)
+    """What the bot said with each of its acknowledgements, whether Slack saw them or not."""
+    heard: Callable[[Json | None], None] | None = None
+    """Told of the acknowledgement that Slack saw, and what it says."""
 
 
 class Sockets:
@@ -158,14 +161,18 @@ class Slack:
         message = self.core.post(state.user(user), state.channels[CHANNEL], text, thread_ts=thread_ts)
         return str(message["ts"])
 
-    def press(self, user: str, message: Json, element: tuple[Json, Json]) -> Delivery:
-        """Press a button as somebody; the message may be an old version of itself."""
+    def press(
+        self, user: str, message: Json, element: tuple[Json, Json], choice: str | None = None
+    ) -> Delivery:
+        """Press a button as somebody, or choose something in a menu; the message may be an old version of itself."""
         state = self.core.state
         person, channel = state.user(user), state.channels[CHANNEL]
         block, button = element
         ts = self.core.now_ts()
-        action = elements.action_for(block, button, elements.entry_for(button, button.get("value")), ts)
+        entry = elements.entry_for(button, choice or button.get("value"))
+        action = elements.action_for(block, button, entry, ts)
         grant = {"trigger_id": f"trigger.{ts}", "response_url": f"{self.core.base_url}/response/{ts}"}
+        self.views.triggers[grant["trigger_id"]] = Trigger(person, self.core.clock() + TRIGGER_SECONDS, None)
         body = payloads.message_actions(state, person, channel, message, action, {}, grant)
         return self.interaction(body, f"press:{user}:{ts}")
 
@@ -175,6 +182,13 @@ class Slack:
         grant = {"trigger_id": f"trigger.{ts}", "response_url": f"{self.core.base_url}/response/{ts}"}
         body = payloads.slash_command(state, state.user(user), state.channels[CHANNEL], "/sayso", text, grant)
         return self.interaction(body, f"slash:{user}:{ts}")
+
+    def submit(self, view: View) -> Delivery:
+        """Submit a modal as it is filled in now; it stays open until the acknowledgement says what becomes of it."""
+        state, ts = self.core.state, self.core.now_ts()
+        person = state.users[view.user_id]
+        body = payloads.view_submission(state, person, view, f"trigger.{ts}")
+        return self.interaction(body, f"submit:{person.name}:{ts}")
 
     # --- what can be seen ----------------------------------------------------------------------------------
 

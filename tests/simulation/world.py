@@ -15,6 +15,7 @@ from typing import Any
 from bot.flows import Library
 from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES
 from tests.simulation import weather as weathers
+from tests.simulation.form_flows import FORM_SAMPLES
 from tests.simulation.life import Life
 from tests.simulation.people import Crowd
 from tests.simulation.slack import Delivery, Slack
@@ -25,6 +26,9 @@ EPOCH = 1_790_000_000.0
 MOST_SECONDS = 600.0
 """After so many seconds without faults everything must be settled."""
 MOST_LIVES = 40
+FORMS = 1_000_000
+"""From this seed on people fill in forms, change what is to be approved and hand questions over. The seeds before it
+are without, and mean what they meant before there was any of that."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class World:
     trace: list[str] = field(init=False, default_factory=list)
     problems: list[str] = field(init=False, default_factory=list)
     ran: list[tuple[str, str]] = field(init=False, default_factory=list)
+    given: list[tuple[str, str, Any]] = field(init=False, default_factory=list)
+    """The commands that ran, with their arguments."""
     kills: int = 0
     frozen: int = 0
     sleepers: list[Life] = field(init=False, default_factory=list)
@@ -85,6 +91,7 @@ class World:
         self.chance = Random(f"sayso {self.seed}")
         if self.weather is None:
             self.weather = weathers.draw(self.chance)
+        self.forms = self.seed >= FORMS or self.wants in FORM_SAMPLES
         self.home = self.folder
         self.library = self.ground.library
         self.database = self.folder / "sayso.db"

@@ -1,0 +1,269 @@
+"""Simulated people in front of modals: they fill forms in, change what is to be approved, and hand questions over.
+
+What a person sees is what Slack would show: a modal stands open until an acknowledgement that came in time says what
+becomes of it; without one there is "trouble connecting", and the person sends it again, as it was or changed, or gives
+up. What chance decides here comes from a stream of its own, so runs without forms are what they were.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from bot.workspace import elements
+from bot.workspace.errors import SlackError
+from bot.workspace.state import View, copied
+from tests.simulation.flows import SAMPLES
+from tests.simulation.form_flows import FORM_SAMPLES
+from tests.simulation.slack import PATIENCE, Delivery, Json, key_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+EVERYBODY = ("ana", "ben", "cleo", "dev")
+OPENS = "sayso:open:"
+MOST_EDITS, MOST_HANDED = 4, 4
+"""How often people ask for the modal to change what one question proposes, and to hand questions over."""
+_FIELD = "field:"
+
+
+@dataclass
+class Sent:
+    """A modal that somebody submitted."""
+
+    delivery: Delivery
+    user: str
+    """By id."""
+    view: str
+    kind: str
+    hash: str
+    """Of the view as it was submitted."""
+    prompt: str
+    nonce: str
+    meant: Json
+    """What each field was filled in with, as it should be recorded."""
+    fits: bool
+    """Whether nothing of it is wrong."""
+
+    @property
+    def taken(self) -> bool:
+        """Whether the bot acknowledged it without a word against it."""
+        return any(not said for said in self.delivery.said)
+
+
+class Desk:
+    """What people do with modals."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.chance = Random(f"sayso modals {world.seed}")
+        self.sent: list[Sent] = []
+        self.calm = False
+        self._waiting: dict[str, Delivery] = {}
+        """By the modal: what was submitted and is not answered yet."""
+        self._failed: dict[str, Sent] = {}
+        """By the modal: what Slack could not deliver in time."""
+        self._refused: set[str] = set()
+        """Modals whose answer says that nothing can come of them."""
+        self._pressed: list[tuple[Json, tuple[Json, Json], str | None]] = []
+        self._edits: dict[str, int] = {}
+        self._handed = 0
+        self._serial = 0
+
+    # --- whom and what ---------------------------------------------------------------------------------------
+
+    def flow(self) -> str:
+        """Which flow somebody starts."""
+        return self.chance.choice(sorted(FORM_SAMPLES if self.chance.random() < 0.8 else SAMPLES))
+
+    def who(self, message: Json) -> str:
+        """Who does something about a question: mostly one of those whom it mentions."""
+        lead = json.dumps((message.get("blocks") or [{}])[0])
+        users = self.world.slack.core.state.users
+        named = [users[found].name for found in re.findall(r"<@(U\w+)>", lead) if found in users]
+        return self.chance.choice(named if named and self.chance.random() < 0.75 else EVERYBODY)
+
+    # --- opening ---------------------------------------------------------------------------------------------
+
+    def opens(self, message: Json) -> bool:
+        """Press something that opens a modal, if there is such a thing and somebody wants it; whether they did."""
+        there = openers(message)
+        if "hand" in there and self._wants_to_hand():
+            self._open(message, *there["hand"])
+        elif "edit" in there and self._wants_to_edit(key_of(message)):
+            self._open(message, *there["edit"])
+        elif "form" in there:
+            self._open(message, *there["form"])
+        else:
+            return False
+        return True
+
+    def _wants_to_hand(self) -> bool:
+        if self.calm or self._handed >= MOST_HANDED or self.chance.random() > 0.12:
+            return False
+        self._handed += 1
+        return True
+
+    def _wants_to_edit(self, key: str) -> bool:
+        done = self._edits.get(key, 0)
+        if self.calm or done >= MOST_EDITS or self.chance.random() > 0.4:
+            return False
+        self._edits[key] = done + 1
+        return True
+
+    def _open(self, message: Json, found: tuple[Json, Json], choice: str | None) -> None:
+        kept = (copied(message), (copied(found[0]), copied(found[1])), choice)
+        self._pressed.append(kept)
+        if self.world.weather.rude > 0 and self.chance.random() < 0.15:
+            kept = self.chance.choice(self._pressed)  # as it was shown some time ago
+        user = self.who(kept[0])
+        self.world.slack.press(user, *kept)
+        self.world.note(f"{user} opens {kept[1][1].get('action_id')} {choice or ''}")
+
+    # --- filling in ------------------------------------------------------------------------------------------
+
+    def look(self) -> bool:
+        """Go on with a modal that stands open; whether there was one."""
+        state = self.world.slack.core.state
+        views = [view for view in state.views.values() if view.id not in self._waiting]
+        if not views:
+            return False
+        self._go_on(self.chance.choice(views))
+        return True
+
+    def _go_on(self, view: View) -> None:
+        kind = _kind(view)
+        useless = not view.body.get("submit") or view.id in self._refused or (self.calm and kind != "form")
+        if useless or (not self.calm and self.chance.random() < 0.1):
+            self.world.note(f"close {view.id}")
+            self.world.slack.views.remove(view)
+            return
+        before = self._failed.pop(view.id, None)
+        if before is not None and self.chance.random() < 0.5:
+            meant, fits = before.meant, before.fits  # once more, as it is
+        else:
+            meant, fits = self._hand(view) if kind == "hand" else self._fill_in(view, kind)
+        self._submit(view, kind, meant, fits)
+        if self.world.weather.rude > 0 and self.chance.random() < 0.2:
+            self._submit(view, kind, meant, fits)  # pressed twice
+
+    def _fill_in(self, view: View, kind: str) -> tuple[Json, bool]:
+        """Something in every field, sometimes something wrong."""
+        self._serial += 1
+        wrong = not self.calm and self.chance.random() < 0.25
+        meant: Json = {}
+        values: Json = {}
+        for block, element in elements.elements(view.body["blocks"]):
+            if block["type"] != "input":
+                continue
+            name = str(block["block_id"]).removeprefix(_FIELD)
+            entry = view.values[block["block_id"]][element["action_id"]]
+            if kind == "edit" and self.chance.random() < 0.4:
+                given: Any = _shown(entry)
+            else:
+                given = self._value(block, element, wrong)
+            meant[name] = given
+            values[block["block_id"]] = {element["action_id"]: elements.entry_for(element, given)}
+        view.values = elements.merged(view.values, values)
+        return meant, not (wrong and "mail" in meant)
+
+    def _value(self, block: Json, element: Json, wrong: bool) -> Any:
+        if element["type"] == "number_input":
+            return 1000 + self._serial
+        if element["type"] == "email_text_input":
+            return f"p{self._serial:04d} at example" if wrong else f"p{self._serial:04d}@example.com"
+        if element["type"] == "radio_buttons":
+            return self.chance.choice([elements.label_of(option) for option in element["options"]])
+        return None if block.get("optional") and self.chance.random() < 0.5 else f"v{self._serial:04d}"
+
+    def _hand(self, view: View) -> tuple[Json, bool]:
+        """Somebody who answers instead."""
+        state = self.world.slack.core.state
+        to = state.user(self.chance.choice(EVERYBODY)).id
+        for block, element in elements.elements(view.body["blocks"]):
+            if element["type"] == "users_select":
+                entry = elements.entry_for(element, to)
+                view.values = elements.merged(view.values, {block["block_id"]: {element["action_id"]: entry}})
+        return {"to": to}, to != view.user_id
+
+    # --- submitting ------------------------------------------------------------------------------------------
+
+    def _submit(self, view: View, kind: str, meant: Json, fits: bool) -> None:
+        missing = elements.missing_inputs(view.body["blocks"], view.values)
+        if missing:
+            self.world.trouble(f"Slack does not send {view.id}: {missing}")
+            return
+        about = json.loads(view.body["private_metadata"])
+        delivery = self.world.slack.submit(view)
+        ids = (about["promptId"], about["nonce"])
+        sent = Sent(delivery, view.user_id, view.id, kind, view.hash, *ids, meant, fits)
+        self.sent.append(sent)
+        self._waiting[view.id] = delivery
+        delivery.heard = partial(self._answered, view, sent)
+        self.world.note(f"{view.user_id} submits {view.id} ({kind}) {json.dumps(meant)}")
+        self.world.timeline.after(PATIENCE, partial(self._given_up, view, sent))
+
+    def _answered(self, view: View, sent: Sent, said: Json | None) -> None:
+        """An acknowledgement came; in time, unless the person sees "trouble connecting" already."""
+        if self._waiting.get(view.id) is not sent.delivery:
+            return
+        del self._waiting[view.id]
+        if view.hash != sent.hash:
+            return  # the bot has put something else in its place
+        person = self.world.slack.core.state.users[view.user_id]
+        try:
+            shown = self.world.slack.views.answer_submission(person, view, said or {})
+        except SlackError as error:
+            self.world.trouble(f"Slack takes no such answer to a submission: {error}")
+            return
+        self.world.note(
+            f"{view.id} {json.dumps(shown.get('errors')) if 'errors' in shown else next(iter(shown))}"
+        )
+        if "errors" in shown and sent.fits:
+            self._refused.add(view.id)
+
+    def _given_up(self, view: View, sent: Sent) -> None:
+        if self._waiting.get(view.id) is sent.delivery:
+            del self._waiting[view.id]
+            self._failed[view.id] = sent
+            self.world.note(f"trouble connecting {view.id}")
+            if self.chance.random() < 0.5:
+                self.world.timeline.after(self.chance.uniform(0.3, 2.0), partial(self._again, view.id))
+
+    def _again(self, view_id: str) -> None:
+        """The person does not wait long."""
+        view = self.world.slack.core.state.views.get(view_id)
+        if view is not None and view_id not in self._waiting:
+            self._go_on(view)
+
+
+def openers(message: Json) -> dict[str, tuple[tuple[Json, Json], str | None]]:
+    """What opens a modal in a message, by the kind of the modal: the element, and in a menu the option."""
+    found: dict[str, tuple[tuple[Json, Json], str | None]] = {}
+    for block, element in elements.elements(message.get("blocks") or []):
+        action = str(element.get("action_id", ""))
+        if not action.startswith(OPENS):
+            continue
+        if element["type"] != "overflow":
+            found[action.removeprefix(OPENS)] = ((block, element), None)
+            continue
+        for option in element["options"]:
+            found[option["value"].partition("|")[0]] = ((block, element), option["value"])
+    return found
+
+
+def _kind(view: View) -> str:
+    return str(view.body.get("callback_id") or "").removeprefix("sayso:")
+
+
+def _shown(entry: Json) -> Any:
+    """What a field of a form is filled in with already."""
+    if entry["type"] == "number_input":
+        return int(entry["value"])
+    if "selected_option" in entry:
+        return elements.label_of(entry["selected_option"])
+    return entry.get("value")
