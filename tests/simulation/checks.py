@@ -74,7 +74,7 @@ def check(world: World) -> Iterator[str]:
             return
         yield from _counted(world, sessions)
         for session in sessions:
-            yield from _of_session(world, session)
+            yield from _of_session(world, store, session)
         yield from _keys_used_once(sessions)
         yield from _locked(world, sessions)
         yield from _replies(world, store, sessions)
@@ -100,7 +100,7 @@ def _counted(world: World, sessions: list[Session]) -> Iterator[str]:
 # --- sessions ----------------------------------------------------------------------------------------------
 
 
-def _of_session(world: World, session: Session) -> Iterator[str]:
+def _of_session(world: World, store: Any, session: Session) -> Iterator[str]:
     name = session.head.session_id
     if session.head.status != "complete":
         yield f"{name} ({session.head.flow_name}) is {session.head.status} {session.state.error}"
@@ -112,7 +112,7 @@ def _of_session(world: World, session: Session) -> Iterator[str]:
     yield from _taken_back(world, session)
     yield from _truly_said(world, session)
     yield from form_checks.Decisions(world, session).wrong()
-    yield from form_checks.told(world, session)
+    yield from form_checks.told(world, store, session)
     answers = _answers(session)
     yield from _said(world, session, answers)
     yield from _ran(world, session, answers)

@@ -181,23 +181,31 @@ def arguments(world: World, session: Session, answers: Answers) -> Iterator[str]
             yield f"{path} ran as {given}, and what people said is {wanted[path]}"
 
 
-def told(world: World, session: Session) -> Iterator[str]:
+def told(world: World, store: Any, session: Session) -> Iterator[str]:
     """The thread was told once of each change and of each hand-over, and shows what was filled in or approved."""
+    done = {
+        event.prompt_id for event in session.events if event.type in ("prompt:answered", "prompt:expired")
+    }
     ours = world.slack.by_bot()
     times = Counter(key_of(message) for message in ours)
     by_key = {key_of(message): message for message in ours}
     for event in session.events:
-        key = f"edited:{event.prompt_id}:{event.nonce}" if event.type == "prompt:edited" else None
         if event.type == "prompt:answered":
             yield from _shows(by_key.get(f"prompt:{event.prompt_id}"), event)
-        if key is not None and times[key] != 1:
+        key = ""
+        if event.type == "prompt:edited":
+            key = f"edited:{event.prompt_id}:{event.nonce}"
+        elif event.type == "prompt:handed":
+            key = f"handed:{event.prompt_id}:{event.seq}"
+        # Nobody is called to what is over already.
+        is_late = event.type == "prompt:handed" and event.prompt_id in done and _dropped(store, key)
+        if key and times[key] != 1 and not is_late:
             yield f"{key} stands {times[key]} times"
-    handed = [event for event in session.events if event.type == "prompt:handed"]
-    for prompt_id in {event.prompt_id for event in handed}:
-        number = sum(event.prompt_id == prompt_id for event in handed)
-        found = [key for key in times if key.startswith(f"handed:{prompt_id}:")]
-        if len(found) != number:
-            yield f"{prompt_id} was handed over {number} times, and {len(found)} people were told"
+
+
+def _dropped(store: Any, key: str) -> bool:
+    row = store.outbox_row(key)
+    return row is not None and "dropped" in decode(row.result or b"{}")
 
 
 def _shows(message: Json | None, event: Any) -> Iterator[str]:

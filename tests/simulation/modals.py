@@ -18,7 +18,6 @@ from bot.workspace import elements
 from bot.workspace.errors import SlackError
 from bot.workspace.state import View, copied
 from tests.simulation.flows import SAMPLES
-from tests.simulation.form_flows import FORM_SAMPLES
 from tests.simulation.slack import PATIENCE, Delivery, Json, key_of
 
 if TYPE_CHECKING:
@@ -78,7 +77,9 @@ class Desk:
 
     def flow(self) -> str:
         """Which flow somebody starts."""
-        return self.chance.choice(sorted(FORM_SAMPLES if self.chance.random() < 0.8 else SAMPLES))
+        if self.chance.random() < 0.2:
+            return self.chance.choice(sorted(SAMPLES))
+        return self.chance.choice(("careful", "careful", "order", "relay", "release", "release"))
 
     def who(self, message: Json) -> str:
         """Who does something about a question: mostly one of those whom it mentions."""
@@ -103,14 +104,14 @@ class Desk:
         return True
 
     def _wants_to_hand(self) -> bool:
-        if self.calm or self._handed >= MOST_HANDED or self.chance.random() > 0.12:
+        if self.calm or self._handed >= MOST_HANDED or self.chance.random() > 0.15:
             return False
         self._handed += 1
         return True
 
     def _wants_to_edit(self, key: str) -> bool:
-        done = self._edits.get(key, 0)
-        if self.calm or done >= MOST_EDITS or self.chance.random() > 0.4:
+        done, most = self._edits.get(key, 0), MOST_EDITS if self.world.weather.rude > 0 else 1
+        if self.calm or done >= most or self.chance.random() > 0.7:
             return False
         self._edits[key] = done + 1
         return True
@@ -206,6 +207,15 @@ class Desk:
         delivery.heard = partial(self._answered, view, sent)
         self.world.note(f"{view.user_id} submits {view.id} ({kind}) {json.dumps(meant)}")
         self.world.timeline.after(PATIENCE, partial(self._given_up, view, sent))
+        if kind == "edit" and self.world.weather.rude > 0:
+            self._meanwhile(f"prompt:{sent.prompt}")
+
+    def _meanwhile(self, key: str) -> None:
+        """Somebody else decides at the same time, on what the message shows before the change."""
+        for message in self.world.slack.by_bot():
+            if key_of(message) == key:
+                press = partial(self.world.people.decide, self.who(message), copied(message))
+                self.world.timeline.after(self.chance.uniform(0.0, 3.0), press)
 
     def _answered(self, view: View, sent: Sent, said: Json | None) -> None:
         """An acknowledgement came; in time, unless the person sees "trouble connecting" already."""

@@ -194,6 +194,12 @@ class Crowd:
             return self.world.chance.choice(("ana", "ben", "dev"))
         return self.world.chance.choice(("ben", "dev")) if "Deploy?" in message["text"] else "ana"
 
+    def decide(self, user: str, message: Json) -> None:
+        """Press the first button of a question as it was shown."""
+        found = _buttons(message)
+        if found:
+            self._press(user, message, found[0])
+
     def _press(self, user: str, message: Json, found: tuple[Json, Json]) -> None:
         label = elements.label_of(found[1])
         delivery = self.world.slack.press(user, message, found)

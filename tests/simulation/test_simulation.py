@@ -12,15 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.flows import SAMPLES
+from tests.simulation.form_flows import ALL
+from tests.simulation.form_mutants import FORM_MUTANTS, FORMS_SEEN_AT
 from tests.simulation.mutants import MUTANTS, SEEN_AT, Mutant
 from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block
 from tests.simulation.weather import Weather
-from tests.simulation.world import Ground
+from tests.simulation.world import FORMS, Ground
 
 LONG = bool(os.environ.get("PROVE"))
 SEEDS = 2_000
+FORM_SEEDS = 200
+"""How many runs with forms, changes and hand-overs."""
+FIRSTS = (*range(0, SEEDS, AT_ONCE), *range(FORMS, FORMS + FORM_SEEDS, AT_ONCE))
 MOST_SEEDS = 2_000
+MOST_FORM_SEEDS = 400
 """Within so many runs a seeded fault must be found."""
 DELIVERIES = 100_000
 """How many deliveries `make prove` makes at least."""
@@ -41,7 +46,7 @@ def blocks() -> Iterator[dict[int, Future[Block]]]:
     """The blocks of seeds by their first, which processes run while the tests wait for one after the other."""
     workers = crowd()
     try:
-        yield {first: workers.submit(run_block, first, AT_ONCE) for first in range(0, SEEDS, AT_ONCE)}
+        yield {first: workers.submit(run_block, first, AT_ONCE) for first in FIRSTS}
     finally:
         workers.shutdown(cancel_futures=True)
     print(f"\nsimulation: {', '.join(f'{count:,} {name}' for name, count in sorted(TRIED.items()))}")
@@ -57,7 +62,7 @@ def _counted(block: Block) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+@pytest.mark.parametrize("first", FIRSTS)
 def test_whatever_goes_wrong_nothing_is_lost_or_doubled(blocks: dict[int, Future[Block]], first: int) -> None:
     """Every reply and press counts once or is refused with a word, and every session ends as its flow says."""
     _counted(blocks[first].result())
@@ -67,24 +72,25 @@ def test_whatever_goes_wrong_nothing_is_lost_or_doubled(blocks: dict[int, Future
 @pytest.mark.skipif(not LONG, reason="the long version: make prove")
 def test_a_hundred_thousand_deliveries() -> None:
     """The same for so many more seeds that the bot was sent 100,000 deliveries."""
-    first, tried = SEEDS, TRIED["deliveries"]
+    done, tried = 0, TRIED["deliveries"]
     with crowd() as workers:
         while tried < DELIVERIES:
-            rows = range(first, first + 4 * AT_ONCE, AT_ONCE)
+            # Of three blocks one with forms.
+            rows = [SEEDS + done, SEEDS + done + AT_ONCE, FORMS + FORM_SEEDS + done // 2]
             for block in workers.map(run_block, rows, [AT_ONCE] * len(rows)):
                 _counted(block)
                 tried += block.tried["deliveries"]
-            first = rows.stop
+            done += 2 * AT_ONCE
 
 
-@pytest.mark.parametrize("flow", SAMPLES)
+@pytest.mark.parametrize("flow", ALL)
 def test_a_day_without_faults_is_uneventful(land: Ground, flow: str) -> None:
     """Where nothing goes wrong each flow ends as the model says, in one life of the bot."""
     outcome = run(land, 1, weather=Weather(), wants=flow)
     assert (outcome.problems, outcome.lives) == ([], 1)
 
 
-@pytest.mark.parametrize("seed", [3, 52])
+@pytest.mark.parametrize("seed", [3, 52, FORMS + 8])
 def test_a_seed_replays_exactly(seed: int) -> None:
     """Two processes with different hash seeds give the same run of one seed, byte for byte."""
     traces = [
@@ -101,18 +107,21 @@ def test_a_seed_replays_exactly(seed: int) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", [*MUTANTS, *FORM_MUTANTS])
 def test_a_seeded_fault_is_found_and_a_plain_day_does_not_show_it(
     name: str, land: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the fault every flow still ends well on a day without faults, and the simulation turns red."""
-    mutant: Mutant = MUTANTS[name]
+    mutant: Mutant = {**MUTANTS, **FORM_MUTANTS}[name]
     mutant(monkeypatch)
-    for flow in SAMPLES:
+    for flow in ALL:
         assert run(land, 1, weather=Weather(), wants=flow).problems == []
-    for seed in (SEEN_AT.get(name, 0), *range(MOST_SEEDS)):
+    is_of_forms = name in FORM_MUTANTS
+    seeds = range(FORMS, FORMS + MOST_FORM_SEEDS) if is_of_forms else range(MOST_SEEDS)
+    seen = {**SEEN_AT, **FORMS_SEEN_AT}
+    for seed in (seen.get(name, seeds[0]), *seeds):
         outcome = run(land, seed)
         if outcome.problems:
             print(f"{name}: seed {seed}: {outcome.problems[0][:150]}")
             return
-    pytest.fail(f"no run of {MOST_SEEDS:,} shows it")
+    pytest.fail(f"no run of {len(seeds):,} shows it")

@@ -1,0 +1,95 @@
+"""Seeded faults in forms, in changes of what is approved, and in hand-overs. A plain day shows none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.app import SlackApp
+from engine import decisions, fold, people
+from engine.folds import prompts
+from engine.storage.port import InboxItem
+from engine.turn import Turn
+from tests.simulation.mutants import Mutant
+
+
+def takes_a_second_submission_in_silence(patch: pytest.MonkeyPatch) -> None:
+    """A form that is sent again with other values is acknowledged, and what came first counts."""
+
+    async def same(self: SlackApp, item: InboxItem) -> bool:
+        return False
+
+    patch.setattr(SlackApp, "_differs", same)
+
+
+def obeys_a_button_of_an_older_copy(patch: pytest.MonkeyPatch) -> None:
+    """Whoever presses Approve on what was proposed before a change approves what it became."""
+    find = decisions.open_prompt
+
+    def any_copy(turn: Turn, prompt_id: str, nonce: str | None = None) -> Any:
+        return find(turn, prompt_id)
+
+    patch.setattr(people, "open_prompt", any_copy)
+
+
+def a_change_keeps_the_votes_before_it(patch: pytest.MonkeyPatch) -> None:
+    """Who approved the values before a change counts for those after it."""
+
+    def edited(state: Any, event: Any) -> Any:
+        votes = prompts.open_prompt(state, event.prompt_id).votes
+        after = prompts.prompt_edited(state, event)
+        kept = after.prompts[event.prompt_id]._replace(votes=votes)
+        return after._replace(prompts=after.prompts.set(event.prompt_id, kept))
+
+    patch.setitem(fold._FOLDS, "prompt:edited", edited)
+
+
+def runs_what_the_first_change_said(patch: pytest.MonkeyPatch) -> None:
+    """A second change is recorded and shown, and what runs is what the first one said."""
+    decided = decisions._decided
+    first: dict[tuple[str, str], Any] = {}
+
+    def edited(state: Any, event: Any) -> Any:
+        message = str(state.prompts[event.prompt_id].spec["message"])
+        first.setdefault((event.prompt_id, message), event.values)
+        return prompts.prompt_edited(state, event)
+
+    def older(prompt: Any, answer: Any, votes: Any) -> Any:
+        found = decided(prompt, answer, votes)
+        return {**found, "values": first.get((prompt.prompt_id, prompt.spec["message"]), found["values"])}
+
+    patch.setitem(fold._FOLDS, "prompt:edited", edited)
+    patch.setattr(decisions, "_decided", older)
+
+
+def hands_over_and_keeps(patch: pytest.MonkeyPatch) -> None:
+    """Whoever handed a question over can still answer it."""
+
+    def handed(state: Any, event: Any) -> Any:
+        after = prompts.prompt_handed(state, event)
+        prompt = after.prompts[event.prompt_id]
+        kept = prompt._replace(spec={**prompt.spec, "excluded": []})
+        return after._replace(prompts=after.prompts.set(event.prompt_id, kept))
+
+    patch.setitem(fold._FOLDS, "prompt:handed", handed)
+
+
+FORM_MUTANTS: dict[str, Mutant] = {
+    mutant.__name__: mutant
+    for mutant in (
+        takes_a_second_submission_in_silence,
+        obeys_a_button_of_an_older_copy,
+        a_change_keeps_the_votes_before_it,
+        runs_what_the_first_change_said,
+        hands_over_and_keeps,
+    )
+}
+FORMS_SEEN_AT = {
+    "takes_a_second_submission_in_silence": 1_000_008,
+    "obeys_a_button_of_an_older_copy": 1_000_046,
+    "a_change_keeps_the_votes_before_it": 1_000_129,
+    "runs_what_the_first_change_said": 1_000_191,
+    "hands_over_and_keeps": 1_000_141,
+}
+"""The first seed that was seen to show a fault: tried before all others."""
