@@ -46,6 +46,7 @@ log = logging.getLogger("sayso.outbound")
 
 _PAGE = 100
 _MOST_ROWS = 6_400
+_SHORTEST_HOLD = 0.001
 _EDITS = ("close", "edit", "reaction", "agent_tool")
 """Rows that can be sent again without harm."""
 _EVER = "9999-12-31T00:00:00.000Z"
@@ -226,10 +227,11 @@ class Outbound:
 
     def _until_next(self) -> float:
         soonest = min(self._holds.values(), default=self._clock() + self._tuning.poll_seconds) - self._clock()
-        return max(0.001, min(soonest, self._tuning.poll_seconds))
+        return max(_SHORTEST_HOLD, min(soonest, self._tuning.poll_seconds))
 
     def _hold(self, lane: str, seconds: float) -> None:
-        self._holds[lane] = self._clock() + seconds
+        # A time that is too short for the clock would be none: the row would be given out again in the same moment.
+        self._holds[lane] = self._clock() + max(seconds, _SHORTEST_HOLD)
 
     def _hold_row(self, row: OutboxRow, seconds: float) -> None:
         """The row has to wait, and with it what follows it."""

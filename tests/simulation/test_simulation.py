@@ -16,6 +16,7 @@ from tests.simulation.form_flows import ALL
 from tests.simulation.form_mutants import FORM_MUTANTS, FORMS_SEEN_AT
 from tests.simulation.mutants import MUTANTS, SEEN_AT, Mutant
 from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block
+from tests.simulation.timeline import SimLoop, Stuck, Timeline
 from tests.simulation.weather import Weather
 from tests.simulation.world import FORMS, Ground
 
@@ -104,6 +105,24 @@ def test_a_seed_replays_exactly(seed: int) -> None:
     ]
     assert traces[0] == traces[1]
     assert traces[0].count(b"\n") > 20
+
+
+def test_a_card_whose_pause_is_almost_over_does_not_stop_the_clock(land: Ground) -> None:
+    """In the run of seed 4837 a card waited for less than the clock can tell, was given out at once, and so on for ever."""
+    assert run(land, 4837).problems == []
+
+
+def test_a_loop_that_never_waits_is_found() -> None:
+    """What happens again and again without time passing ends the run with words, not with a test that hangs."""
+    loop = SimLoop(Timeline())
+
+    def again() -> None:
+        loop.call_soon(again)
+
+    again()
+    with pytest.raises(Stuck, match="wait for nothing"):
+        loop.run_forever()
+    loop.close()
 
 
 @pytest.mark.timeout(600)

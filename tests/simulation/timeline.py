@@ -10,6 +10,8 @@ from typing import Any
 
 MOST_TURNS = 20_000
 """Turns of the loop without time passing: more of them are a loop that never waits."""
+MOST_SPINS = 100_000
+"""The same for turns in which the loop would not even wait."""
 
 
 class Stuck(Exception):
@@ -23,7 +25,13 @@ class Timeline:
         self.now = 0.0
         self._coming: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = 0
-        self._turns = 0
+        self._turns = self._spins = 0
+
+    def spin(self) -> None:
+        """A loop takes one more turn at this moment. Raises `Stuck`."""
+        self._spins += 1
+        if self._spins > MOST_SPINS:
+            raise Stuck(f"{MOST_SPINS} turns at {self.now:.3f} that wait for nothing")
 
     def after(self, seconds: float, happen: Callable[[], None]) -> None:
         """Let something happen so many seconds from now."""
@@ -46,7 +54,7 @@ class Timeline:
 
     def _to(self, when: float) -> None:
         if when > self.now:
-            self.now, self._turns = when, 0
+            self.now, self._turns, self._spins = when, 0, 0
 
 
 class SimLoop(base_events.BaseEventLoop):
@@ -69,6 +77,8 @@ class SimLoop(base_events.BaseEventLoop):
             self.stop()
         elif timeout is None or timeout > 0:
             self._timeline.advance(timeout)
+        else:
+            self._timeline.spin()
         return []
 
     def due(self) -> float | None:
