@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 from slack_sdk.errors import SlackApiError
@@ -93,7 +92,7 @@ class People:
         if not isinstance(command, HandOver):
             return command
         taker = await self.actor({"user": command.to, "channel": channel}, in_channel=True)
-        return replace(command, taker=taker)
+        return command.but(taker=taker)
 
     async def is_member(self, user_id: str, channel: str) -> bool:
         """Whether somebody is in a channel now. Raises `LookupFailed`."""
