@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ParamSpec
 
 from bot.cli.exits import UsageError
 from bot.cli.place import database_exists
 from bot.settings import Settings
 from engine.actors import Actor
-from engine.errors import SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
+from engine.errors import Owned, SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
 from engine.faults import suggest
 from engine.flow import Flow, load_flow_file, load_flows
 from engine.flow.load import SUFFIXES
@@ -22,6 +24,7 @@ from prompt_state import store as prompt_store
 from prompt_state.model import PromptState
 
 _ALL = 1_000_000
+P = ParamSpec("P")
 
 
 def actor_for(settings: Settings, as_name: str | None) -> Actor:
@@ -111,3 +114,17 @@ def need_database(settings: Settings, what: str) -> None:
     """Raise `UnknownSession` where there is no database yet; looking does not make one."""
     if not database_exists(settings):
         raise UnknownSession(f"There is {what}: {settings.database_url} does not exist yet.")
+
+
+def once_more_if_taken(command: Callable[P, int]) -> Callable[P, int]:
+    """A command that looks who runs a session, and then asks that process or takes the session up itself. Where another
+    process takes it up in between, it looks once more, and asks that one."""
+
+    @functools.wraps(command)
+    def carried_out(*args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            return command(*args, **kwargs)
+        except Owned:
+            return command(*args, **kwargs)
+
+    return carried_out

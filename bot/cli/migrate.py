@@ -6,7 +6,14 @@ import asyncio
 from pathlib import Path
 
 from bot.cli.exits import Exit
-from bot.cli.finding import actor_for, find_flow, find_session, need_database, refuse_ended
+from bot.cli.finding import (
+    actor_for,
+    find_flow,
+    find_session,
+    need_database,
+    once_more_if_taken,
+    refuse_ended,
+)
 from bot.cli.following import local_gate
 from bot.cli.output import clean, print_json
 from bot.cli.place import Place, opened
@@ -20,6 +27,7 @@ from engine.snapshot import load_state
 from engine.storage.port import Store
 
 
+@once_more_if_taken
 def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool, as_json: bool) -> int:
     """Say what the new text means for the session, and unless it is a dry run let it go on with it.
 

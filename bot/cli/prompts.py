@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import actor_for, find_prompt, need_database, refuse_ended
+from bot.cli.finding import actor_for, find_prompt, need_database, once_more_if_taken, refuse_ended
 from bot.cli.inputs import read_inputs
 from bot.cli.narration import covered_lines
 from bot.cli.output import Paint, clean, one_line, print_json, table
@@ -21,6 +21,7 @@ from bot.local_files import keep
 from bot.rendering.text import asked, plain, waiting_on
 from bot.session_files import SessionFiles
 from bot.terminal import Follower, read_answer
+from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Edit, HandOver, Undo
@@ -205,6 +206,7 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
     }
 
 
+@once_more_if_taken
 def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | None, *, as_json: bool) -> int:
     """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
     from bot.cli.following import Mode, follow
@@ -285,6 +287,7 @@ def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None,
     return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
 
 
+@once_more_if_taken
 def change_prompt(place: Place, text: str, change: Change, as_name: str | None, *, as_json: bool) -> int:
     """Change a question, hand it over, or take its answer back: here, or through whoever serves its session.
 
@@ -322,6 +325,7 @@ def _refuse_closed(prompt: PromptState) -> None:
     """Say who was first, before anything is sent anywhere."""
     if prompt.status == "answered":
         who = prompt.answered_by_name or prompt.answered_by
-        raise AlreadyAnswered(f"Already answered by {who}: {prompt.answer_summary}.")
+        at = f" at {clock.told(prompt.answered_at)}" if prompt.answered_at else ""
+        raise AlreadyAnswered(f"Already answered by {who}{at}: {prompt.answer_summary}.")
     if not prompt.open:
         raise PromptClosed(f"This question is closed: {prompt.status}.")

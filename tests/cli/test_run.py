@@ -6,9 +6,12 @@ import json
 import os
 import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from bot.cli.finding import once_more_if_taken
+from engine.errors import Owned
 from engine.live import utc_now
 from tests.cli.clikit import Cli, Done, Terminal, until
 from tests.cli.flowtexts import counting, gated, long_running, two_questions
@@ -343,6 +346,34 @@ def test_two_signals_at_once_are_one_wish_to_leave(cli: Cli) -> None:
     session_id = cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"]
     journal = cli.run("sessions", "show", session_id, "--json", "--events").json["events"]
     assert any(event["type"] == "node:interrupted" and event["reason"] == "cut" for event in journal), journal
+
+
+def test_of_several_processes_that_answer_at_once_one_counts_and_the_others_say_so(cli: Cli) -> None:
+    """Whoever comes second is told who was first, not that another process has the session."""
+    two_questions(cli)
+    prompt = cli.run("run", "talk", "-i", "who=bob").json["prompts"][0]["promptId"]
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: cli.run("prompts", "answer", prompt, "eu"), range(4)))
+    assert sorted(one.code for one in done) == [3, 5, 5, 5], done
+    for one in done:
+        assert one.code == 3 or "Already answered by ana at " in one.err, done
+    assert cli.lines("second") == ["ran"]
+
+
+def test_a_command_looks_once_more_where_another_process_was_quicker() -> None:
+    """The second look finds that process and asks it; whoever is too slow twice is told."""
+    taken = [Owned("taken"), None, Owned("taken"), Owned("taken again")]
+
+    @once_more_if_taken
+    def command() -> int:
+        found = taken.pop(0)
+        if found is not None:
+            raise found
+        return 0
+
+    assert command() == 0
+    with pytest.raises(Owned, match="taken again"):
+        command()
 
 
 def test_a_flow_in_a_broken_file_is_found_by_its_name(cli: Cli) -> None:

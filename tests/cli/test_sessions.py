@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import stat
 from contextlib import closing
@@ -136,11 +137,12 @@ def test_an_answer_goes_on_with_the_session(cli: Cli, paused: dict[str, Any]) ->
 
 
 def test_a_question_is_answered_once(cli: Cli, paused: dict[str, Any]) -> None:
-    """Whoever comes second is told who was first and what they said."""
+    """Whoever comes second is told who was first, when, and what they said."""
     prompt_id = paused["prompts"][0]["promptId"]
     assert cli.run("prompts", "answer", prompt_id, "eu").code == 3
     again = cli.run("prompts", "answer", prompt_id, "us")
-    assert (again.code, again.err) == (5, "sayso: Already answered by ana: eu.\n")
+    assert again.code == 5
+    assert re.fullmatch(r"sayso: Already answered by ana at \d{4}-\d\d-\d\d \d\d:\d\d UTC: eu\.\n", again.err)
     assert cli.lines("second") == ["ran"]
 
 
