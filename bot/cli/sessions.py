@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError
 from bot.cli.finding import find_session, need_database
-from bot.cli.narration import ago
+from bot.cli.narration import ago, moment
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
 from bot.cli.show import View, show_lines
@@ -35,6 +35,7 @@ from prompt_state.model import PromptState
 
 STATUSES = ("running", "paused", "complete", "failed", "aborted")
 OPEN = ("idle", "running", "paused")
+_MOST_TIMERS = 10_000
 
 
 def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limit: int, as_json: bool) -> int:
@@ -47,6 +48,7 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     heads: list[Head] = []
     asked: dict[str, list[PromptState]] = {}
     queued: dict[str, str] = {}
+    due: dict[str, str] = {}
     if database_exists(settings):
         with opened(settings) as store:
             heads = store.heads(statuses=wanted, limit=limit)
@@ -55,30 +57,47 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
             )
             for prompt in prompt_store.waiting(store) if heads else ():
                 asked.setdefault(prompt.session_id, []).append(prompt)
+            for timer in store.timers(limit=_MOST_TIMERS) if heads else ():
+                due.setdefault(timer.session_id, timer.due_at)
     if as_json:
         print_json({"sessions": [_head_json(head, asked.get(head.session_id, [])) for head in heads]})
     elif not heads:
         print("There are no sessions." if show_all or statuses else "No session is open. Ended ones: --all")
     else:
-        _print_table(heads, asked, queued)
+        _print_table(heads, asked, queued, due)
     return Exit.OK
 
 
-def _print_table(heads: Sequence[Head], asked: dict[str, list[PromptState]], queued: dict[str, str]) -> None:
+def _print_table(
+    heads: Sequence[Head],
+    asked: Mapping[str, Sequence[PromptState]],
+    queued: Mapping[str, str],
+    due: Mapping[str, str],
+) -> None:
     now, paint = utc_now(), Paint(sys.stdout)
     rows = []
     for head in heads:
         questions = asked.get(head.session_id, [])
-        waits = "; ".join(one_line(plain(prompt.message), 60) for prompt in questions)
-        if head.session_id in queued:
-            waits = one_line(f"lock {queued[head.session_id]}", 60)
-        elif head.phase == "unreachable":
-            waits = "its thread: nothing can be posted there" + (f"; {waits}" if waits else "")
+        waits = _waits(head, questions, queued.get(head.session_id), due.get(head.session_id))
         status = "set aside" if head.quarantined else head.status
         place = "slack" if head.thread_key else "terminal"
         rows.append((head.session_id, clean(head.flow_name), status, place, ago(head.updated_at, now), waits))
     for line in table(("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR"), rows, paint):
         print(line)
+
+
+def _waits(head: Head, questions: Sequence[PromptState], lock: str | None, due_at: str | None) -> str:
+    """What a session waits for: a lock, its thread, people, somebody to let it go on, or a time."""
+    if lock is not None:
+        return one_line(f"lock {lock}", 60)
+    found = [one_line(plain(prompt.message), 60) for prompt in questions]
+    if head.phase == "unreachable":
+        found.insert(0, "its thread: nothing can be posted there")
+    elif head.phase == "held":
+        found.insert(0, "somebody to resume it")
+    elif not found and head.phase == "waiting" and due_at is not None:
+        found.append(f"a time: {moment(due_at)}")
+    return "; ".join(found)
 
 
 def _head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:

@@ -308,6 +308,7 @@ nodes:
     done = cli.run("run", "flaky", "--no-wait")
     assert (done.code, done.json["status"]) == (3, "paused"), done
     assert done.json["waitsUntil"].endswith("Z")
+    assert "a time: " in cli.run("sessions", "list").out
     again = cli.run("sessions", "resume", done.json["sessionId"], "--no-wait")
     assert (again.code, again.json["waitsUntil"]) == (3, done.json["waitsUntil"]), again
 

@@ -36,6 +36,7 @@ def test_a_held_session_takes_an_answer_and_starts_nothing_until_it_is_resumed(
     held = cli.run("sessions", "pause", session_id, "--reason", "lunch", "--json")
     assert (held.code, held.json["status"], phase(cli, session_id)) == (0, "paused", "held"), held
     assert "lunch" in cli.run("sessions", "show", session_id).out
+    assert "somebody to resume it; Which region" in cli.run("sessions", "list").out
     answered = cli.run("prompts", "answer", paused["prompts"][0]["promptId"], "eu")
     assert (answered.code, cli.lines("second"), phase(cli, session_id)) == (3, [], "held"), answered
     resumed = cli.run("sessions", "resume", session_id)
