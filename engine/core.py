@@ -112,7 +112,7 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
     for path in sorted(state.active):
         if containers.alive(state, path) and _may_run_again(flow, state, path):
             yield Work(path, True), node_types()[state.nodes[path].type].mode
-    for scope in sorted(state.frames):
+    for scope in sorted(state.frames, key=lambda scope: _place(state, scope)):
         frame = state.frames[scope]
         if frame.error is not None or not containers.alive(state, scope):
             continue
@@ -130,6 +130,17 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
         if items and not doomed(state, f"{scope}/x" if scope else "x"):
             for item in items:
                 yield item, _next_node(nodes, frame, item.node).spec.mode
+
+
+def _place(state: State, scope: str) -> tuple[str | int, ...]:
+    """Where a pass stands among the others: passes begin, and ask, in the order of their list, and branches in that of the
+    flow's file. By their paths the tenth would come before the second."""
+    frame = state.frames[scope]
+    if frame.owner is None:
+        return (scope,)
+    outer = scope_of(frame.owner)
+    around = _place(state, outer) if outer in state.frames else (outer,)
+    return (*around, frame.owner, frame.order)
 
 
 def _next_node(nodes: NodeList, frame: Frame, node_id: str | None) -> Node:

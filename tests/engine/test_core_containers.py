@@ -269,3 +269,35 @@ def test_an_abort_ends_a_retry() -> None:
     case = given(FLAKY).started().when(NodeBroke("a", 1, ERROR))
     case.when(case.abort()).then("session:abort", "session:end")
     assert not case.state.timers
+
+
+ORDERED = """
+nodes:
+  - id: each
+    type: foreach
+    with: {items: "{{ range(12) | list }}", as: host, concurrency: 12}
+    body:
+      - {id: ask, type: ask, with: {message: Well?}}
+  - id: both
+    type: parallel
+    branches:
+      z: [{id: ask_z, type: ask, with: {message: Well?}}]
+      b: [{id: ask_b, type: ask, with: {message: Well?}}]
+      a: [{id: ask_a, type: ask, with: {message: Well?}}]
+"""
+
+
+def test_questions_of_passes_and_branches_are_asked_in_the_order_of_the_flow() -> None:
+    """Twelve passes at once ask as their items stand in the list, and branches as they stand in the file: the tenth pass
+    does not come before the second, nor `a` before `z`."""
+    case = given(ORDERED).started()
+    assert _asked(case) == [f"each[{index}]/ask" for index in range(12)]
+    for index in range(12):
+        answer(case, f"each[{index}]/ask", "fine")
+    assert _asked(case) == ["both[z]/ask_z", "both[b]/ask_b", "both[a]/ask_a"]
+
+
+def _asked(case: Scenario) -> list[str]:
+    """The places of the open questions, by the numbers that people see."""
+    prompts = [case.state.prompts[key] for key in case.state.open_prompts]
+    return [prompt.path for prompt in sorted(prompts, key=lambda prompt: prompt.spec["number"])]
