@@ -21,6 +21,7 @@ from bot.cli.reach import hand_over, runs_here, told
 from bot.settings import Settings
 from engine.actors import Actor
 from engine.codec import decode
+from engine.errors import UnknownFlow
 from engine.flow import Flow, flow_from_body
 from engine.migration import Plan, lines, plan
 from engine.snapshot import load_state
@@ -40,7 +41,7 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
         head = find_session(store, text)
         refuse_ended(head)
         old = flow_from_body(store.flow(head.flow_digest))
-        new = find_flow(settings, name or (old.file if Path(old.file).is_file() else old.name))
+        new = find_flow(settings, name) if name else _text_now(settings, place, head.session_id, old)
         made = plan(old, new, load_state(store.load(head.session_id)))
         if dry_run:
             _tell(made, "It can go on with the new text." if not made.problems else "", as_json=as_json)
@@ -53,6 +54,20 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
             done = told(handed, f"{head.session_id} goes on with the new text.")
     _tell(made, done, as_json=as_json)
     return Exit.OK
+
+
+def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> Flow:
+    """What the session's flow says now: in its own file, or under its name where that file is gone. Raises `FlowError`,
+    and `UnknownFlow` with what to do."""
+    if Path(old.file).is_file():
+        return find_flow(settings, old.file)
+    try:
+        return find_flow(settings, old.name)
+    except UnknownFlow as error:
+        command = place.command("sessions", "migrate", session_id, "FILE")
+        raise UnknownFlow(
+            f"{old.file} is not there any more. {error} Name the new text: {command}"
+        ) from error
 
 
 async def _migrate(settings: Settings, store: Store, session_id: str, new: Flow, actor: Actor) -> Plan:

@@ -61,7 +61,7 @@ class Sealer:
     def __init__(self, key: bytes) -> None:
         if len(key) < MINIMUM_KEY:
             raise KeyMissing(
-                f"The storage key has {len(key)} bytes and needs at least {MINIMUM_KEY}; "
+                f"The storage key (SAYSO_SECRET_KEY, or the key file) has {len(key)} bytes and needs at least {MINIMUM_KEY}; "
                 "make one with `python -c 'import secrets; print(secrets.token_hex(32))'`."
             )
         self._key = key

@@ -233,6 +233,17 @@ def test_a_migration_is_handed_to_the_terminal_that_has_the_session(cli: Cli) ->
         assert terminal.code() == 0
 
 
+def test_migrate_asks_for_the_file_where_it_was_moved(cli: Cli, paused: dict[str, Any]) -> None:
+    """A file that is gone, and no flow of its name: the error names the file and the command; with the file it goes on."""
+    session_id, moved = paused["sessionId"], cli.cwd / "moved.yml"
+    (cli.cwd / "flows/talk.yml").rename(moved)
+    done = cli.run("sessions", "migrate", session_id)
+    assert done.code == 2, done
+    for part in ("flows/talk.yml is not there any more", f"sessions migrate {session_id} FILE"):
+        assert part in done.err
+    assert cli.run("sessions", "migrate", session_id, "moved.yml").code == 0
+
+
 # --- a node type that was removed --------------------------------------------------------------------------
 
 
