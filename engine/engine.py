@@ -42,6 +42,7 @@ from engine.fold import derive_state, evolve
 from engine.inspection import inspection
 from engine.live import Live
 from engine.machine import ENDED
+from engine.nodes.folder import copied_folder
 from engine.state import PromptRun, State
 from engine.stepping import Stepper
 from engine.storage.port import Consumed, NewSession, Pin
@@ -261,13 +262,15 @@ class Engine(Stepper):
         Nothing that had completed by then runs again (`engine.forks` says what becomes of the rest). `answers` are
         for questions that were open, by path, node id or prompt id: an option's value, a text, or the fields
         of a form by name. The session that it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
-        run, `NotAllowed`, `InvalidAnswer`; nothing is stored then.
+        run, `NotAllowed`, `InvalidAnswer`, `FileRefused` where its folder cannot be copied; nothing is stored then.
         """
         from engine import forks
 
         journal = await self.journal(session_id)
         new_id = fork_id or f"session-{self._entropy()[:10]}"
-        begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy())
+        folders = self._workplace.folder(session_id), self._workplace.folder(new_id)
+        paths = str(folders[0]), str(folders[1])
+        begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths)
         refusal = self._policy(actor, "start", begun.state, None)
         if refusal is not None:
             raise NotAllowed(refusal)
@@ -281,11 +284,12 @@ class Engine(Stepper):
         new = NewSession(
             flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
         )
-        try:
-            state = await self._begin_fork(live, begun, commands, new)
-        except DayBudgetSpent as error:
-            live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow, day_left=error.left)
-            state = await self._begin_fork(live, begun, commands, new)
+        with copied_folder(*folders):
+            try:
+                state = await self._begin_fork(live, begun, commands, new)
+            except DayBudgetSpent as error:
+                live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow, day_left=error.left)
+                state = await self._begin_fork(live, begun, commands, new)
         if locks.pending(state):
             await self.apply(new_id, None)
         return new_id

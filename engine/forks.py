@@ -11,11 +11,13 @@ parent's journal row of that event.
   decides as after a crash: it runs again, or a person is asked.
 * Waits keep their time. A hold is lifted: whoever forks wants it to go on. A thread out of reach is the parent's.
 * A lock is not inherited: the fork asks for it anew, and nothing of it starts before it has it.
+* Its working folder begins as a copy of its parent's as that is now; paths into the parent's name the copy.
 * Whoever forks is the requester: `exclude_requester` is about them. A fork belongs to no thread.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -23,9 +25,9 @@ from typing import Any, NamedTuple
 from engine import clocks
 from engine import events as ev
 from engine.actors import Actor
-from engine.codec import Json
+from engine.codec import Json, encode
 from engine.errors import InvalidAnswer, SessionEnded, SessionError
-from engine.events import Event
+from engine.events import Event, event_from_bytes
 from engine.fold import derive_state, evolve
 from engine.locks import pending
 from engine.nodes.specs import node_types
@@ -62,8 +64,17 @@ def seam(journal: Sequence[Event], at: int) -> int:
     )
 
 
-def fork(journal: Sequence[Event], at: int, session_id: str, actor: Actor, now: str, entropy: str) -> Fork:
-    """The beginning of a fork of this journal. Raises what `seam` raises."""
+def fork(
+    journal: Sequence[Event],
+    at: int,
+    session_id: str,
+    actor: Actor,
+    now: str,
+    entropy: str,
+    folders: tuple[str, str] | None = None,
+) -> Fork:
+    """The beginning of a fork of this journal; `folders` are the parent's working folder and its copy. Raises what `seam`
+    raises."""
     seq = seam(journal, at)
     past = derive_state(journal[:seq])
     copier = _Copier(past, session_id, actor, entropy)
@@ -78,7 +89,7 @@ def fork(journal: Sequence[Event], at: int, session_id: str, actor: Actor, now: 
     for event in journal[:seq]:
         copied = copier.copy(event, state.seq + 1)
         if copied is not None:
-            add(copied)
+            add(copied if folders is None else _moved(copied, *folders))
     past_events = len(events)
     if state.phase == "held":
         add(ev.FlowResumed(seq=state.seq + 1, timestamp=now))
@@ -93,6 +104,16 @@ def fork(journal: Sequence[Event], at: int, session_id: str, actor: Actor, now: 
                 )
             )
     return Fork(seq, events, state, past_events)
+
+
+def _moved(event: Event, old: str, new: str) -> Event:
+    """The event with paths in one folder as paths in another one, wherever they stand in it."""
+    was, becomes = (encode(folder)[1:-1] for folder in (old, new))
+    data = event.to_bytes()
+    if was not in data:
+        return event
+    # Not within a longer name; a path ends at a slash, or where the text goes on with something else.
+    return event_from_bytes(re.sub(re.escape(was) + rb"(?![\w.-])", lambda _: becomes, data))
 
 
 def answered(state: State, past: State, answers: Mapping[str, Json]) -> dict[str, Json]:

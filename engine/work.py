@@ -53,6 +53,10 @@ class Workplace:
     stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
     """Told what a model says in a turn of a session, while it says it."""
 
+    def folder(self, session_id: str) -> Path:
+        """Where the nodes of a session work; it is made by the first that needs it."""
+        return self.home / "sessions" / session_id
+
     async def perform(self, job: Job) -> Command:
         """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
         try:
@@ -78,7 +82,7 @@ class Workplace:
             path=job.path,
             idempotency_key=f"{job.session_id}:{job.path}",
             attempt=job.run.attempt,
-            workdir=self.home / "sessions" / job.session_id,
+            workdir=self.folder(job.session_id),
             flow_dir=Path(job.file).parent if job.file else None,
             secret=self.secret,
             timeout=job.node.timeout,

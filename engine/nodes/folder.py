@@ -7,6 +7,7 @@ been put there by a program that the flow ran on somebody else's data.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,6 +51,31 @@ def read_inside(folder: Path, path: str, most: int) -> bytes:
     if len(content) > most:
         raise FileRefused(f"{path} grew to more than {most:,} bytes while it was read")
     return content
+
+
+@contextmanager
+def copied_folder(source: Path, target: Path) -> Iterator[None]:
+    """A copy of a session's folder as it is now, which is taken away again where what is done with it fails. Links stay
+    links; what is no file, no folder and no link is left out. Nothing is done where there is no folder to copy, or one
+    is there already. Raises `FileRefused` where it cannot be copied."""
+    if not source.is_dir() or target.exists():
+        yield
+        return
+    try:
+        try:
+            shutil.copytree(source, target, symlinks=True, ignore=_no_files)
+        except (OSError, shutil.Error) as error:
+            raise FileRefused(f"the session's folder {source} cannot be copied: {error}") from error
+        yield
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _no_files(folder: str, names: list[str]) -> list[str]:
+    kinds = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
+    copied = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
+    return [name for name, mode in kinds.items() if not any(is_one(mode) for is_one in copied)]
 
 
 def parts_inside(folder: Path, path: str) -> list[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from engine.errors import InvalidAnswer, NotAllowed, SessionEnded, SessionError
+from engine.codec import Json
+from engine.errors import InvalidAnswer, NotAllowed, SaysoError, SessionEnded, SessionError
 from engine.events import Event
-from engine.nodes.port import Failed
+from engine.nodes.port import Completed, Failed, NodeContext
 from engine.storage.port import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, nobody_but, running
 
@@ -219,3 +221,55 @@ async def test_whoever_may_not_start_may_not_fork(backing: Backing, tmp_path: Pa
         await rig.engine.parked(parent)
         with pytest.raises(NotAllowed):
             await rig.engine.fork(parent, 5, actor=BEN)
+
+
+FILES = """
+nodes:
+  - {id: a, type: shell, with: {run: [write, notes.txt]}}
+  - {id: gate, type: approval, with: {message: "Go?", approvers: [channel]}}
+  - {id: b, type: shell, with: {run: [read, "{{ nodes.a.stdout }}"]}}
+"""
+
+
+async def test_a_fork_works_on_a_copy_of_the_files_of_its_past(backing: Backing, tmp_path: Path) -> None:
+    """Files that earlier steps left are there under the paths that outputs name, and what the fork writes is its own."""
+    read = []
+
+    async def shell(config: dict[str, Json], ctx: NodeContext) -> Completed:
+        word, name = config["run"]
+        if word == "write":
+            path = ctx.folder() / name
+            path.write_text("from the past")
+            (ctx.folder() / "elsewhere").symlink_to("/etc")
+            os.mkfifo(ctx.folder() / "pipe")
+            return Completed({"stdout": str(path), "stderr": "", "exit_code": 0, "seconds": 0})
+        path = Path(name)
+        read.append((path, path.read_text()))
+        path.write_text("changed")
+        return Completed({"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0})
+
+    async with running(backing.open(), tmp_path, runners={"shell": shell}) as rig:
+        parent = await rig.start(FILES)
+        await rig.engine.parked(parent)
+        at = await seq_of(rig, parent, "prompt:requested", "gate")
+        fork = await rig.engine.fork(parent, at, actor=BEN, answers={"gate": "approve"})
+        assert (await rig.engine.parked(fork)).status == "complete"
+        mine, copy = tmp_path / "sessions" / parent, tmp_path / "sessions" / fork
+        assert read == [(copy / "notes.txt", "from the past")]
+        assert (mine / "notes.txt").read_text() == "from the past"
+        assert (copy / "elsewhere").is_symlink()
+        assert not (copy / "pipe").exists()
+        assert (await rig.engine.state(parent)).nodes["a"].output["stdout"] == str(mine / "notes.txt")
+
+
+async def test_a_fork_that_is_refused_leaves_no_folder(backing: Backing, tmp_path: Path) -> None:
+    """The copy goes when nothing is stored."""
+    async with running(backing.open(), tmp_path) as rig:
+        parent, other = await rig.start(FLOW), await rig.start(FLOW)
+        await rig.engine.parked(parent)
+        folder = tmp_path / "sessions" / parent
+        folder.mkdir(parents=True, exist_ok=True)
+        at = await seq_of(rig, parent, "prompt:requested", "each[0]/sure")
+        with pytest.raises(SaysoError):
+            await rig.engine.fork(parent, at, actor=BEN, fork_id=other)
+        assert [each.name for each in folder.parent.iterdir()] == [parent]
