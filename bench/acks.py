@@ -35,8 +35,11 @@ STORED_BYTES = 500
 PEOPLE = ("ana", "ben", "cleo", "dev")
 PATTERN = "mrprprprpp"
 """Of ten acts: a (m)ention, (r)eplies, and (p)lain talk."""
-UNLIMITED = {f"SAYSO_RATE_{whose}": "off" for whose in ("PERSON", "CHANNEL", "WORKSPACE")}
-"""Nobody starts flows as fast as these four people; with the usual limits most of it would be refused."""
+UNLIMITED = dict.fromkeys(
+    ("SAYSO_RATE_PERSON", "SAYSO_RATE_CHANNEL", "SAYSO_RATE_WORKSPACE", "SAYSO_CATCH_UP"), "off"
+)
+"""Nobody starts flows as fast as these four people, with the usual limits most of it would be refused; and reading fifty
+channels at the usual pace takes a minute."""
 
 
 @dataclass
