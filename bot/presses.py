@@ -108,20 +108,37 @@ class Presses:
         return await self._hands.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
 
     async def _cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
-        head: Head | None = await self._engine.writer.call("head", session_id)
-        if head is None or head.thread_key != row.thread_key:
-            return await self._hands.whisper(row, data, GONE, "refused")
-        try:
-            actor = await self._people.actor(data)
-        except LookupFailed as error:
-            return await self._hands.not_looked_up(row, data, error)
-        done = await self._hands.do(row, data, session_id, Abort(actor, "cancelled in the thread"))
-        if done and data["actionId"] == words.CANCEL_THIS and await self._applied(row):
-            await self._say_instead(row, data, words.confirmed(head.flow_name, data["user"], ended=True))
-        return done
+        async def cancel(head: Head, actor: Actor) -> bool:
+            done = await self._hands.do(row, data, session_id, Abort(actor, "cancelled in the thread"))
+            if done and data["actionId"] == words.CANCEL_THIS and await self._applied(row):
+                await self._say_instead(row, data, words.confirmed(head.flow_name, data["user"], ended=True))
+            return done
+
+        return await self._in_its_thread(row, data, session_id, cancel)
 
     async def _keep(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
         """Whoever may end a session may also say that it goes on: the question whether to end it is answered then."""
+
+        async def keep(head: Head, actor: Actor) -> bool:
+            state = await self._engine.verified_state(session_id)
+            reason = authorize(actor, "cancel", self._gate.target(state.actor, True)).reason
+            if reason is not None:
+                return await self._hands.whisper(row, data, reason, "refused")
+            await self._hands.consume(row, "kept")
+            if head.status not in ENDED:
+                await self._say_instead(row, data, words.confirmed(head.flow_name, data["user"], ended=False))
+            return True
+
+        return await self._in_its_thread(row, data, session_id, keep)
+
+    async def _in_its_thread(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        session_id: str,
+        press: Callable[[Head, Actor], Awaitable[bool]],
+    ) -> bool:
+        """Do what a press on a session's own button means, where the button stands in that session's thread."""
         head: Head | None = await self._engine.writer.call("head", session_id)
         if head is None or head.thread_key != row.thread_key:
             return await self._hands.whisper(row, data, GONE, "refused")
@@ -129,16 +146,7 @@ class Presses:
             actor = await self._people.actor(data)
         except LookupFailed as error:
             return await self._hands.not_looked_up(row, data, error)
-        state = await self._engine.verified_state(session_id)
-        reason = authorize(actor, "cancel", self._gate.target(state.actor, True)).reason
-        if reason is not None:
-            return await self._hands.whisper(row, data, reason, "refused")
-        await self._hands.consume(row, "kept")
-        if head.status not in ENDED:
-            await self._say_instead(row, data, words.confirmed(head.flow_name, data["user"], ended=False))
-        return True
-
-    # --- which question was meant --------------------------------------------------------------------------
+        return await press(head, actor)
 
     async def _meant(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
         """The text that was written before answers this question. It is read again where it was stored; who wrote it

@@ -123,7 +123,7 @@ def value_blocks(prompt: Decided, *, is_open: bool) -> list[Block]:
         return []
     if prompt.spec.get("tool") and not prompt.spec.get("editors"):
         return []  # what the call covers is shown, and says all of it
-    lines = [_value_line(field, old, new) for field, old, new in _values(prompt)]
+    lines = [_value_line(field, old, new, posted=is_open) for field, old, new in _values(prompt)]
     kept, room = 0, _VALUES
     for line in lines:
         room -= weight(line) + 2
@@ -150,11 +150,11 @@ def _values(prompt: Decided) -> list[tuple[Mapping[str, Json], Json, Json]]:
     ]
 
 
-def _value_line(field: Mapping[str, Json], old: Json, new: Json) -> str:
+def _value_line(field: Mapping[str, Json], old: Json, new: Json, *, posted: bool) -> str:
     title = _title(field)
     if new == old:
-        return f"• *{title}:* {_value(field, new)}"
-    return f"• *{title}:* {_value(field, old)} → *{_value(field, new)}*"
+        return f"• *{title}:* {_value(field, new, posted=posted)}"
+    return f"• *{title}:* {_value(field, old, posted=posted)} → *{_value(field, new, posted=posted)}*"
 
 
 def _title(field: Mapping[str, Json]) -> str:
@@ -169,8 +169,10 @@ def _not_all(prompt: Decided, words: str, is_open: bool) -> Block:
     return {**section(f"{words} Read all of it before you decide."), "accessory": show}
 
 
-def _value(field: Mapping[str, Json], value: Json) -> str:
-    return picked(field, value) or safe(one_line(value_text(field, value), _VALUE))
+def _value(field: Mapping[str, Json], value: Json, *, posted: bool) -> str:
+    # A message that is posted calls whom it mentions, and nobody asked for that; one that is edited calls nobody.
+    name = None if posted and field.get("format") == "user" else picked(field, value)
+    return name or safe(one_line(value_text(field, value), _VALUE))
 
 
 # --- what will run -----------------------------------------------------------------------------------------
@@ -286,7 +288,7 @@ def edited_text(
     """Told to the thread when somebody changed what is to be approved."""
     known = {str(field["name"]): field for field in fields_of(prompt)}
     lines = [
-        _value_line(known.get(name, {"name": name, "type": "string"}), old, values.get(name))
+        _value_line(known.get(name, {"name": name, "type": "string"}), old, values.get(name), posted=True)
         for name, old in before.items()
     ]
     number = prompt.spec.get("number")

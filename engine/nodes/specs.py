@@ -383,44 +383,21 @@ _SPECS = (
     NodeSpec("noop", _in("configs", "NoopConfig"), {}, mode="pure"),
 )
 
+
+def _internal(
+    name: str, model: str, timeout: float, on_crash: Callable[[Mapping[str, Json]], OnCrash]
+) -> NodeSpec:
+    load = _in("agent_config", model)
+    return NodeSpec(
+        name, load, {}, mode="run", on_crash=on_crash, timeout=timeout, any_output=True, internal=True
+    )
+
+
 _INTERNAL = (
-    NodeSpec(
-        "turn",
-        _in("agent_config", "TurnConfig"),
-        {},
-        mode="run",
-        timeout=900.0,
-        any_output=True,
-        internal=True,
-    ),
-    NodeSpec(
-        "mcp",
-        _in("agent_config", "McpConfig"),
-        {},
-        mode="run",
-        on_crash=_ask,
-        timeout=300.0,
-        any_output=True,
-        internal=True,
-    ),
-    NodeSpec(
-        "read_file",
-        _in("agent_config", "ReadFileConfig"),
-        {},
-        mode="run",
-        timeout=60.0,
-        any_output=True,
-        internal=True,
-    ),
-    NodeSpec(
-        "write_file",
-        _in("agent_config", "WriteFileConfig"),
-        {},
-        mode="run",
-        timeout=60.0,
-        any_output=True,
-        internal=True,
-    ),
+    _internal("turn", "TurnConfig", 900.0, _again),
+    _internal("mcp", "McpConfig", 300.0, _ask),
+    _internal("read_file", "ReadFileConfig", 60.0, _again),
+    _internal("write_file", "WriteFileConfig", 60.0, _again),
 )
 """What conversations are made of. The registry knows them by name and lists them nowhere."""
 

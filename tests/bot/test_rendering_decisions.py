@@ -91,6 +91,22 @@ def test_what_was_changed_is_shown_as_old_and_new() -> None:
     assert "<@U0LOCALBEN>" in said
 
 
+def test_a_person_in_a_field_is_called_by_nobody_who_did_not_ask_for_it() -> None:
+    """What is posted has the id of whoever was chosen, for a mention would call them; the closed message is an edit and
+    shows the name."""
+    owner = {"name": "owner", "title": "Owner", "type": "string", "format": "user", "default": "U0LOCALDEV"}
+    form = {"fields": [owner]}
+    values = {"owner": "U0LOCALCLEO"}
+    said = shown_as(prompt(form=form, values=values))
+    assert "U0LOCALDEV → *U0LOCALCLEO*" in said
+    changed = edited_text(prompt(form=form), {"id": "U0LOCALBEN"}, {"owner": "U0LOCALDEV"}, values)
+    assert "U0LOCALDEV → *U0LOCALCLEO*" in changed
+    assert "<@U0LOCALCLEO>" not in said + changed
+    answer = {"value": "approve", "text": "Approve", "values": values}
+    closed = prompt(status="answered", form=form, values=values, answer=answer, actor=BEN, at=T1)
+    assert "*<@U0LOCALCLEO>*" in shown_as(closed)
+
+
 def test_the_difference_stays_when_the_prompt_is_closed() -> None:
     """What was approved says afterwards what had been changed before."""
     answer = {"value": "approve", "text": "Approve", "values": {"region": "us", "count": 3}}
