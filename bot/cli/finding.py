@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -22,6 +23,9 @@ from engine.machine import ENDED
 from engine.storage.port import Head, Store
 from prompt_state import store as prompt_store
 from prompt_state.model import PromptState
+
+LOOKS = 5
+"""How often a command looks who runs a session: each further look means that some process got on with it meanwhile."""
 
 _ALL = 1_000_000
 P = ParamSpec("P")
@@ -116,15 +120,15 @@ def need_database(settings: Settings, what: str) -> None:
         raise UnknownSession(f"There is {what}: {settings.database_url} does not exist yet.")
 
 
-def once_more_if_taken(command: Callable[P, int]) -> Callable[P, int]:
+def again_if_moved(command: Callable[P, int]) -> Callable[P, int]:
     """A command that looks who runs a session, and then asks that process or takes the session up itself. Where another
-    process takes it up in between, it looks once more, and asks that one."""
+    process takes it up in between, or the asked one ends, it looks again, `LOOKS` times at most. Raises `Owned` then."""
 
     @functools.wraps(command)
     def carried_out(*args: P.args, **kwargs: P.kwargs) -> int:
-        try:
-            return command(*args, **kwargs)
-        except Owned:
-            return command(*args, **kwargs)
+        for _ in range(LOOKS - 1):
+            with contextlib.suppress(Owned):
+                return command(*args, **kwargs)
+        return command(*args, **kwargs)
 
     return carried_out

@@ -11,7 +11,7 @@ from bot.cli.finding import (
     find_flow,
     find_session,
     need_database,
-    once_more_if_taken,
+    again_if_moved,
     refuse_ended,
 )
 from bot.cli.following import local_gate
@@ -28,7 +28,7 @@ from engine.snapshot import load_state
 from engine.storage.port import Store
 
 
-@once_more_if_taken
+@again_if_moved
 def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool, as_json: bool) -> int:
     """Say what the new text means for the session, and unless it is a dry run let it go on with it.
 

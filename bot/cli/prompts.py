@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import actor_for, find_prompt, need_database, once_more_if_taken, refuse_ended
+from bot.cli.finding import actor_for, find_prompt, need_database, again_if_moved, refuse_ended
 from bot.cli.inputs import read_inputs
 from bot.cli.narration import covered_lines
 from bot.cli.output import Paint, clean, one_line, print_json, table
@@ -206,7 +206,7 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
     }
 
 
-@once_more_if_taken
+@again_if_moved
 def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | None, *, as_json: bool) -> int:
     """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
     from bot.cli.following import Mode, follow
@@ -287,7 +287,7 @@ def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None,
     return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
 
 
-@once_more_if_taken
+@again_if_moved
 def change_prompt(place: Place, text: str, change: Change, as_name: str | None, *, as_json: bool) -> int:
     """Change a question, hand it over, or take its answer back: here, or through whoever serves its session.
 

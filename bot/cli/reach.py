@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from bot.terminal import terminal_label
 from engine.actors import Actor
 from engine.codec import Json, decode
-from engine.errors import SaysoError
+from engine.errors import Fenced, Owned, SaysoError
 from engine.live import utc_now
 from engine.requests import item
-from engine.storage.port import Head, InboxRow, Store
+from engine.storage.port import Consumed, Head, InboxRow, Store
 
 REPLY_SECONDS = 15.0
 """How long a living process has to take a request."""
@@ -53,7 +53,8 @@ def runs_here(store: Store, head: Head) -> bool:
 def hand_over(
     store: Store, head: Head, do: str, actor: Actor, *, patience: float = REPLY_SECONDS, **fields: Json
 ) -> Handed:
-    """Put a request into the inbox and wait for what becomes of it. Raises `RefusedElsewhere`, storage errors."""
+    """Put a request into the inbox and wait for what becomes of it. Raises `RefusedElsewhere`, `Owned` where the terminal
+    that had the session ended without taking the request (which is void then), storage errors."""
     key = f"cli:{os.urandom(8).hex()}"
     request = item(key, head.session_id, do, actor=actor, **fields)
     store.ingest([request], utc_now())
@@ -61,13 +62,26 @@ def hand_over(
     deadline = time.monotonic() + patience
     while True:
         # Asked before the row is read: a process that took the request and ended is seen to have taken it.
-        waited_for = served(store, head) and time.monotonic() < deadline
+        there = served(store, head)
         row = store.inbox_row(key)
         if row is not None and row.outcome is not None:
             return _outcome(row, by)
-        if not waited_for:
+        if row is not None and not there and head.thread_key is None:
+            _take_back(store, row)
+        elif not there or time.monotonic() >= deadline:
             return Handed("queued", by)
-        time.sleep(_LOOK_SECONDS)
+        else:
+            time.sleep(_LOOK_SECONDS)
+
+
+def _take_back(store: Store, row: InboxRow) -> None:
+    """Void a request that nobody is there to take, so that whoever made it can take the session up; returns where somebody
+    took it in this moment. Raises `Owned`."""
+    try:
+        store.consume([Consumed(row.id, "withdrawn")], utc_now())
+    except Fenced:
+        return
+    raise Owned("The process that had this session ended before it took the request. Nothing was changed.")
 
 
 def _outcome(row: InboxRow, by: str) -> Handed:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError, exit_of
-from bot.cli.finding import actor_for, find_session, matches, need_database, once_more_if_taken, refuse_ended
+from bot.cli.finding import actor_for, find_session, matches, need_database, again_if_moved, refuse_ended
 from bot.cli.following import Begin, Mode, follow, local_gate, result_json
 from bot.cli.narration import asked_of, question_lines
 from bot.cli.output import one_line, print_json
@@ -61,7 +61,7 @@ class Said:
 # --- resume ------------------------------------------------------------------------------------------------
 
 
-@once_more_if_taken
+@again_if_moved
 def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
     """Go on with a session; the exit code says where it rests. Raises `SaysoError`."""
     settings = place.settings()
@@ -213,7 +213,7 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
 # --- pause -------------------------------------------------------------------------------------------------
 
 
-@once_more_if_taken
+@again_if_moved
 def pause_session(place: Place, text: str, reason: str | None, *, as_json: bool) -> int:
     """Hold a session: here, or by asking the process that serves it. Raises `SaysoError`."""
     settings = place.settings()
@@ -245,7 +245,7 @@ def _handed(store: Store, head: Head, handed: Handed, done: str, *, as_json: boo
 # --- abort -------------------------------------------------------------------------------------------------
 
 
-@once_more_if_taken
+@again_if_moved
 def abort_session(place: Place, text: str, reason: str | None, *, as_json: bool) -> int:
     """End a session for good: here, or by asking the process that serves it. Raises `SaysoError`."""
     settings = place.settings()

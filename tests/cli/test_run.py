@@ -6,11 +6,13 @@ import json
 import os
 import re
 import signal
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
-from bot.cli.finding import once_more_if_taken
+from bot.cli.finding import LOOKS, again_if_moved
 from engine.errors import Owned
 from engine.live import utc_now
 from tests.cli.clikit import Cli, Done, Terminal, until
@@ -24,6 +26,12 @@ def session_of(shown: str) -> str:
     found = re.search(r"session-[0-9a-f]{10}", shown)
     assert found is not None, shown
     return found[0]
+
+
+def requests(cli: Cli) -> list[str | None]:
+    """What became of the requests of other processes; None for one that waits."""
+    with closing(sqlite3.connect(cli.cwd / ".sayso/sayso.db")) as db:
+        return [outcome for (outcome,) in db.execute("SELECT outcome FROM inbox WHERE kind = 'request'")]
 
 
 def ask(terminal: Terminal, question: str, answer: str) -> None:
@@ -361,20 +369,34 @@ def test_of_several_processes_that_answer_at_once_one_counts_and_the_others_say_
     assert cli.lines("second") == ["ran"]
 
 
-def test_a_command_looks_once_more_where_another_process_was_quicker() -> None:
-    """The second look finds that process and asks it; whoever is too slow twice is told."""
-    taken = [Owned("taken"), None, Owned("taken"), Owned("taken again")]
+def test_a_command_looks_again_where_another_process_was_quicker() -> None:
+    """The next look finds that process and asks it; whoever is too slow every time is told."""
+    looks = iter([Owned("taken"), None, *(Owned(f"taken {time}") for time in range(LOOKS))])
 
-    @once_more_if_taken
+    @again_if_moved
     def command() -> int:
-        found = taken.pop(0)
+        found = next(looks)
         if found is not None:
             raise found
         return 0
 
     assert command() == 0
-    with pytest.raises(Owned, match="taken again"):
+    with pytest.raises(Owned, match=f"taken {LOOKS - 1}"):
         command()
+
+
+def test_an_answer_that_its_process_did_not_take_is_taken_here(cli: Cli) -> None:
+    """Where the terminal that has the session ends before it takes a request, whoever made it takes the session up."""
+    two_questions(cli)
+    with cli.terminal("run", "talk", "-i", "who=bob") as terminal:
+        terminal.expect("Which region for bob?")
+        prompt = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
+        os.kill(terminal.process.pid, signal.SIGSTOP)
+        with cli.started("prompts", "answer", prompt, "eu") as process:
+            until(lambda: requests(cli) == [None], "the request is in the inbox")
+            terminal.kill()
+            assert process.wait(30) == 3, process.communicate()
+    assert (requests(cli), cli.lines("second")) == (["withdrawn"], ["ran"])
 
 
 def test_a_flow_in_a_broken_file_is_found_by_its_name(cli: Cli) -> None:
