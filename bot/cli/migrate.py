@@ -8,10 +8,10 @@ from pathlib import Path
 from bot.cli.exits import Exit
 from bot.cli.finding import (
     actor_for,
+    again_if_moved,
     find_flow,
     find_session,
     need_database,
-    again_if_moved,
     refuse_ended,
 )
 from bot.cli.following import local_gate

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import actor_for, find_prompt, need_database, again_if_moved, refuse_ended
+from bot.cli.finding import actor_for, again_if_moved, find_prompt, need_database, refuse_ended
 from bot.cli.inputs import read_inputs
 from bot.cli.narration import covered_lines
 from bot.cli.output import Paint, clean, one_line, print_json, table

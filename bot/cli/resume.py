@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError, exit_of
-from bot.cli.finding import actor_for, find_session, matches, need_database, again_if_moved, refuse_ended
+from bot.cli.finding import actor_for, again_if_moved, find_session, matches, need_database, refuse_ended
 from bot.cli.following import Begin, Mode, follow, local_gate, result_json
 from bot.cli.narration import asked_of, question_lines
 from bot.cli.output import one_line, print_json
