@@ -23,7 +23,7 @@ from engine.nodes.address import is_disguised, why_refused
 from engine.nodes.hosts import host_allowed
 from engine.nodes.session_paths import BadPath, session_path
 
-__all__ = ["ToolRefused", "as_read", "call_text", "checked", "prepare"]
+__all__ = ["ToolRefused", "as_read", "call_text", "checked", "filled", "prepare"]
 
 MOST_INPUT = 4 * 2**20
 """Bytes of what a tool is given."""
@@ -64,7 +64,7 @@ def prepare(tool: ToolPlan, given: Json, base: Mapping[str, Json] | None = None)
 
 def as_read(tool: ToolPlan, given: Json, config: Mapping[str, Json]) -> Json:
     """The input as a rule of `approvals` sees it: what will run, however the model wrote it down. A command has the
-    quotes that it needs and no others, an address and a path are as they are used."""
+    quotes that it needs and no others, an address and a path are as they are used, what was left out has its default."""
     match tool.kind:
         case "shell":
             return {**given, "command": shlex.join(config["run"])}
@@ -74,8 +74,18 @@ def as_read(tool: ToolPlan, given: Json, config: Mapping[str, Json]) -> Json:
             return {**given, "method": config["method"], "url": URL(given["url"].strip()).human_repr()}
         case "read_file" | "write_file":
             return {**given, "path": config["path"]}
+        case "python":
+            return config["args"]
+        case "node" | "flow":
+            return filled(tool, given)
         case _:
             return given
+
+
+def filled(tool: ToolPlan, given: Json) -> dict[str, Json]:
+    """The input of a tool of the flow with what the model left out: its defaults, else null."""
+    known = (tool.input_schema or {}).get("properties") or {}
+    return {name: given.get(name, field.get("default")) for name, field in known.items()}
 
 
 def checked(tool: ToolPlan, given: Json) -> dict[str, Json]:

@@ -72,9 +72,8 @@ def configured(turn: Turn, path: str, tool: ToolPlan, given: Json) -> dict[str, 
         calls.checked(tool, given)
         if tool.kind == "flow":
             return {**tool.node.config, "inputs": copy(given)}
-        known = tool.input_schema.get("properties") or {}
-        filled = {name: given.get(name, field.get("default")) for name, field in known.items()}
-        return evaluate_config(turn.flow, tool.node, turn.state, scope_of(path), {"input": filled})
+        given = calls.filled(tool, given)
+        return evaluate_config(turn.flow, tool.node, turn.state, scope_of(path), {"input": given})
     names = context(tool.node.compiled, turn.flow, turn.state, scope_of(path))
     return calls.prepare(tool, given, tool.node.compiled.evaluate(names))
 

@@ -157,6 +157,29 @@ def test_a_rule_sees_the_address_and_the_path_that_are_used() -> None:
     assert case.node("helper/turn[1]/tool[3]").status == "started"
 
 
+def test_a_rule_sees_the_defaults_of_what_the_model_left_out() -> None:
+    """What a tool of the flow is given by default is what runs, so it is what `when` reads; without a default, null."""
+    own = """
+tools:
+  stop:
+    description: Stop a host
+    input: {host: {type: string}, how: {type: string, default: hard}, why: {type: string, required: false}}
+    type: shell
+    with: {run: [stop, "{{ input.host }}", "{{ input.how }}"]}
+"""
+    known = "input: {how: {type: string, default: hard}}"
+    rules = f"""
+tools: [stop, {{python: {{call: "hosts:stop", name: call, description: d, {known}}}}}]
+approvals:
+  stop: {{when: "{{{{ input.how == 'hard' or input.why is not none }}}}"}}
+  call: {{when: "{{{{ input.how | default('soft') == 'hard' }}}}"}}
+"""
+    case = talk(rules, head=SERVICE + own)
+    case.model("", ("stop", {"host": "a"}), ("stop", {"host": "a", "how": "soft"}), ("call", {}))
+    asked = sorted(case.state.prompts[prompt].path[-7:] for prompt in case.state.open_prompts)
+    assert asked == ["tool[0]", "tool[2]"]
+
+
 def test_several_people_must_agree_where_the_rule_says_so() -> None:
     """A quorum counts different people, as with any approval."""
     case = talk(RULES.replace("[approve, edit, reject]", "{required: 2, approvers: [channel]}")).model("", RM)
