@@ -248,13 +248,13 @@ class Bot:
             now=self.machine.now,
             tuning=self.machine.tuning,
             files=files,
-            meters=lambda session_id: self.engine.meters.get(session_id) or {},
+            meters=lambda session_id: self.engine.running.meters.get(session_id) or {},
             posted=lambda: self.slack.sockets.posted(),
             link_hosts=self.settings.agents.link_hosts,
         )
         self.engine.subscribe(lambda state, events: outbound.notify())
         self.engine.subscribe(outbound.streams.happened)
-        self.engine.on_stream = outbound.streams.heard
+        self.engine.running.on_stream = outbound.streams.heard
         Meters(self.engine, outbound.notify)
         return outbound
 

@@ -268,7 +268,7 @@ class Engine(Stepper):
 
         journal = await self.journal(session_id)
         new_id = fork_id or f"session-{self._entropy()[:10]}"
-        folders = self._workplace.folder(session_id), self._workplace.folder(new_id)
+        folders = self.running.workplace.folder(session_id), self.running.workplace.folder(new_id)
         paths = str(folders[0]), str(folders[1])
         begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths)
         refusal = self._policy(actor, "start", begun.state, None)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import re
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import quote, unquote
+
+from engine.errors import SaysoError
+from engine.machine import ENDED
+from engine.state import State
+from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso.engine")
 
 
 class SnapshotFiles:
@@ -63,3 +73,41 @@ class SnapshotFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class Copies:
+    """Keeps the snapshot directory in step with a store's sessions. A file is a copy: failing to write one fails
+    nothing else."""
+
+    def __init__(
+        self, files: SnapshotFiles, writer: Writer, export: Callable[[str], Awaitable[bytes]]
+    ) -> None:
+        self._files = files
+        self._writer = writer
+        self._export = export
+
+    async def follow(self, state: State) -> None:
+        """A session paused, or has ended."""
+        try:
+            if state.ended:
+                await asyncio.to_thread(self._files.remove, state.session_id)
+            else:
+                data = await self._export(state.session_id)
+                await asyncio.to_thread(self._files.write, state.session_id, data)
+        except (OSError, SaysoError) as error:
+            log.error("the snapshot file of %s could not be written: %s", state.session_id, error)
+
+    async def tidy(self, orphan_seconds: float | None = None) -> None:
+        """Remove the files of sessions that have ended: a crash came between their end and their file's. With
+        `orphan_seconds` also those of sessions that this store does not have, once nobody wrote them for so long."""
+        try:
+            for session_id in await asyncio.to_thread(self._files.sessions):
+                head = await self._writer.call("head", session_id)
+                if head is None:
+                    old = orphan_seconds is not None and self._files.age(session_id) > orphan_seconds
+                else:
+                    old = head.status in ENDED
+                if old:
+                    await asyncio.to_thread(self._files.remove, session_id)
+        except (OSError, SaysoError) as error:
+            log.warning("the snapshot directory could not be tidied: %s", error)

@@ -1,4 +1,4 @@
-"""PromptState as the engine commits it: a pure extension (`engine.stepping.Extension`)."""
+"""PromptState as the engine commits it: a pure extension (`engine.live.Extension`)."""
 
 from __future__ import annotations
 
