@@ -12,8 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine import clock
-from engine import stepping as shell
+from engine import claims, clock
 from engine.commands import Answer, Hold, Message, NodeDone, Resume, Shown
 from engine.errors import AlreadyAnswered, MalformedJournal, SessionQuarantined, SessionRunning
 from engine.events import Event, event_from_bytes
@@ -339,8 +338,8 @@ async def test_row_20_a_bad_journal_is_set_aside_and_never_run_cold(
         raise MalformedJournal("event 3 (node:started): a is there already")
 
     async with office.open() as desk:
-        monkeypatch.setattr(shell, "load_state", refuse)
-        monkeypatch.setattr(shell, "derive_state", refuse)
+        monkeypatch.setattr(claims, "load_state", refuse)
+        monkeypatch.setattr(claims, "derive_state", refuse)
         with pytest.raises(SessionQuarantined, match="event 3"):
             await desk.engine.apply(SESSION, Message("go on", ANA, "key-1"))
         head = desk.rig.store.head(SESSION)
