@@ -13,6 +13,7 @@ from typing import Any
 
 from engine.codec import Json
 from engine.providers.errors import BadResponse, StreamCut
+from engine.providers.messages import tool_use_flaw
 from engine.providers.turns import (
     BlockDone,
     TextDelta,
@@ -65,7 +66,12 @@ class Assembly:
             raise self.bad("the last block has no end")
         if self._broken is not None and self._stop_reason not in _CUT_SHORT:
             raise self.bad(f"the input of the tool call {self._broken.get('id')} is no JSON object")
-        return self._result(self._blocks, self._stop_reason)
+        result = self._result(self._blocks, self._stop_reason)
+        for block in result.content:
+            # The API would refuse each later call of a conversation that has it.
+            if block["type"] == "tool_use" and (flaw := tool_use_flaw(block)):
+                raise self.bad(flaw)
+        return result
 
     def interrupted(self) -> TurnResult:
         """What may stand in the conversation when the turn is cut now: whole blocks and the text so far.

@@ -208,13 +208,14 @@ def _assistant_flaw(block: Json) -> str | None:
         whole = isinstance(block.get("thinking"), str) and block.get("signature")
         return None if whole else "thinking without its signature cannot be sent back"
     if kind == "tool_use":
-        return _tool_use_flaw(block)
+        return tool_use_flaw(block)
     if kind in ("tool_result", "image", "document"):
         return f"an assistant's message cannot have a block of type {kind}"
     return None
 
 
-def _tool_use_flaw(block: Json) -> str | None:
+def tool_use_flaw(block: Json) -> str | None:
+    """What keeps the API from taking this tool call back, in words."""
     for name, shape in (("id", _TOOL_ID), ("name", _TOOL_NAME)):
         value = block.get(name)
         if not (isinstance(value, str) and shape.fullmatch(value)):

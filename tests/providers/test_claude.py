@@ -227,6 +227,17 @@ async def test_half_a_tool_call_at_the_limit_is_left_out(
         await complete(claude, request())
 
 
+@pytest.mark.parametrize(("name", "id"), [("functions.logs", "t1"), ("", "t1"), ("logs", "t 1")])
+async def test_a_tool_call_that_cannot_be_sent_back_is_a_broken_answer(
+    server: ClaudeServer, claude: ClaudeProvider, name: str, id: str
+) -> None:
+    """A name or an id that the API takes from nobody would end the conversation at its next call; so it is asked anew."""
+    server.queue(Reply([call(name, {}, id)]))
+    with pytest.raises(BadResponse, match="must be letters, digits, _ and -") as broken:
+        await complete(claude, request())
+    assert broken.value.retryable
+
+
 @pytest.mark.parametrize(
     "reason", ["refusal", "pause_turn", "model_context_window_exceeded", "stop_sequence"]
 )
