@@ -322,7 +322,9 @@ def _control(message: Message, thread: Thread) -> Route | None:
     word = control_word(message.text)
     if word is None:
         return _resumed_with(message, thread)
-    offering = [prompt for prompt in thread.prompts if prompt.open and _offers(prompt, word)]
+    # Only where it would be an answer. An approval is never typed, and what others are asked is not this person's to
+    # answer: there the word is for the bot, so that nobody who may stop a run is kept from it by a button's label.
+    offering = [prompt for prompt in _own(thread.prompts, thread) if prompt.open and _offers(prompt, word)]
     unshown = _unshown(offering)
     if unshown:
         return Hold(_ids(unshown))
@@ -486,6 +488,8 @@ def _ids(prompts: Iterable[PromptState]) -> tuple[str, ...]:
 
 
 def _offers(prompt: PromptState, word: str) -> bool:
+    if prompt.kind not in ("ask", "input"):
+        return False
     words = (word_of for option in prompt.options for word_of in (option.label, option.value))
     return any(isinstance(offered, str) and control_word(offered) == word for offered in words)
 

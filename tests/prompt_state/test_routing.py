@@ -166,7 +166,18 @@ CASES = [
     Case(
         "an approval is never typed", thread(GATE), said("Approve"), Hint("buttons", ("p-gate",), once=True)
     ),
-    Case("nor over somebody else's choice", thread(CHOICE, mine=""), said("stop"), Chatter()),
+    Case(
+        "somebody else's choice keeps nobody from stopping a run",
+        thread(CHOICE, mine="", steerable=("session-1",)),
+        said("stop"),
+        Control("stop", ("session-1",)),
+    ),
+    Case(
+        "nor does a button of an approval, which is never typed",
+        thread(approval(options=STOP_GO)),
+        said("stop"),
+        Control("stop", ("session-1",)),
+    ),
     Case(
         "an offered word that may be typed",
         thread(ask("p-c", options=STOP_GO)),
