@@ -20,7 +20,7 @@ from engine.state import State
 from engine.storage.sqlite import open_sqlite
 from tests.simulation import form_checks
 from tests.simulation.flows import NOBODY, Answers
-from tests.simulation.form_flows import ALL
+from tests.simulation.further_flows import ALL
 from tests.simulation.life import KEY
 from tests.simulation.people import Said, live_buttons
 from tests.simulation.slack import CHANNEL, key_of
@@ -129,6 +129,8 @@ def _answers(session: Session) -> Answers:
             found[place] = str(event.answer["text"])
             values = event.answer.get("values") or {}
             found.update({f"{place}.{name}": str(value) for name, value in values.items()})
+            if event.answer.get("reason"):
+                found[f"{place}.reason"] = event.answer["reason"]
     return found
 
 
@@ -164,8 +166,10 @@ def _voted(world: World, session: Session) -> Iterator[str]:
     votes: dict[str, dict[str, str]] = {}
     for event in session.events:
         if event.type == "prompt:voted":
-            press = pressed[event.key.rsplit(":", 1)[1]]
-            if (press.prompt, press.label.lower()) != (event.prompt_id, event.vote):
+            press = pressed.get(
+                event.key.rsplit(":", 1)[1]
+            )  # one with a reason is looked at with what was filled in
+            if press and (press.prompt, press.label.lower()) != (event.prompt_id, event.vote):
                 yield f"{press.label!r} for {press.prompt} became a vote to {event.vote} {event.prompt_id}"
             votes.setdefault(event.prompt_id, {})[event.actor["id"]] = event.vote
         elif event.type == "prompt:handed":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.codec import decode
-from tests.simulation.form_flows import ALL
+from tests.simulation.further_flows import ALL
 from tests.simulation.modals import Sent
 from tests.simulation.people import Pressed
 from tests.simulation.slack import Json, key_of
@@ -41,8 +41,8 @@ def submissions(world: World, store: Any, team: str) -> Iterator[str]:
 
 def _same(sent: Sent, stored: Json) -> bool:
     """Whether a row holds what was filled in. Of a change it holds what is different."""
-    if sent.kind == "hand":
-        return bool(stored["to"] == sent.meant["to"])
+    if sent.kind in ("hand", "reject"):
+        return all(stored[name] == value for name, value in sent.meant.items())
     values: Json = stored["values"]
     if sent.kind == "edit":
         return all(sent.meant[name] == value for name, value in values.items())
@@ -56,10 +56,16 @@ def _same(sent: Sent, stored: Json) -> bool:
 class _Asked:
     """A question, as far as the journal has come."""
 
+    spec: Json
     nonce: str
     values: Json
     changed: bool = False
     votes: dict[str, str] = field(default_factory=dict)
+    """By person, the latest last."""
+    reasons: dict[str, str | None] = field(default_factory=dict)
+    """Of those votes."""
+    latest: str = ""
+    """The key of the latest vote."""
     out: set[str] = field(default_factory=set)
     """Who handed it over."""
 
@@ -83,13 +89,15 @@ class Decisions:
             match event.type:
                 case "prompt:requested":
                     spec = event.prompt
-                    self._asked[event.prompt_id] = _Asked(spec["nonce"], dict(spec.get("values") or {}))
+                    self._asked[event.prompt_id] = _Asked(spec, spec["nonce"], dict(spec.get("values") or {}))
                 case "prompt:edited":
                     yield from self._edited(event)
                 case "prompt:handed":
                     yield from self._handed(event)
                 case "prompt:voted":
-                    yield from self._decided(event, event.vote)
+                    yield from self._cast(event, event.vote)
+                    if event.reason != self._asked[event.prompt_id].reasons[event.actor["id"]]:
+                        yield f"{event.actor['id']} is recorded to have rejected because of {event.reason!r}"
                 case "prompt:answered":
                     yield from self._answered(event)
                 case "prompt:undone" | "prompt:reposted":
@@ -138,9 +146,12 @@ class Decisions:
         kind = event.key.partition(":")[0]
         if event.actor["id"] in asked.out:
             yield f"{event.prompt_id} was answered by {event.actor['id']}, who had handed it over"
-        if kind == "view" and self._of(event, "form") is None:
+        if event.answer["value"] in ("approve", "reject") and asked.spec["kind"] == "approval":
+            yield from self._cast(event, event.answer["value"])
+            yield from _stands(asked, event)
+        elif kind == "view" and self._of(event, "form") is None:
             yield f"nobody answered {event.prompt_id} with {event.answer['values']} ({event.key})"
-        if kind == "click":
+        elif kind == "click":
             yield from self._decided(event, str(event.answer["value"]))
         if asked.values and event.answer["values"] != asked.values:
             yield f"{event.prompt_id} proposes {asked.values}, and {event.answer['values']} was approved"
@@ -148,6 +159,29 @@ class Decisions:
             agreed = [who for who, vote in asked.votes.items() if vote == "approve"]
             if len(agreed) != 2:
                 yield f"{event.prompt_id} was approved by {agreed} as it is now"
+
+    def _cast(self, event: Any, vote: str) -> Iterator[str]:
+        """A decision is a press, or a rejection with the reason that was filled in. One that needs a reason has one."""
+        asked, who = self._asked[event.prompt_id], event.actor["id"]
+        if event.type == "prompt:answered" and event.key == asked.latest:
+            return  # the vote that decides is a vote and, in the same commit, the answer
+        asked.latest = event.key
+        asked.votes.pop(who, None)
+        reason = None
+        if event.key.startswith("view:"):
+            sent = self._of(event, "reject")
+            reason = sent.meant["reason"] if sent else None
+            if sent is None or vote != "reject":
+                yield f"{who} never meant to {vote} {event.prompt_id} ({event.key})"
+            elif sent.nonce != asked.nonce:
+                yield f"{event.prompt_id} was rejected by somebody who had not seen what it was then"
+            asked.votes[who] = vote
+        else:
+            yield from self._decided(event, vote)
+        asked.reasons.pop(who, None)
+        asked.reasons[who] = reason
+        if vote == "reject" and asked.spec.get("requireReason") and not reason:
+            yield f"{event.prompt_id} was rejected by {who} without a reason"
 
     def _decided(self, event: Any, vote: str) -> Iterator[str]:
         """A press counts for the copy that was pressed, and there the person saw what it decided."""
@@ -165,9 +199,27 @@ class Decisions:
         asked.votes[event.actor["id"]] = vote
 
 
+def _stands(asked: _Asked, event: Any) -> Iterator[str]:
+    """What was decided is what the votes say, for the reasons that were given."""
+    value = event.answer["value"]
+    required = int(asked.spec.get("required") or 1)
+    against = [who for who, vote in asked.votes.items() if vote == "reject"]
+    is_vetoed = len(against) * 2 > required if asked.spec.get("veto") == "majority" else bool(against)
+    is_approved = not is_vetoed and len(asked.votes) - len(against) >= required
+    if (value == "reject") != is_vetoed or (value == "approve") != is_approved:
+        yield f"{event.prompt_id} is decided to {value} by {asked.votes}"
+    reasons = [asked.reasons[who] for who, vote in asked.votes.items() if vote == value]
+    said = "\n".join(reason for reason in reasons if reason) or None
+    if event.answer.get("reason") != said:
+        yield f"{event.prompt_id} is decided because of {event.answer.get('reason')!r}, and people said {said!r}"
+
+
 def _recorded(sent: Sent, event: Any) -> bool:
     if sent.kind == "hand":
         return bool(event.to == sent.meant["to"])
+    if sent.kind == "reject":
+        reason = event.reason if event.type == "prompt:voted" else event.answer["reason"]
+        return bool(reason == sent.meant["reason"])
     values: Json = event.values if sent.kind == "edit" else event.answer["values"]
     return all(values[name] == value for name, value in sent.meant.items())
 
@@ -213,6 +265,7 @@ def _shows(message: Json | None, event: Any) -> Iterator[str]:
         return
     shown = json.dumps(message["blocks"])
     values = (event.answer.get("values") or {}).values()
-    missing = [value for value in values if value is not None and str(value) not in shown]
+    reasons = str(event.answer.get("reason") or "").split("\n")
+    missing = [value for value in (*values, *reasons) if value is not None and str(value) not in shown]
     if missing:
         yield f"the message of {event.prompt_id} does not show {missing}"

@@ -18,6 +18,8 @@ from bot.workspace import elements
 from bot.workspace.errors import SlackError
 from bot.workspace.state import View, copied
 from tests.simulation.flows import SAMPLES
+from tests.simulation.form_flows import FORM_SAMPLES
+from tests.simulation.further_flows import FURTHER_SAMPLES
 from tests.simulation.slack import PATIENCE, Delivery, Json, key_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ EVERYBODY = ("ana", "ben", "cleo", "dev")
 OPENS = "sayso:open:"
 MOST_EDITS, MOST_HANDED = 4, 4
 """How often people ask for the modal to change what one question proposes, and to hand questions over."""
+NEEDED = ("form", "reject")
+"""The modals without which not all can be answered."""
 _FIELD = "field:"
 
 
@@ -77,9 +81,16 @@ class Desk:
 
     def flow(self) -> str:
         """Which flow somebody starts."""
+        if self.world.further:
+            return self._further()
         if self.chance.random() < 0.2:
             return self.chance.choice(sorted(SAMPLES))
         return self.chance.choice(("careful", "careful", "order", "relay", "release", "release"))
+
+    def _further(self) -> str:
+        if self.chance.random() < 0.2:
+            return self.chance.choice(sorted({**SAMPLES, **FORM_SAMPLES}))
+        return self.chance.choice(sorted(FURTHER_SAMPLES))
 
     def who(self, message: Json) -> str:
         """Who does something about a question: mostly one of those whom it mentions."""
@@ -95,6 +106,8 @@ class Desk:
         there = openers(message)
         if "hand" in there and self._wants_to_hand():
             self._open(message, *there["hand"])
+        elif self.world.further and "reject" in there and self.chance.random() < 0.4:
+            self._open(message, *there["reject"])
         elif "edit" in there and self._wants_to_edit(key_of(message)):
             self._open(message, *there["edit"])
         elif "form" in there:
@@ -131,14 +144,16 @@ class Desk:
         """Go on with a modal that stands open; whether there was one."""
         state = self.world.slack.core.state
         views = [view for view in state.views.values() if view.id not in self._waiting]
-        if not views:
-            return False
+        if not views or (self.world.further and not self.calm and self.chance.random() < 0.4):
+            return False  # what stands open can wait
         self._go_on(self.chance.choice(views))
         return True
 
     def _go_on(self, view: View) -> None:
         kind = _kind(view)
-        useless = not view.body.get("submit") or view.id in self._refused or (self.calm and kind != "form")
+        useless = (
+            not view.body.get("submit") or view.id in self._refused or (self.calm and kind not in NEEDED)
+        )
         if useless or (not self.calm and self.chance.random() < 0.1):
             self.world.note(f"close {view.id}")
             self.world.slack.views.remove(view)
@@ -147,10 +162,28 @@ class Desk:
         if before is not None and self.chance.random() < 0.5:
             meant, fits = before.meant, before.fits  # once more, as it is
         else:
-            meant, fits = self._hand(view) if kind == "hand" else self._fill_in(view, kind)
+            meant, fits = self._filled(view, kind)
         self._submit(view, kind, meant, fits)
         if self.world.weather.rude > 0 and self.chance.random() < 0.2:
             self._submit(view, kind, meant, fits)  # pressed twice
+
+    def _filled(self, view: View, kind: str) -> tuple[Json, bool]:
+        """What somebody fills in, and whether it is right."""
+        if kind == "hand":
+            return self._hand(view)
+        return self._reason(view) if kind == "reject" else self._fill_in(view, kind)
+
+    def _reason(self, view: View) -> tuple[Json, bool]:
+        """Why not; sometimes nothing but blanks."""
+        self._serial += 1
+        blank = not self.calm and self.chance.random() < 0.25
+        text = "  " if blank else f"because-{self._serial:04d} "
+        for block, element in elements.elements(view.body["blocks"]):
+            if block["type"] == "input":
+                entry = elements.entry_for(element, text)
+                view.values = elements.merged(view.values, {block["block_id"]: {element["action_id"]: entry}})
+                return {"reason": text.strip() or None}, not blank or bool(block.get("optional"))
+        raise AssertionError(f"{view.id} does not ask for a reason")
 
     def _fill_in(self, view: View, kind: str) -> tuple[Json, bool]:
         """Something in every field, sometimes something wrong."""
@@ -207,7 +240,7 @@ class Desk:
         delivery.heard = partial(self._answered, view, sent)
         self.world.note(f"{view.user_id} submits {view.id} ({kind}) {json.dumps(meant)}")
         self.world.timeline.after(PATIENCE, partial(self._given_up, view, sent))
-        if kind == "edit" and self.world.weather.rude > 0:
+        if kind in ("edit", "reject") and self.world.weather.rude > 0:
             self._meanwhile(f"prompt:{sent.prompt}")
 
     def _meanwhile(self, key: str) -> None:

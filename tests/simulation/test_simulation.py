@@ -12,19 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.form_flows import ALL
+from tests.simulation import form_flows
 from tests.simulation.form_mutants import FORM_MUTANTS, FORMS_SEEN_AT
+from tests.simulation.further_flows import ALL, FURTHER_SAMPLES
+from tests.simulation.further_mutants import FURTHER_MUTANTS, FURTHER_SEEN_AT
 from tests.simulation.mutants import MUTANTS, SEEN_AT, Mutant
 from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block
 from tests.simulation.timeline import SimLoop, Stuck, Timeline
 from tests.simulation.weather import Weather
-from tests.simulation.world import FORMS, Ground
+from tests.simulation.world import FORMS, FURTHER, Ground
 
 LONG = bool(os.environ.get("PROVE"))
 SEEDS = 2_000
 FORM_SEEDS = 200
 """How many runs with forms, changes and hand-overs."""
-FIRSTS = (*range(0, SEEDS, AT_ONCE), *range(FORMS, FORMS + FORM_SEEDS, AT_ONCE))
+FURTHER_SEEDS = 100
+"""How many with what came after those."""
+FIRSTS = (
+    *range(0, SEEDS, AT_ONCE),
+    *range(FORMS, FORMS + FORM_SEEDS, AT_ONCE),
+    *range(FURTHER, FURTHER + FURTHER_SEEDS, AT_ONCE),
+)
 MOST_SEEDS = 2_000
 MOST_FORM_SEEDS = 400
 """Within so many runs a seeded fault must be found."""
@@ -76,8 +84,13 @@ def test_a_hundred_thousand_deliveries() -> None:
     done, tried = 0, TRIED["deliveries"]
     with crowd() as workers:
         while tried < DELIVERIES:
-            # Of three blocks one with forms.
-            rows = [SEEDS + done, SEEDS + done + AT_ONCE, FORMS + FORM_SEEDS + done // 2]
+            # Of four blocks one with forms, and one with what came after them.
+            rows = [
+                SEEDS + done,
+                SEEDS + done + AT_ONCE,
+                FORMS + FORM_SEEDS + done // 2,
+                FURTHER + FURTHER_SEEDS + done // 2,
+            ]
             for block in workers.map(run_block, rows, [AT_ONCE] * len(rows)):
                 _counted(block)
                 tried += block.tried["deliveries"]
@@ -91,7 +104,7 @@ def test_a_day_without_faults_is_uneventful(land: Ground, flow: str) -> None:
     assert (outcome.problems, outcome.lives) == ([], 1)
 
 
-@pytest.mark.parametrize("seed", [3, 52, FORMS + 8])
+@pytest.mark.parametrize("seed", [3, FORMS + 8, FURTHER + 49])
 def test_a_seed_replays_exactly(seed: int) -> None:
     """Two processes with different hash seeds give the same run of one seed, byte for byte."""
     traces = [
@@ -126,18 +139,21 @@ def test_a_loop_that_never_waits_is_found() -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [*MUTANTS, *FORM_MUTANTS])
+@pytest.mark.parametrize("name", [*MUTANTS, *FORM_MUTANTS, *FURTHER_MUTANTS])
 def test_a_seeded_fault_is_found_and_a_plain_day_does_not_show_it(
     name: str, land: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the fault every flow still ends well on a day without faults, and the simulation turns red."""
-    mutant: Mutant = {**MUTANTS, **FORM_MUTANTS}[name]
+    mutant: Mutant = {**MUTANTS, **FORM_MUTANTS, **FURTHER_MUTANTS}[name]
     mutant(monkeypatch)
-    for flow in ALL:
+    for flow in FURTHER_SAMPLES if name in FURTHER_MUTANTS else form_flows.ALL:
         assert run(land, 1, weather=Weather(), wants=flow).problems == []
-    is_of_forms = name in FORM_MUTANTS
-    seeds = range(FORMS, FORMS + MOST_FORM_SEEDS) if is_of_forms else range(MOST_SEEDS)
-    seen = {**SEEN_AT, **FORMS_SEEN_AT}
+    seeds = range(MOST_SEEDS)
+    if name in FORM_MUTANTS:
+        seeds = range(FORMS, FORMS + MOST_FORM_SEEDS)
+    elif name in FURTHER_MUTANTS:
+        seeds = range(FURTHER, FURTHER + MOST_FORM_SEEDS)
+    seen = {**SEEN_AT, **FORMS_SEEN_AT, **FURTHER_SEEN_AT}
     for seed in (seen.get(name, seeds[0]), *seeds):
         outcome = run(land, seed)
         if outcome.problems:

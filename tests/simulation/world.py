@@ -16,6 +16,7 @@ from bot.flows import Library
 from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES
 from tests.simulation import weather as weathers
 from tests.simulation.form_flows import FORM_SAMPLES
+from tests.simulation.further_flows import FURTHER_SAMPLES
 from tests.simulation.life import Life
 from tests.simulation.people import Crowd
 from tests.simulation.slack import Delivery, Slack
@@ -29,6 +30,8 @@ MOST_LIVES = 40
 FORMS = 1_000_000
 """From this seed on people fill in forms, change what is to be approved and hand questions over. The seeds before it
 are without, and mean what they meant before there was any of that."""
+FURTHER = 2_000_000
+"""From this seed on people also do what `further_flows.py` asks of them; the seeds before it mean what they meant."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ class World:
         self.chance = Random(f"sayso {self.seed}")
         if self.weather is None:
             self.weather = weathers.draw(self.chance)
-        self.forms = self.seed >= FORMS or self.wants in FORM_SAMPLES
+        self.further = self.seed >= FURTHER or self.wants in FURTHER_SAMPLES
+        self.forms = self.further or self.seed >= FORMS or self.wants in FORM_SAMPLES
         self.home = self.folder
         self.library = self.ground.library
         self.database = self.folder / "sayso.db"
