@@ -8,7 +8,8 @@ from pathlib import Path
 from bench.report import Row, median
 from bench.rig import ANA, everybody
 from engine.commands import Begin, Facts, Start
-from engine.core import due, take_turn
+from engine.core import take_turn
+from engine.due import due
 from engine.events import Event, event_from_bytes
 from engine.flow import load_flow
 from engine.fold import derive_state

@@ -27,7 +27,8 @@ from engine.commands import (
     LockQueued,
     Policy,
 )
-from engine.core import due, take_turn
+from engine.core import take_turn
+from engine.due import due
 from engine.errors import (
     Corrupt,
     DayBudgetSpent,

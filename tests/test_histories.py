@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine.core import due
+from engine.due import due
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.fold import derive_state

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine.commands import Answer, NodeBroke, NodeDone
-from engine.core import due
+from engine.due import due
 from engine.session_state import to_json
 from tests.support.engine import ANA, Scenario, given
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.commands import Abort, Hold, NodeBroke, NodeDone, Resume
-from engine.core import due
+from engine.due import due
 from engine.errors import EmptyMessage, NotAllowed, SessionEnded, SessionRunning
 from tests.support.engine import ANA, BEN, Scenario, given
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone, Reachable, Resume, Shown
-from engine.core import due
+from engine.due import due
 from engine.fold import derive_state
 from engine.nodes.specs import node_types
 from engine.queries import launched

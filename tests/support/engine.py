@@ -19,8 +19,9 @@ from engine import clock
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Abort, Action, Answer, Begin, Claimed, Command, Due, Facts, Message, Shown, Start
-from engine.core import decide, due
+from engine.core import decide
 from engine.dispatch import LocalDispatcher
+from engine.due import due
 from engine.engine import Engine
 from engine.errors import SaysoError
 from engine.events import Event, event_from_bytes

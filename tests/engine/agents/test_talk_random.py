@@ -26,7 +26,7 @@ from engine.commands import (
     Start,
     Steer,
 )
-from engine.core import due
+from engine.due import due
 from engine.fold import derive_state
 from engine.providers.prices import DEFAULTS
 from engine.queries import launched
