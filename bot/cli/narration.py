@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from bot.cli.output import Paint, clean, one_line
@@ -79,7 +79,7 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
             brief = brief_input(event.name, event.input)
             return mark("started", event.path or "", f"{one_line(event.name, 80)}: {one_line(brief)}", paint)
         case ev.AgentToolResult():
-            why = error_text(event.error) if event.error else "refused" if event.is_error else ""
+            why = error_text(event.error) if event.error else _refusal(event) if event.is_error else ""
             return mark("failed" if event.is_error else "completed", event.path or "", why, paint)
         case ev.AgentCompacted():
             return mark("completed", event.turn, f"{event.replaced} messages became a summary", paint)
@@ -93,6 +93,12 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
     return None
 
 
+def _refusal(event: ev.AgentToolResult) -> str:
+    """Why a call was not made: what the model is told of it, as far as it fits on a line."""
+    told = next((str(block["text"]) for block in event.content if block.get("type") == "text"), "refused")
+    return one_line(told.partition("\n")[0], 200)
+
+
 def _did(state: State, event: ev.PromptVoted | ev.PromptEdited | ev.PromptHanded | ev.PromptUndone) -> str:
     """What somebody did to a question that is not its answer."""
     prompt = state.prompts[event.prompt_id]
@@ -100,12 +106,20 @@ def _did(state: State, event: ev.PromptVoted | ev.PromptEdited | ev.PromptHanded
         case ev.PromptVoted():
             return f"{answers.DECIDED[event.vote]}: {answers.tally(prompt)}"
         case ev.PromptEdited():
-            values = (f"{name}: {event.before[name]} → {event.values[name]}" for name in event.before)
-            return one_line(f"changed {', '.join(values)}", 200)
+            return one_line(f"changed {', '.join(_changes(prompt, event))}", 200)
         case ev.PromptHanded():
             return f"handed it over to {one_line(event.to, 80)}"
         case _:
             return "took the answer back"
+
+
+def _changes(prompt: PromptRun, event: ev.PromptEdited) -> Iterator[str]:
+    """Each changed value: old → new."""
+    for field in (prompt.spec.get("form") or {}).get("fields") or []:
+        name = field["name"]
+        if name in event.before:
+            old, new = (value_text(field, values.get(name)) for values in (event.before, event.values))
+            yield f"{name}: {old} → {new}"
 
 
 def proposal_lines(prompt: PromptRun) -> list[str]:

@@ -170,6 +170,39 @@ def test_a_call_of_an_agent_is_changed_at_the_terminal(cli: Cli) -> None:
         terminal.expect("Thanks.")
 
 
+LOOKING = """
+flow: looking
+tools:
+  logs:
+    description: Logs
+    input: {lines: {type: integer, default: 5}}
+    type: shell
+    with: {run: [echo, "{{ input.lines }}"]}
+nodes:
+  - id: look
+    type: agent
+    with:
+      prompt: Why is it slow?
+      tools: [logs, {shell: {commands: [echo *]}}]
+      approvals: {logs: [approve, edit, reject]}
+"""
+LOOKS = """
+turns:
+  - tools: [{name: shell, input: {command: rm -r a}}, {name: logs, input: {lines: 7}}]
+  - text: Thanks.
+"""
+
+
+def test_what_became_of_a_call_is_told_in_words(cli: Cli) -> None:
+    """A call that is not made has its reason beside it, and a value that was emptied is shown as people read it."""
+    cli.env["SAYSO_SCRIPT"] = str(cli.write("looking.script.yml", LOOKS))
+    cli.write("looking.yml", LOOKING)
+    done = cli.run("run", "looking.yml")
+    assert "`rm -r a` is not allowed here" in done.err
+    prompt = str(done.json["prompts"][0]["promptId"])
+    assert "lines: 7 → –" in cli.run("prompts", "answer", prompt, "--edit", "lines=").out
+
+
 def test_an_approval_with_a_form_is_changed_at_the_terminal(cli: Cli) -> None:
     """The fields that may be changed are asked for with their values, and the votes before count no more."""
     cli.write("flow.yml", FLOW)
