@@ -33,6 +33,7 @@ from engine.engine import Engine
 from engine.errors import InvalidAnswer, Owned, Refused
 from engine.events import Event
 from engine.forms import Field, match_option
+from engine.nodes.absent import spec_of
 from engine.nodes.folder import FileRefused
 from engine.nodes.specs import node_types
 from engine.service import Service
@@ -304,7 +305,7 @@ class Follower:
         found = False
         for path in state.active:
             run = state.nodes[path]
-            if run.status == "started" and node_types()[run.type].mode == "delivery":
+            if run.status == "started" and spec_of(run.type).mode == "delivery":
                 found = True
                 key = f"message:{self._session_id}:{path}:{run.attempt}"
                 row: OutboxRow | None = await self._engine.writer.call("outbox_row", key)

@@ -32,6 +32,7 @@ from engine.forms.asking import (
     form_parts,
 )
 from engine.markup import escape_markup
+from engine.nodes.absent import MISSING
 from engine.pinned import CHANGED
 from engine.state import NodeRun, PromptRun
 
@@ -159,8 +160,14 @@ def _option(value: str, label: str, style: str | None = None) -> dict[str, Json]
     return {"value": value, "label": label, "style": style}
 
 
-def interrupted_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
-    """The question about a node whose outcome is unknown."""
+def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> dict[str, Json]:
+    """The question about a node whose outcome is unknown, or that could not be launched; `missing` says what it lacks."""
+    if run.reason == MISSING:
+        text = (
+            f": {escape_markup(missing or 'its node type cannot be used here')}. It has not started. Please put that "
+            "right and restart sayso, then say how to go on."
+        )
+        return step_prompt(node, "interrupted", text, _option("again", "Try again", "primary"), _ABORT)
     if run.reason == CHANGED:
         text = (
             ": its code was changed while this was under way. It has not started. Please look at the change, then say "

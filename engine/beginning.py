@@ -13,6 +13,7 @@ from engine.errors import SaysoError
 from engine.evaluation import evaluate_condition, evaluate_config
 from engine.flow import Node
 from engine.folds.agents import TURN
+from engine.nodes.absent import MISSING, why_missing
 from engine.pinned import CHANGED, changed
 from engine.settling import end_flow, settle
 from engine.state import Frame, scope_of, visit_path
@@ -44,15 +45,12 @@ def begin(turn: Turn, command: Begin) -> None:
 
 def _start_again(turn: Turn, path: str) -> None:
     """Run an interrupted node once more: same path, same key, and the input that was evaluated the first time."""
-    run, node, config = turn.state.nodes[path], turn.node(path), turn.state.nodes[path].input
+    run, node = turn.state.nodes[path], turn.node(path)
     if run.type == TURN:
         agents.talk.begin_turn(turn, scope_of(path), run.node_id)
         return
     try:
-        # Without an input it failed before it had one.
-        if config is None:
-            config = evaluate_config(turn.flow, node, turn.state, scope_of(path))
-        covers.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
+        config = _checked_config(turn, path, node, run.input)
     except SaysoError as error:
         turn.start(path, run.node_id, run.type, run.position, None, run.attempt + 1)
         turn.fail(path, {"type": error.code, "message": str(error)})
@@ -82,13 +80,23 @@ def _start_next(turn: Turn, item: Work) -> None:
         if declined is not None:
             _skip(turn, path, node, item, declined)
             return
-        config = evaluate_config(turn.flow, node, turn.state, scope)
-        covers.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
+        config = _checked_config(turn, path, node)
     except SaysoError as error:
         turn.start(path, node.id, node.type, node.index, None)
         turn.fail(path, {"type": error.code, "message": str(error)})
         return
     _launch(turn, path, node, config)
+
+
+def _checked_config(turn: Turn, path: str, node: Node, config: Json = None) -> Json:
+    """The configuration that a node begins with, which whoever has to approve it has approved: the one that it had, or
+    where it has none yet, one that is evaluated now. That of a type that cannot be used here stays unknown."""
+    if node.type in turn.flow.absent:
+        return config
+    if config is None:
+        config = evaluate_config(turn.flow, node, turn.state, scope_of(path))
+    covers.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
+    return config
 
 
 def _start_of_agent(turn: Turn, scope: str, key: str) -> None:
@@ -106,11 +114,14 @@ def _start_of_agent(turn: Turn, scope: str, key: str) -> None:
 def _launch(
     turn: Turn, path: str, node: Node, config: Json, attempt: int = 1, node_id: str | None = None
 ) -> None:
-    """Begin a node with its evaluated configuration; with `pin: strict` not with code that nobody agreed to."""
-    asks = node.pin == "strict" and changed(turn.state, turn.facts.code, node.type, config)
+    """Begin a node with its evaluated configuration; not without its type, and with `pin: strict` not with code that
+    nobody agreed to."""
+    held = MISSING if why_missing(turn.flow, node) is not None else None
+    if node.pin == "strict" and changed(turn.state, turn.facts.code, node.type, config):
+        held = CHANGED
     turn.start(path, node_id or node.id, node.type, node.index, config, attempt)
-    if asks:
-        turn.emit(ev.NodeInterrupted, path=path, node_id=node_id or node.id, reason=CHANGED)
+    if held is not None:
+        turn.emit(ev.NodeInterrupted, path=path, node_id=node_id or node.id, reason=held)
     else:
         _PERFORM[node.spec.mode](turn, path, node, config)
 

@@ -44,7 +44,7 @@ from engine.due import must_ask
 from engine.errors import NotAllowed
 from engine.events import Event
 from engine.flow import Flow, coerce_inputs
-from engine.nodes.specs import node_types
+from engine.nodes.absent import spec_of
 from engine.queries import launched
 from engine.settling import settle
 from engine.state import LEFT, NodeRun, State
@@ -107,7 +107,7 @@ def _current_run(turn: Turn, path: str, attempt: int) -> NodeRun | None:
     if run is None or run.status != "started" or run.attempt != attempt or turn.state.phase == "ended":
         return None
     # What waits for a person or a time has no outcome that somebody else could report.
-    return run if node_types()[run.type].mode in ("run", "delivery") else None
+    return run if spec_of(run.type).mode in ("run", "delivery") else None
 
 
 def _node_done(turn: Turn, command: NodeDone) -> None:

@@ -10,7 +10,7 @@ from engine.evaluation import node_at
 from engine.flow import Flow, Node
 from engine.flow.model import NodeList
 from engine.folds.agents import ASKED_OR_RUN, TURN, agent_of
-from engine.nodes.specs import node_types
+from engine.nodes.absent import MISSING, spec_of
 from engine.pinned import CHANGED
 from engine.queries import doomed, launched, open_prompt_at, undo_pending
 from engine.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
@@ -58,7 +58,7 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
     """What may start as far as its own place is concerned, each with the mode of its type."""
     for path in sorted(state.active):
         if containers.alive(state, path) and may_run_again(flow, state, path):
-            yield Work(path, True), node_types()[state.nodes[path].type].mode
+            yield Work(path, True), spec_of(state.nodes[path].type).mode
     for scope in sorted(state.frames, key=lambda scope: _place(state, scope)):
         frame = state.frames[scope]
         if frame.error is not None or not containers.alive(state, scope):
@@ -117,7 +117,7 @@ def _held_up(state: State, path: str) -> bool:
 def must_ask(flow: Flow, state: State, path: str) -> bool:
     """Whether people decide what becomes of an interrupted node, as far as it itself is concerned."""
     run = state.nodes[path]
-    if run.reason == CHANGED:
+    if run.reason in (CHANGED, MISSING):
         return True
     policy = node_at(flow, state, path).crash_policy(run.input)
     return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
@@ -129,7 +129,7 @@ def only_waits(flow: Flow, state: State) -> bool:
     waits = bool(state.open_prompts)
     for path in state.active:
         run = state.nodes[path]
-        timed = run.status == "started" and node_types()[run.type].mode == "timer"
+        timed = run.status == "started" and spec_of(run.type).mode == "timer"
         if _held_up(state, path):
             continue
         if timed or run.status == "retrying" or undo_pending(state, path):

@@ -41,6 +41,8 @@ def evaluate_config(
 ) -> dict[str, Json]:
     """The node's `with` with every expression evaluated, checked, and defaults filled in; `also` are names that this
     place has beside the usual ones. Raises `ConfigError`."""
+    if node.type in flow.absent:
+        raise ConfigError(f"node {node.id}: {flow.absent[node.type]}")
     try:
         names = context(node.compiled, flow, state, scope) | dict(also or {})
         evaluated = node.compiled.evaluate(names)

@@ -264,13 +264,14 @@ class NodeInterrupted(BaseEvent):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
-    was not launched, since its code is another than before and a person has to agree. A model call leaves with `saved`
-    before anything is sent: more has to be set aside for it (`room`, tokens for files and tools; null: a whole context).
+    was not launched, since its code is another than before and a person has to agree; and so was `missing`, whose type, or
+    that of what it approves, cannot be used where sayso runs. A model call leaves with `saved` before anything is sent: more has to be set
+    aside for it (`room`, tokens for files and tools; null: a whole context).
     """
 
     type: Literal["node:interrupted"] = "node:interrupted"
     node_id: str
-    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed"]
+    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing"]
     saved: Json = None
 
 

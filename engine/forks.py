@@ -30,7 +30,7 @@ from engine.errors import InvalidAnswer, SessionEnded, SessionError
 from engine.events import Event, event_from_bytes
 from engine.fold import derive_state, evolve
 from engine.locks import pending
-from engine.nodes.specs import node_types
+from engine.nodes.absent import spec_of
 from engine.queries import open_prompt_at, undo_pending
 from engine.state import AgentRun, PromptRun, State
 
@@ -97,7 +97,7 @@ def fork(
         add(ev.SessionReachable(seq=state.seq + 1, timestamp=now))
     for path in sorted(state.active):
         run = state.nodes[path]
-        if run.status == "started" and node_types()[run.type].mode in ("run", "delivery"):
+        if run.status == "started" and spec_of(run.type).mode in ("run", "delivery"):
             add(
                 ev.NodeInterrupted(
                     seq=state.seq + 1, timestamp=now, path=path, node_id=run.node_id, reason="cut"
@@ -169,7 +169,7 @@ def _can_go_on(state: State, path: str) -> bool:
         return any(timer.path == path for timer in state.timers.values())
     if run.status == "interrupted":
         return True
-    match node_types()[run.type].mode:
+    match spec_of(run.type).mode:
         case "prompt":
             return open_prompt_at(state, path) is not None or undo_pending(state, path)
         case "timer":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.codec import Json, encode
 from engine.events import ChildStarted, Event, NodeStarted
-from engine.nodes.specs import node_types
+from engine.nodes.absent import spec_of
 from engine.state import State
 from engine.storage.port import DropLock, DropTimer, PutLock, PutOutbox, PutTimer, Row, TakeLock
 
@@ -48,7 +48,7 @@ def lane(state: State) -> str:
 
 def _undelivered(after: State, event: NodeStarted | ChildStarted) -> bool:
     run = after.nodes.get(event.path or "")
-    return run is not None and run.status == "started" and node_types()[event.node_type].mode == "delivery"
+    return run is not None and run.status == "started" and spec_of(event.node_type).mode == "delivery"
 
 
 def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:

@@ -10,13 +10,13 @@ from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, S
 from engine.decisions import OPEN_PHASES, open_prompt, start_undo, vote
 from engine.errors import (
     EmptyMessage,
+    InvalidAnswer,
     SessionEnded,
     SessionRunning,
     SeveralPrompts,
 )
 from engine.forms import match_option
 from engine.forms.asking import takes_typed_choice
-from engine.nodes.specs import node_types
 from engine.session_state import current_path
 from engine.state import AGAIN, RETRY, PromptRun, State, in_finally
 from engine.turn import Turn
@@ -108,7 +108,13 @@ def go_on_with_inputs(turn: Turn) -> None:
 def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
     run = turn.state.nodes[prompt.path]
     if choice == "done":
-        turn.complete(prompt.path, dict(node_types()[run.type].unknown_output))
+        absent = turn.flow.absent.get(run.type)
+        if absent is not None:
+            raise InvalidAnswer(
+                f"What {run.node_id} gives once it is done is not known: {absent}. Put that right and restart sayso "
+                "first, or abort the run. Nothing was decided."
+            )
+        turn.complete(prompt.path, dict(turn.node(prompt.path).spec.unknown_output))
     elif choice != AGAIN:
         _end_by(turn, Abort(command.actor, f"after {run.node_id} was interrupted"))
 

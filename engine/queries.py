@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.nodes.specs import node_types
+from engine.nodes.absent import spec_of
 from engine.state import ROOT, NodeRun, PromptRun, State, below, scope_of
 
 
@@ -25,7 +25,7 @@ def launched(state: State) -> list[str]:
 
 
 def _is_launched(run: NodeRun) -> bool:
-    return run.status == "started" and node_types()[run.type].mode == "run"
+    return run.status == "started" and spec_of(run.type).mode == "run"
 
 
 def launched_below(state: State, path: str) -> bool:

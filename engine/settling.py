@@ -7,6 +7,7 @@ from engine import events as ev
 from engine.codec import Json
 from engine.due import due, may_run_again, must_ask, only_waits
 from engine.machine import Status
+from engine.nodes.absent import MISSING, why_missing
 from engine.pinned import CHANGED
 from engine.queries import asked_in_order, doomed, launched, open_prompt_at
 from engine.session_state import current_path
@@ -133,6 +134,9 @@ def _finally_is_over(turn: Turn) -> bool:
             message = f"node {run.node_id}: it was interrupted; whether it had its effect is not known"
             if run.reason == CHANGED:
                 message = f"node {run.node_id}: its code changed (pin: strict), and `finally` asks nobody"
+            elif run.reason == MISSING:
+                missing = why_missing(turn.flow, turn.node(path))
+                message = f"node {run.node_id}: {missing}, and `finally` asks nobody"
             if not doomed(turn.state, path):
                 turn.fail(path, {"type": "interrupted", "message": message})
     containers.progress(turn)
@@ -167,4 +171,5 @@ def _ask_if_interrupted(turn: Turn, path: str) -> None:
         return
     if run.reason in (AGAIN, LEFT, RETRY) or not must_ask(turn.flow, turn.state, path):
         return
-    turn.ask(path, answers.interrupted_prompt(turn.node(path), run))
+    node = turn.node(path)
+    turn.ask(path, answers.interrupted_prompt(node, run, why_missing(turn.flow, node)))

@@ -15,7 +15,7 @@ from engine.codec import Json
 from engine.events import Event
 from engine.folds.agents import TURN
 from engine.forms import value_text
-from engine.nodes.specs import node_types
+from engine.nodes.absent import spec_of
 from engine.pinned import code_key
 from engine.state import LEFT, PromptRun, State
 from engine.storage.port import Head
@@ -187,7 +187,7 @@ def _completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> str
         if prompt.path == path and prompt.status == "answered" and prompt.kind not in _RESOLVED:
             return f"{one_line(answers.summary(prompt), 60)}, {_who(prompt.actor or {})}"
     run = state.nodes.get(path)
-    if run is None or run.started_at is None or node_types()[run.type].mode != "run":
+    if run is None or run.started_at is None or spec_of(run.type).mode != "run":
         return ""
     return elapsed(clock.seconds_between(run.started_at, event.timestamp))
 
@@ -195,7 +195,7 @@ def _completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> str
 def _holds_nodes(state: State, path: str) -> bool:
     """Whether a node is a container itself, and not one whose `on_failure` has ended."""
     run = state.nodes.get(path)
-    return run is None or node_types()[run.type].mode == "container"
+    return run is None or spec_of(run.type).mode == "container"
 
 
 def _passes(state: State, path: str) -> str:

@@ -25,7 +25,7 @@ from engine.events import Event
 from engine.folds.agents import TURN
 from engine.forms import Field, is_numbered
 from engine.live import utc_now
-from engine.nodes.specs import node_types
+from engine.nodes.absent import spec_of
 from engine.state import PromptRun, State
 
 if TYPE_CHECKING:
@@ -152,10 +152,7 @@ class TerminalScreen:
             path = event.turn or path
         elif isinstance(event, ev.ChildStarted) and event.node_type == TURN:
             self._begins(path)
-        if (
-            isinstance(event, ev.NodeStarted | ev.ChildStarted)
-            and node_types()[event.node_type].mode == "run"
-        ):
+        if isinstance(event, ev.NodeStarted | ev.ChildStarted) and spec_of(event.node_type).mode == "run":
             self._working[path] = time.monotonic()
             if self._live:
                 self._spin()

@@ -24,8 +24,8 @@ from engine.errors import Fenced, SaysoError
 from engine.evaluation import node_at
 from engine.events import Event, event_from_bytes
 from engine.faults import Path
+from engine.nodes.absent import spec_of
 from engine.nodes.port import NodeContext
-from engine.nodes.specs import node_types
 from engine.queries import asked_in_order, launched
 from engine.state import State, TimerRun
 from engine.storage.memory import MemoryStore
@@ -263,7 +263,7 @@ class Life:
     async def _post(self, state: State) -> bool:
         for path in sorted(state.active, key=self._began):
             run = state.nodes[path]
-            if run.status == "started" and node_types()[run.type].mode == "delivery":
+            if run.status == "started" and spec_of(run.type).mode == "delivery":
                 self.world.posts.setdefault(path, as_plain(run.input if isinstance(run.input, dict) else {}))
                 output = {"channel": CHANNEL, "ts": _ts(path), "permalink": None}
                 await self.apply(NodeDone(path, run.attempt, output))

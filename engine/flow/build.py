@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from engine.codec import Json
-from engine.expressions import Compiled, compile_condition, compile_config, compile_value
+from engine.expressions import Compiled, compile_condition, compile_value
 from engine.faults import Path
 from engine.flow.agent_tools import agents
 from engine.flow.build_agents import Around, inputs_of, with_agent
@@ -14,12 +14,14 @@ from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
 from engine.flow.model import FINALLY, ROOT, Edge, Flow, Gate, Limits, Node, NodeList, Retry
 from engine.flow.triggers import trigger_of
 from engine.flow.yaml import Located
-from engine.nodes.specs import OnCrash, node_types
+from engine.nodes.absent import package_of
+from engine.nodes.specs import OnCrash
 
 
-def build(document: FlowDoc, located: Located) -> Flow:
-    """The flow of a document that has passed every check."""
-    builder = _Builder(Around(document.tools, _kept(located.data), document.flow, located))
+def build(document: FlowDoc, located: Located, pinned: Mapping[str, str], absent: Mapping[str, str]) -> Flow:
+    """The flow of a document that has passed every check. `pinned` are the packages that a session's text names for its
+    node types, `absent` those of the types that cannot be used here, with why."""
+    builder = _Builder(Around(document.tools, _kept(located.data), document.flow, located, frozenset(absent)))
     builder.add(ROOT, document.nodes, ("nodes",), document.edges)
     if document.finally_ is not None:
         builder.add(FINALLY, document.finally_, ("finally",), None)
@@ -36,7 +38,19 @@ def build(document: FlowDoc, located: Located) -> Flow:
         limits=_limits(document.limits),
         lock=None if document.lock is None else compile_value(document.lock),
         on_conflict=document.on_conflict,
+        packages=_packages(builder.lists, document, pinned, absent),
+        absent=absent,
     )
+
+
+def _packages(
+    lists: Mapping[str, NodeList], document: FlowDoc, pinned: Mapping[str, str], absent: Mapping[str, str]
+) -> dict[str, str]:
+    """The packages that the types of nodes and tools come from."""
+    kinds = {node.type for nodes in lists.values() for node in nodes.nodes}
+    kinds |= {tool.type for tool in document.tools.values()}
+    found = {kind: pinned[kind] if kind in absent else package_of(kind) for kind in sorted(kinds)}
+    return {kind: package for kind, package in found.items() if package is not None}
 
 
 def _limits(document: LimitsDoc) -> Limits:
@@ -89,9 +103,8 @@ class _Builder:
                 self.add(f"{document.id}!", document.on_failure, (*here, "on_failure"), None)
 
     def _node(self, list_id: str, document: NodeDoc, index: int, path: Path) -> Node:
-        spec = node_types()[document.type]
         config = document.with_ or {}
-        compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
+        spec, compiled = self.around.compiled(document.type, config)
         node = Node(
             id=document.id,
             type=document.type,

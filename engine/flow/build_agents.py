@@ -13,14 +13,15 @@ from typing import Any
 from engine.agents.builtin import BUILTIN, described
 from engine.agents.plans import AgentPlan, Rule, ToolKind, ToolPlan
 from engine.codec import Json
-from engine.expressions import compile_condition, compile_config
+from engine.expressions import Compiled, compile_condition, compile_config
 from engine.faults import Path
 from engine.flow.agent_document import EVALUATED, TOOLS, AskHumanTool, RuleDoc, ToolDoc
 from engine.flow.agent_tools import ASKS_PEOPLE, Entry, entry_of, named_rules, tool_names
 from engine.flow.input_document import InputDoc
 from engine.flow.model import Flow, Input, Node, NodeList, Retry
 from engine.flow.yaml import Located
-from engine.nodes.specs import OnCrash, node_types
+from engine.nodes.absent import absent_spec
+from engine.nodes.specs import NodeSpec, OnCrash, node_types
 
 TURN_RETRY = Retry(attempts=5, backoff="exponential", delay=2.0, max_delay=60.0, jitter=0.2)
 """How often a model call is made again, where the flow does not say."""
@@ -31,12 +32,22 @@ _PLAIN = ("name", "description", "input", "timeout", "on_crash")
 
 @dataclass(frozen=True)
 class Around:
-    """What the agents of a file have around them: its own tools, those whose conversation a later one gets, its places."""
+    """What the nodes of a file have around them: its own tools, the agents whose conversation a later one gets, its
+    places, the node types that it uses and that cannot be used here."""
 
     tools: Mapping[str, ToolDoc]
     kept: frozenset[str]
     flow: str
     located: Located
+    absent: frozenset[str] = frozenset()
+
+    def compiled(self, kind: str, config: Mapping[str, Json]) -> tuple[NodeSpec, Compiled]:
+        """What is known of a node's type, and its `with` ready to evaluate."""
+        if kind in self.absent:
+            # Which of the fields took secrets is not known; none is evaluated.
+            return absent_spec(kind), compile_config(config, frozenset(config), frozenset())
+        spec = node_types()[kind]
+        return spec, compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
 
 
 def with_agent(node: Node, retry: Retry | None, path: Path, around: Around) -> tuple[Node, list[NodeList]]:
@@ -53,7 +64,7 @@ def with_agent(node: Node, retry: Retry | None, path: Path, around: Around) -> t
     )
     turn_list, tools_list = f"{node.id}:turn", f"{node.id}:tools"
     turn = replace(
-        _node(f"{node.id}.turn", "turn", {}, node.line),
+        _node(f"{node.id}.turn", "turn", {}, node.line, around),
         name=node.name,
         list_id=turn_list,
         retry=retry or TURN_RETRY,
@@ -64,9 +75,8 @@ def with_agent(node: Node, retry: Retry | None, path: Path, around: Around) -> t
     return replace(node, agent=plan, retry=None, lists={"turn": turn_list, "tools": tools_list}), lists
 
 
-def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int) -> Node:
-    spec = node_types()[kind]
-    compiled = compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
+def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int, around: Around) -> Node:
+    spec, compiled = around.compiled(kind, config)
     return Node(
         id=node_id,
         type=kind,
@@ -140,7 +150,7 @@ class _Tools:
         timeout: float | None,
         on_crash: OnCrash | None,
     ) -> Node:
-        made = _node(f"{self.agent.id}.{name}", kind, config, line)
+        made = _node(f"{self.agent.id}.{name}", kind, config, line, self.around)
         return replace(
             made,
             name=name,

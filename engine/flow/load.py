@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,6 +23,7 @@ from engine.flow.document import FlowDoc
 from engine.flow.model import BODY_VERSIONS, Flow
 from engine.flow.outline import as_mapping
 from engine.flow.yaml import MAX_BYTES, Located, decode_source, load_located
+from engine.nodes.absent import why_absent
 from engine.nodes.specs import PARTS, node_types
 
 SUFFIXES = (".yml", ".yaml")
@@ -74,23 +76,29 @@ def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict
 
 
 def flow_from_body(body: bytes) -> Flow:
-    """The flow that `Flow.body()` gave. Raises `FlowError` when this release cannot run it any more."""
+    """The flow that `Flow.body()` gave. Raises `FlowError` when this release cannot run it any more.
+
+    Types of packages that cannot be used here any more are noted in `Flow.absent`, and refuse nothing.
+    """
     pinned = decode(body)
     if not isinstance(pinned, dict) or pinned.get("version") not in BODY_VERSIONS:
         versions = " or ".join(map(str, BODY_VERSIONS))
         raise FlowError([Problem("pinned flow", 1, 1, f"it is not of version {versions}")])
-    called = pinned.get("flows", {})
+    called, packages = pinned.get("flows", {}), pinned.get("types", {})
 
     def find(name: str) -> Flow | None:
-        return _read(called[name]["text"], called[name]["file"])[0] if name in called else None
+        return _read(called[name]["text"], called[name]["file"], packages)[0] if name in called else None
 
-    return load_flow(pinned["text"], pinned["file"], flows=find, known=called)
+    flow, located = _read(pinned["text"], pinned["file"], packages)
+    return link(flow, located, find, called)
 
 
-def _read(text: str, file: str) -> tuple[Flow, Located]:
-    """The flow of a text without those that it calls. Raises `FlowError`."""
+def _read(text: str, file: str, packages: Mapping[str, str] = MappingProxyType({})) -> tuple[Flow, Located]:
+    """The flow of a text without those that it calls; `packages` are those that a session pinned for its node types.
+    Raises `FlowError`."""
     located = load_located(text, file)
-    faults = list(islice(_check(located), MAX_FAULTS + 1))
+    absent: dict[str, str] = {}
+    faults = list(islice(_without_absent(_check(located), located.data, packages, absent), MAX_FAULTS + 1))
     problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
     if len(problems) > MAX_FAULTS:
         last = problems[MAX_FAULTS - 1]
@@ -98,7 +106,7 @@ def _read(text: str, file: str) -> tuple[Flow, Located]:
         problems[MAX_FAULTS:] = [Problem(file, last.line, last.column, more, "correct these first")]
     if problems:
         raise FlowError(problems)
-    return build(FlowDoc.model_validate(located.data), located), located
+    return build(FlowDoc.model_validate(located.data), located, packages, absent), located
 
 
 def _text(file: str) -> str:
@@ -190,6 +198,28 @@ def _check(located: Located) -> Iterator[Fault]:
             if advised is not None:
                 yield advised
     yield from check_flow(data, located.line)
+
+
+def _without_absent(
+    faults: Iterator[Fault], data: Any, packages: Mapping[str, str], absent: dict[str, str]
+) -> Iterator[Fault]:
+    """The faults without those of nodes whose type came from a package and cannot be used now: why goes into `absent`. The
+    text was sound when it was pinned, so it is the package that has changed."""
+    for fault in faults:
+        kind = _type_at(data, fault.path) if packages else ""
+        if kind not in packages:
+            yield fault
+        elif kind not in absent:
+            changed = f"the node type `{kind}` of the package {packages[kind]} does not take this any more: "
+            known = kind in node_types()
+            absent[kind] = changed + fault.message if known else why_absent(kind, packages[kind])
+
+
+def _type_at(data: dict[str, Any], path: Path) -> str:
+    """The type of the node or tool that a place belongs to; empty where there is none."""
+    if len(path) > 1 and path[0] == "tools":
+        return str(as_mapping(as_mapping(data.get("tools")).get(str(path[1]))).get("type") or "")
+    return str(_node_at(data, path)[0].get("type") or "")
 
 
 def _advised(fault: Fault, data: dict[str, Any]) -> Fault | None:

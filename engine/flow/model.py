@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from engine.codec import Json, canonical
 from engine.expressions import Compiled
 from engine.flow import graph
-from engine.nodes.specs import NodeSpec, OnCrash, node_types
+from engine.nodes.absent import spec_of
+from engine.nodes.specs import NodeSpec, OnCrash
 
 if TYPE_CHECKING:
     from engine.agents.plans import AgentPlan
@@ -37,8 +38,9 @@ InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array"
 DEFAULT_DEADLINE = 30 * 86400.0
 """How long a question stays open when neither it nor the flow says so, in seconds."""
 
-BODY_VERSIONS = (1, 2)
-"""Versions of what `Flow.body()` gives: 1 for a flow that calls no other, 2 with the texts of the called ones."""
+BODY_VERSIONS = (1, 2, 3)
+"""Versions of what `Flow.body()` gives: 1 for a flow that calls no other, 2 with the texts of the called ones, 3 with the
+packages that its node types come from."""
 
 Gate: TypeAlias = Literal["any", "all"]
 
@@ -162,7 +164,7 @@ class Node:
     @property
     def spec(self) -> NodeSpec:
         """What the engine knows about the node's type."""
-        return node_types()[self.type]
+        return spec_of(self.type)
 
     @property
     def goto(self) -> str | None:
@@ -312,6 +314,9 @@ class Flow:
 
     `flows` are the called flows by name, those that they call in turn included, and the flow itself when it is called
     again; each stands there with its own lists only.
+
+    `packages` are the installed packages that node types come from, by type, those of the called flows too; `absent` says of
+    those types that cannot be used here why. Only a text that a session pinned has any.
     """
 
     name: str
@@ -327,6 +332,8 @@ class Flow:
     lock: Compiled | None = None
     on_conflict: Literal["queue", "refuse"] = "queue"
     flows: Mapping[str, Flow] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -344,7 +351,8 @@ class Flow:
         return self.limits.deadline
 
     def body(self) -> bytes:
-        """What a session pins: canonical JSON of version, name, file and text, and of the called flows."""
+        """What a session pins: canonical JSON of version, name, file and text, of the called flows, and of the packages
+        that node types come from."""
         pinned: dict[str, Json] = {"version": 1, "name": self.name, "file": self.file, "text": self.text}
         called = {
             name: {"file": flow.file, "text": flow.text}
@@ -353,6 +361,8 @@ class Flow:
         }
         if called:
             pinned |= {"version": 2, "flows": called}
+        if self.packages:
+            pinned |= {"version": 3, "types": dict(self.packages)}
         return canonical(pinned)
 
     @cached_property
@@ -391,4 +401,9 @@ class Flow:
             for name, flow in flows.items()
             for list_id, nodes in flow.lists.items()
         }
-        return replace(self, lists={**self.own_lists, **called}, flows=dict(flows))
+        packages, absent = dict(self.packages), dict(self.absent)
+        for flow in flows.values():
+            packages |= flow.packages
+            absent |= flow.absent
+        lists = {**self.own_lists, **called}
+        return replace(self, lists=lists, flows=dict(flows), packages=packages, absent=absent)
