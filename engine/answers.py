@@ -167,7 +167,10 @@ def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> 
             f": {escape_markup(missing or 'its node type cannot be used here')}. It has not started. Please put that "
             "right and restart sayso, then say how to go on."
         )
-        return step_prompt(node, "interrupted", text, _option("again", "Try again", "primary"), _ABORT)
+        # What a model asked for is not ours to leave out: it would wait for the result.
+        skip = [] if "." in node.id else [_option("skip", "Go on without it")]
+        again = _option("again", "Try again", "primary")
+        return step_prompt(node, "interrupted", text, again, *skip, _ABORT)
     if run.reason == CHANGED:
         text = (
             ": its code was changed while this was under way. It has not started. Please look at the change, then say "

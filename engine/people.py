@@ -115,16 +115,22 @@ def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command:
                 "first, or abort the run. Nothing was decided."
             )
         turn.complete(prompt.path, dict(turn.node(prompt.path).spec.unknown_output))
+    elif choice == "skip":
+        _skip(turn, prompt, "a person skipped it: its node type could not be used")
     elif choice != AGAIN:
         _end_by(turn, Abort(command.actor, f"after {run.node_id} was interrupted"))
+
+
+def _skip(turn: Turn, prompt: PromptRun, reason: str) -> None:
+    run = turn.state.nodes[prompt.path]
+    fields = {"node_id": run.node_id, "node_type": run.type, "reason": reason}
+    turn.emit(ev.NodeSkipped, path=prompt.path, **fields)
 
 
 def _failure_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
     run = turn.state.nodes[prompt.path]
     if choice == "skip":
-        reason = "a person skipped it after it failed"
-        fields = {"node_id": run.node_id, "node_type": run.type, "reason": reason}
-        turn.emit(ev.NodeSkipped, path=prompt.path, **fields)
+        _skip(turn, prompt, "a person skipped it after it failed")
     elif choice != RETRY:
         _end_by(turn, Abort(command.actor, f"after {run.node_id} failed"))
 

@@ -15,8 +15,8 @@ from engine.codec import Json
 from engine.events import Event
 from engine.folds.agents import TURN
 from engine.forms import value_text
-from engine.nodes.absent import spec_of
-from engine.pinned import code_key
+from engine.nodes.absent import MISSING, spec_of
+from engine.pinned import CHANGED, code_key
 from engine.state import LEFT, PromptRun, State
 from engine.storage.port import Head
 
@@ -150,7 +150,8 @@ def _runs_new_code(state: State, event: ev.NodeStarted | ev.ChildStarted) -> boo
 
 _INTERRUPTED = {
     "crash": "was running when sayso was killed; what it did is not known",
-    "changed": "has not started: its code was changed, and a person has to agree",
+    CHANGED: "has not started: its code was changed, and a person has to agree",
+    MISSING: "has not started: its node type cannot be used here",
     LEFT: "left at a checkpoint; goes on from there",
     "cut": "was stopped; what it did is not known",
     "timeout": "ran out of time and was stopped; what it did is not known",

@@ -23,6 +23,7 @@ from engine import clock
 from engine.codec import Json, encode
 from engine.events import Event
 from engine.flow import Flow
+from engine.nodes.absent import MISSING
 from engine.pinned import CHANGED
 from engine.state import PromptRun, State
 from engine.storage.port import Head
@@ -184,6 +185,8 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
             return f"{took}{tries}  {error_text(entry.error)}"
         case "interrupted" if entry.reason == CHANGED:
             return "not started: its code was changed"
+        case "interrupted" if entry.reason == MISSING:
+            return "not started: its node type cannot be used here"
         case "interrupted" if entry.reason == "left":
             return "left at a checkpoint; goes on from there"
         case "interrupted":

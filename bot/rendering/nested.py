@@ -16,7 +16,9 @@ from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine import clock
 from engine.folds.agents import TURN, agent_of
+from engine.nodes.absent import MISSING
 from engine.nodes.port import Meter
+from engine.pinned import CHANGED
 from engine.providers.amounts import dollars
 from engine.state import COLLECT, AgentRun, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
 
@@ -213,7 +215,8 @@ def _cut_off(waits: Waits, path: str, label: str, run: NodeRun) -> str:
     container = waits.state.containers.get(path)
     if container is not None:
         return f"🚫 {label} · stopped{_counted(container)}"
-    known = run.type in WITHOUT_EFFECT
+    unbegun = run.attempt == 1 and run.reason in (CHANGED, MISSING)
+    known = unbegun or run.type in WITHOUT_EFFECT
     return f"🚫 {label} · withdrawn" if known else f"⚠️ {label} · not known whether it was done"
 
 

@@ -200,7 +200,7 @@ def node_skipped(state: State, event: ev.NodeSkipped) -> State:
     path = path_of(event)
     before, scope = state.nodes.get(path), scope_of(path)
     if before is not None:
-        if before.status != "failing":
+        if before.status not in ("failing", "interrupted"):
             raise MalformedJournal(f"{path} was started, so it cannot be skipped")
         skipped = before._replace(
             status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp

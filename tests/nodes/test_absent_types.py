@@ -1,0 +1,307 @@
+"""A session whose node type was uninstalled can be answered, paused, aborted and migrated; what needs the type waits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from engine.commands import Answer
+from engine.errors import FlowError, InvalidAnswer
+from engine.flow import Flow, flow_from_body, load_flow
+from engine.migration import MigrationRefused
+from engine.nodes import entries
+from engine.nodes.port import runners
+from engine.state import State
+from tests.nodes.gonekit import MODULE, Package
+from tests.support.engine import ANA, Backing, EngineRig, flow_of, running
+
+ASKS = """
+nodes:
+  - {id: q, type: ask, with: {message: Now?}}
+  - {id: call, type: page, with: {who: "{{ nodes.q.text }}", token: "{{ secrets.T }}"}}
+  - {id: end, type: set, with: {said: "{{ nodes.call.said }}"}}
+"""
+SECRET = "hunter2-hunter2"
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
+    """The package, installed."""
+    made = Package(tmp_path, monkeypatch)
+    made.install()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def backing(tmp_path: Path) -> Backing:
+    """A database that outlives the engines on it."""
+    return Backing("sqlite", tmp_path)
+
+
+def engine(backing: Backing, tmp_path: Path) -> AbstractAsyncContextManager[EngineRig]:
+    """An engine on it, as a new process has one."""
+    return running(backing.open(), tmp_path / "home", runners=runners(), secret=lambda name: SECRET)
+
+
+async def waiting(backing: Backing, tmp_path: Path, text: str = ASKS) -> str:
+    """A session that a process left waiting for an answer."""
+    async with engine(backing, tmp_path) as rig:
+        return (await rig.settled(text)).session_id
+
+
+@pytest.fixture
+async def orphan(backing: Backing, tmp_path: Path, package: Package) -> AsyncIterator[str]:
+    """A session that waits for an answer, and the package of its next node is gone."""
+    session_id = await waiting(backing, tmp_path)
+    package.remove()
+    yield session_id
+
+
+async def press(rig: EngineRig, session_id: str, value: str) -> State:
+    """Press a button of the only open question."""
+    prompt = await rig.open_prompt(session_id)
+    await rig.engine.apply(
+        session_id, Answer(prompt.prompt_id, ANA, f"press:{prompt.prompt_id}", value=value)
+    )
+    return await rig.engine.parked(session_id)
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def test_a_pinned_text_is_read_without_the_package(package: Package) -> None:
+    """The pin names the package, so that whoever reads it without knows what is missing; nothing else is different."""
+    flow = flow_of(ASKS)
+    assert (flow.packages, flow.absent) == ({"page": "pager"}, {})
+    assert flow_from_body(flow.body()) == flow
+    package.remove()
+    read = flow_from_body(flow.body())
+    assert read.absent == {"page": "the node type `page` of the package pager is not installed here"}
+    assert (read.body(), read.digest, read.secrets) == (flow.body(), flow.digest, {"T"})
+    assert [node.spec.mode for node in read.nodes] == ["prompt", "run", "pure"]
+
+
+def test_a_flow_without_such_types_is_pinned_as_ever() -> None:
+    """What no package has a part in names none."""
+    flow = flow_of("nodes: [{id: a, type: noop}]")
+    assert (flow.packages, b"types" in flow.body()) == ({}, False)
+
+
+def test_a_new_text_is_refused_without_the_package(package: Package) -> None:
+    """Only what a session pinned is read so; a file, and a pin that names no package, must be sound."""
+    flow = flow_of(ASKS)
+    package.remove()
+    with pytest.raises(FlowError, match="unknown node type `page`"):
+        flow_of(ASKS)
+    with pytest.raises(FlowError, match="unknown node type `page`"):
+        flow_from_body(flow.body().replace(b'"page":', b'"other":'))
+
+
+def test_types_of_called_flows_and_of_tools_are_pinned_too(package: Package) -> None:
+    """The packages of all texts stand in the pin, and what is gone is known of the whole."""
+    inner = load_flow("flow: inner\nnodes: [{id: p, type: page, with: {who: ana}}]", "inner.yml")
+    outer = """
+flow: outer
+tools:
+  page_ana: {type: page, description: Pages ana., with: {who: ana}}
+nodes:
+  - {id: call, type: flow, with: {flow: inner}}
+"""
+    flow = load_flow(outer, "outer.yml", flows={"inner": inner}.get)
+    alone = load_flow(outer.replace("flow, with: {flow: inner}", "noop"), "outer.yml")
+    package.remove()
+    assert list(flow_from_body(flow.body()).absent) == ["page"]
+    assert list(flow_from_body(alone.body()).absent) == ["page"]
+
+
+@pytest.mark.parametrize(
+    ("release", "reason"),
+    [
+        ("import not_there", "of the package pager cannot be used: ModuleNotFoundError"),
+        (MODULE.replace("who: str", "whom: str"), "of the package pager does not take this any more: "),
+    ],
+)
+def test_a_broken_or_changed_package_counts_as_gone(package: Package, release: str, reason: str) -> None:
+    """A release that cannot be imported, or that takes other fields, leaves the session readable and says why."""
+    body = flow_of(ASKS).body()
+    package.write(release)
+    package.install()
+    assert reason in flow_from_body(body).absent["page"]
+    entries.forget()
+
+
+# --- getting rid of it, and saving it ----------------------------------------------------------------------
+
+
+async def test_it_is_aborted(backing: Backing, tmp_path: Path, orphan: str) -> None:
+    """Abort ends it, as any other session."""
+    async with engine(backing, tmp_path) as rig:
+        state = await rig.engine.abort(orphan, actor=ANA)
+        assert (state.status, state.phase) == ("aborted", "ended")
+
+
+async def test_it_is_paused_and_resumed(backing: Backing, tmp_path: Path, orphan: str) -> None:
+    """Pause holds it, and resume lets it wait again for its answer."""
+    async with engine(backing, tmp_path) as rig:
+        assert (await rig.engine.pause(orphan, actor=ANA)).phase == "held"
+        state = await rig.engine.resume(orphan, "go on", actor=ANA)
+        assert (state.phase, len(state.open_prompts)) == ("waiting", 1)
+
+
+async def test_it_goes_on_with_a_text_without_the_type(backing: Backing, tmp_path: Path, orphan: str) -> None:
+    """Migrated before its node's turn comes, it never asks for the type."""
+    text = ASKS.replace("{id: call, type: page", "{id: call, type: set").replace(
+        'who: "{{ nodes.q.text }}", token: "{{ secrets.T }}"', 'said: "told {{ nodes.q.text }}"'
+    )
+    async with engine(backing, tmp_path) as rig:
+        await rig.engine.migrate(orphan, flow_of(text), actor=ANA)
+        await rig.reply(orphan, "ben")
+        state = await rig.engine.parked(orphan)
+        assert (state.status, state.nodes["end"].output) == ("complete", {"said": "told ben"})
+
+
+async def test_a_text_that_needs_it_too_is_refused(
+    backing: Backing, tmp_path: Path, package: Package
+) -> None:
+    """A migration asked for where the package is, and carried out where it is not, changes nothing."""
+    session_id = await waiting(backing, tmp_path)
+    body = flow_of(ASKS.replace("Now?", "Then?")).body()
+    package.remove()
+    new: Flow = flow_from_body(body)
+    async with engine(backing, tmp_path) as rig:
+        with pytest.raises(MigrationRefused, match="`page` of the package pager is not installed here"):
+            await rig.engine.migrate(session_id, new, actor=ANA)
+        assert (await rig.engine.state(session_id)).phase == "waiting"
+
+
+# --- when its turn comes -----------------------------------------------------------------------------------
+
+
+async def test_an_answer_counts_and_the_node_waits_for_its_type(
+    backing: Backing, tmp_path: Path, orphan: str, package: Package
+) -> None:
+    """People are told which package is missing; tried again without it they are asked again, and with it the node runs."""
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(orphan, "ben")
+        state = await rig.engine.parked(orphan)
+        assert (state.phase, state.nodes["q"].status) == ("waiting", "completed")
+        assert (state.nodes["call"].status, state.nodes["call"].reason) == ("interrupted", "missing")
+        first = await rig.open_prompt(orphan)
+        assert first.kind == "interrupted"
+        assert "the node type `page` of the package pager is not installed here" in first.spec["message"]
+        assert [option["value"] for option in first.spec["options"]] == ["again", "skip", "abort"]
+        await press(rig, orphan, "again")
+        assert (await rig.open_prompt(orphan)).prompt_id != first.prompt_id
+    package.install()
+    async with engine(backing, tmp_path) as rig:
+        state = await press(rig, orphan, "again")
+        assert (state.status, state.nodes["end"].output) == ("complete", {"said": "paged ben"})
+        assert package.ran() == ["call ben"]
+
+
+async def test_it_can_be_left_out(backing: Backing, tmp_path: Path, package: Package) -> None:
+    """`skip` gives the node no output, and the flow goes on behind it."""
+    text = ASKS.replace('"{{ nodes.call.said }}"', '"{{ status.call }}"')
+    session_id = await waiting(backing, tmp_path, text)
+    package.remove()
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(session_id, "ben")
+        state = await press(rig, session_id, "skip")
+        assert (state.status, state.nodes["end"].output) == ("complete", {"said": "skipped"})
+
+
+async def test_other_sessions_are_not_disturbed(backing: Backing, tmp_path: Path, orphan: str) -> None:
+    """A session of another flow runs beside it, and one that stopped at the missing type is told of, not set aside."""
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(orphan, "ben")
+        assert (await rig.settled("nodes: [{id: a, type: set, with: {x: 1}}]")).status == "complete"
+        head = await rig.engine.head(orphan)
+        assert (head.quarantined, head.status) == (None, "paused")
+
+
+async def test_a_node_of_it_that_was_cut_is_asked_about(
+    backing: Backing, tmp_path: Path, package: Package
+) -> None:
+    """What it gives when it is done is not known without its package, so `done` is refused; `again` waits for the type."""
+    package.write(
+        MODULE.replace(
+            "with open(LOG",
+            "__import__('os').mkfifo(LOG); await __import__('asyncio').Event().wait()\n            with open(LOG",
+        )
+    )
+    package.install()
+    async with engine(backing, tmp_path) as rig:
+        session_id = await rig.start(
+            ASKS.replace("{id: q, type: ask, with: {message: Now?}}", "{id: q, type: set, with: {text: ben}}")
+        )
+        state = await rig.engine.state(session_id)
+        assert state.nodes["call"].status == "started"
+        await rig.engine.drain(0)
+    package.remove()
+    async with engine(backing, tmp_path) as rig:
+        await rig.engine.apply(session_id, None)
+        prompt = await rig.open_prompt(session_id)
+        assert [option["value"] for option in prompt.spec["options"]] == ["done", "again", "abort"]
+        with pytest.raises(InvalidAnswer, match="`page` of the package pager is not installed here"):
+            await press(rig, session_id, "done")
+        state = await press(rig, session_id, "again")
+        assert state.nodes["call"].reason == "missing"
+
+
+async def test_what_runs_at_the_end_asks_nobody(backing: Backing, tmp_path: Path, package: Package) -> None:
+    """In `finally` a node whose type is gone fails with the reason, and the session ends."""
+    text = "nodes: [{id: q, type: ask, with: {message: Now?}}]\nfinally: [{id: call, type: page, with: {who: ana}}]\n"
+    session_id = await waiting(backing, tmp_path, text)
+    package.remove()
+    async with engine(backing, tmp_path) as rig:
+        await rig.engine.abort(session_id, actor=ANA)
+        state = await rig.engine.parked(session_id)
+        assert (state.status, state.nodes["finally/call"].status) == ("aborted", "failed")
+        assert "is not installed here, and `finally` asks nobody" in str(state.nodes["finally/call"].error)
+
+
+COVERED = """
+nodes:
+  - {id: q, type: ask, with: {message: Now?}}
+  - {id: gate, type: approval, with: {message: Sure?, approvers: [U0ANA], covers: call}}
+  - {id: call, type: page, with: {who: ana}}
+"""
+
+
+async def test_an_approval_waits_for_the_type_of_what_it_approves(
+    backing: Backing, tmp_path: Path, package: Package
+) -> None:
+    """Nobody is asked to approve what cannot be shown; once the type is back it is shown, approved, and run."""
+    session_id = await waiting(backing, tmp_path, COVERED)
+    package.remove()
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(session_id, "yes")
+        prompt = await rig.open_prompt(session_id)
+        assert (prompt.kind, prompt.path) == ("interrupted", "gate")
+    package.install()
+    async with engine(backing, tmp_path) as rig:
+        await press(rig, session_id, "again")
+        assert (await rig.open_prompt(session_id)).spec["covers"]["nodeId"] == "call"
+        state = await press(rig, session_id, "approve")
+        assert (state.status, package.ran()) == ("complete", ["call ana"])
+
+
+async def test_an_approval_that_was_given_still_counts_when_the_type_is_back(
+    backing: Backing, tmp_path: Path, package: Package
+) -> None:
+    """What was approved is compared with what runs once that is known again."""
+    session_id = await waiting(backing, tmp_path, COVERED)
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(session_id, "yes")
+    package.remove()
+    async with engine(backing, tmp_path) as rig:
+        await press(rig, session_id, "approve")
+        assert (await rig.open_prompt(session_id)).path == "call"
+    package.install()
+    async with engine(backing, tmp_path) as rig:
+        state = await press(rig, session_id, "again")
+        assert (state.status, package.ran()) == ("complete", ["call ana"])
