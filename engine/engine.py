@@ -38,7 +38,7 @@ from engine.errors import (
 )
 from engine.events import Event
 from engine.flow import Flow
-from engine.fold import derive_state, evolve
+from engine.fold import derive_state
 from engine.inspection import inspection
 from engine.live import Live
 from engine.machine import ENDED
@@ -332,10 +332,11 @@ class Engine(Stepper):
             if flow.digest == old.digest:
                 await self._step(live, None, consumed)
                 return made
-            event = migration.event(made, state, flow, actor, self.now())
+            events, after = migration.events(made, state, flow, actor, self.now())
             live.flow = self._flows[flow.digest] = flow
-            after = evolve(state, event)
-            await self._commit(live, [event], after, consumed, None, Pin(flow.digest, flow.body()))
+            await self._commit(live, events, after, consumed, None, Pin(flow.digest, flow.body()))
+            if made.anew or made.left_out:
+                await self._step(live, None, ())
             await self._begin_the_rest(live)
             return made
 

@@ -121,7 +121,8 @@ class FlowFailed(BaseEvent):
 
 class FlowMigrated(BaseEvent):
     """A person let the session go on with another text of its flow. `input` is what `inputs` is from now on;
-    `frames` and `nodes` are the places of what is under way in the new text's lists."""
+    `frames` and `nodes` are the places of what is under way in the new text's lists; the nodes `anew` could not run for want
+    of their type, and begin as what the new text has there."""
 
     type: Literal["flow:migrated"] = "flow:migrated"
     flow_digest: str
@@ -129,6 +130,7 @@ class FlowMigrated(BaseEvent):
     input: dict[str, Json] | None = None
     frames: dict[str, int]
     nodes: dict[str, int]
+    anew: list[str] | None = None
 
 
 class LockRequested(BaseEvent):

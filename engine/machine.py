@@ -91,6 +91,9 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     ("waiting", "session:abort"): "finalizing",
     ("waiting", "flow:migrated"): "waiting",
     ("held", "flow:migrated"): "held",
+    # What waited for a node type goes on at once, as what the new text has there.
+    ("running", "flow:migrated"): "running",
+    ("held", "prompt:cancelled"): "held",
     ("running", "flow:pausing"): "pausing",
     **_stay("pausing", _WORK + _ANY_OPEN + ("prompt:requested", "lock:acquired")),
     ("pausing", "flow:paused(held)"): "held",

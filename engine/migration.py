@@ -4,19 +4,26 @@ Completed nodes keep their outcomes, also those that the new text does not have.
 new text, in the same list and with the same type. In a list, the session goes on behind what has had its outcome: a
 node that the new text has before that place is not run any more. Lists with edges must have the same nodes and edges,
 and a called flow that is under way the inputs that it was called with.
+
+A node that was not launched because its type cannot be used here is under way in name only: it begins as what the new
+text has in its place, or is left out where that has nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.actors import Actor
 from engine.codec import Json, copy
 from engine.errors import InvalidInputs, SessionEnded, SessionError, SessionRunning
-from engine.events import FlowMigrated
+from engine.events import Event, FlowMigrated, FlowResumed, NodeSkipped, PromptCancelled
 from engine.flow import Flow, coerce_inputs
 from engine.flow.model import NodeList
+from engine.fold import evolve
+from engine.nodes.absent import MISSING
+from engine.queries import open_prompt_at
 from engine.state import Frame, NodeRun, State, scope_of
 
 
@@ -31,13 +38,16 @@ class Plan:
     """What a migration would do. `problems` stand against it, each in a sentence.
 
     `waits` are the paths that wait, with what the new text has there. `gone` are nodes with an outcome that the new
-    text does not have, `passed_over` new nodes that stand before the place where the session is.
+    text does not have, `passed_over` new nodes that stand before the place where the session is. Of the nodes that waited
+    for a type that is not to be had, `anew` begin as what the new text has there, `left_out` are not in it.
     """
 
     problems: list[str] = field(default_factory=list)
     waits: dict[str, str] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
+    anew: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     inputs: dict[str, Json] | None = None
     frames: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
@@ -50,12 +60,16 @@ class Plan:
             "waits": self.waits,
             "gone": self.gone,
             "passedOver": self.passed_over,
+            "anew": self.anew,
+            "leftOut": self.left_out,
         }
 
 
 def plan(old: Flow, new: Flow, state: State) -> Plan:
     """What it would mean for this session to go on with `new` in place of `old`."""
     made = Plan()
+    if new.digest != old.digest:
+        made.problems += new.absent.values()
     _plan_inputs(made, old, new, state)
     for scope in sorted(state.frames):
         frame = state.frames[scope]
@@ -85,17 +99,28 @@ def plan_or_refuse(old: Flow, new: Flow, state: State) -> Plan:
     return made
 
 
-def event(made: Plan, state: State, new: Flow, actor: Actor, now: str) -> FlowMigrated:
-    """What is journaled of a migration."""
-    return FlowMigrated(
-        seq=state.seq + 1,
-        timestamp=now,
-        flow_digest=new.digest,
-        actor=actor.record(),
-        input=made.inputs,
-        frames=made.frames,
-        nodes=made.nodes,
-    )
+def events(made: Plan, state: State, new: Flow, actor: Actor, now: str) -> tuple[list[Event], State]:
+    """What is journaled of a migration, and the state after it."""
+    written: list[Event] = []
+
+    def add(kind: Callable[..., Event], **fields: Any) -> None:
+        nonlocal state
+        written.append(kind(seq=state.seq + 1, timestamp=now, **fields))
+        state = evolve(state, written[-1])
+
+    if state.phase == "waiting" and (made.anew or made.left_out):
+        add(FlowResumed)
+    for path in (*made.anew, *made.left_out):
+        prompt = open_prompt_at(state, path)
+        if prompt is not None:
+            reason = "the session goes on with another text"
+            add(PromptCancelled, path=path, prompt_id=prompt.prompt_id, reason=reason)
+    for path in made.left_out:
+        run, reason = state.nodes[path], "the new text of the flow does not have it"
+        add(NodeSkipped, path=path, node_id=run.node_id, node_type=run.type, reason=reason)
+    places = {"frames": made.frames, "nodes": made.nodes, "anew": made.anew or None}
+    add(FlowMigrated, flow_digest=new.digest, actor=actor.record(), input=made.inputs, **places)
+    return written, state
 
 
 def _plan_inputs(made: Plan, old: Flow, new: Flow, state: State) -> None:
@@ -129,7 +154,11 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
     active: list[int] = []
     for node_id, path in sorted(frame.nodes.items()):
         run = state.nodes[path]
-        if path in state.active:
+        if path in state.active and run.status == "interrupted" and run.reason == MISSING:
+            (made.anew if node_id in places else made.left_out).append(path)
+            active += [places[node_id]] if node_id in places else []
+            made.nodes |= {path: places[node_id]} if node_id in places else {}
+        elif path in state.active:
             said = _under_way(path, run.type, node_id, after)
             made.problems += said
             if not said:
@@ -240,6 +269,10 @@ def lines(made: Plan) -> Iterator[str]:
         )
     for path in made.gone:
         yield f"{path} is done and not in the new text; its outcome is kept"
+    for path in made.anew:
+        yield f"{path} could not run for want of its node type; it begins as what the new text has there"
+    for path in made.left_out:
+        yield f"{path} could not run for want of its node type, and is not in the new text; it is left out"
     for path in made.passed_over:
         yield f"{path} is new and stands before the place where the session is; it will not run"
     for problem in made.problems:

@@ -8,7 +8,7 @@ from engine import events as ev
 from engine.errors import MalformedJournal
 from engine.folds.common import frame_at
 from engine.pinned import noted_flow
-from engine.state import FINALLY, ROOT, Frame, LockRun, State
+from engine.state import AGAIN, FINALLY, ROOT, Frame, LockRun, State
 
 
 def session_started(state: State, event: ev.SessionStarted) -> State:
@@ -58,6 +58,10 @@ def flow_migrated(state: State, event: ev.FlowMigrated) -> State:
         if path not in nodes:
             raise MalformedJournal(f"{path} is not known")
         nodes = nodes.set(path, nodes[path]._replace(position=position))
+    for path in event.anew or ():
+        if path not in event.nodes or nodes[path].status != "interrupted":
+            raise MalformedJournal(f"{path} does not wait for its node type")
+        nodes = nodes.set(path, nodes[path]._replace(reason=AGAIN, input=None))
     inputs = state.inputs if event.input is None else event.input
     return state._replace(flow_digest=event.flow_digest, inputs=inputs, frames=frames, nodes=nodes)
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+from immutables import Map
 
 from engine.commands import Answer
 from engine.errors import FlowError, InvalidAnswer
 from engine.flow import Flow, flow_from_body, load_flow
+from engine.fold import derive_state
 from engine.migration import MigrationRefused
 from engine.nodes import entries
 from engine.nodes.port import runners
 from engine.state import State
 from tests.nodes.gonekit import MODULE, Package
-from tests.support.engine import ANA, Backing, EngineRig, flow_of, running
+from tests.support.engine import ANA, Backing, EngineRig, flow_of, running, until
 
 ASKS = """
 nodes:
@@ -54,11 +56,11 @@ async def waiting(backing: Backing, tmp_path: Path, text: str = ASKS) -> str:
 
 
 @pytest.fixture
-async def orphan(backing: Backing, tmp_path: Path, package: Package) -> AsyncIterator[str]:
+async def orphan(backing: Backing, tmp_path: Path, package: Package) -> str:
     """A session that waits for an answer, and the package of its next node is gone."""
     session_id = await waiting(backing, tmp_path)
     package.remove()
-    yield session_id
+    return session_id
 
 
 async def press(rig: EngineRig, session_id: str, value: str) -> State:
@@ -178,6 +180,73 @@ async def test_a_text_that_needs_it_too_is_refused(
         assert (await rig.engine.state(session_id)).phase == "waiting"
 
 
+REPLACED = (
+    ASKS.replace("type: page", "type: set").replace("who:", "said:").replace(', token: "{{ secrets.T }}"', "")
+)
+
+
+async def test_a_node_that_waits_for_its_type_begins_as_what_a_new_text_has_there(
+    backing: Backing, tmp_path: Path, orphan: str
+) -> None:
+    """The question about the type is withdrawn, and the run goes on with the new node's outcome."""
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(orphan, "ben")
+        asked = await rig.open_prompt(orphan)
+        made = await rig.engine.migrate(orphan, flow_of(REPLACED), actor=ANA)
+        assert (made.anew, made.left_out, made.waits) == (["call"], [], {})
+        state = await rig.engine.parked(orphan)
+        assert (state.status, state.nodes["end"].output) == ("complete", {"said": "ben"})
+        assert state.prompts[asked.prompt_id].status == "cancelled"
+        assert derive_state(await rig.engine.journal(orphan)) == state
+
+
+async def test_a_node_that_waits_for_its_type_is_left_out_of_a_text_without_it(
+    backing: Backing, tmp_path: Path, orphan: str
+) -> None:
+    """It is skipped, also while the session is held; then nothing starts before somebody lets it go on."""
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(orphan, "ben")
+        await rig.engine.pause(orphan, actor=ANA)
+        text = "nodes: [{id: q, type: ask, with: {message: Now?}}, {id: end, type: set, with: {said: so}}]"
+        made = await rig.engine.migrate(orphan, flow_of(text), actor=ANA)
+        assert (made.anew, made.left_out, made.gone) == ([], ["call"], [])
+        state = await rig.engine.state(orphan)
+        assert (state.phase, state.nodes["call"].status, state.open_prompts) == ("held", "skipped", Map())
+        await rig.engine.resume(orphan, "go on", actor=ANA)
+        state = await rig.engine.parked(orphan)
+        assert (state.status, state.nodes["end"].output) == ("complete", {"said": "so"})
+
+
+async def test_one_in_a_loop_is_replaced_in_its_pass(
+    backing: Backing, tmp_path: Path, package: Package
+) -> None:
+    """Passes before it keep their outcomes; those after it run the new text."""
+    text = """
+nodes:
+  - id: each
+    type: foreach
+    with: {items: [a, b, c], as: it}
+    body:
+      - {id: q, type: ask, with: {message: "{{ it }}?"}}
+      - {id: call, type: page, with: {who: "{{ it }}"}}
+  - {id: end, type: set, with: {n: "{{ nodes.each.iterations | length }}"}}
+"""
+    session_id = await waiting(backing, tmp_path, text)
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(session_id, "one")
+        await rig.engine.parked(session_id)
+    package.remove()
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(session_id, "two")
+        new = flow_of(text.replace("type: page, with: {who:", "type: set, with: {told:"))
+        assert (await rig.engine.migrate(session_id, new, actor=ANA)).anew == ["each[1]/call"]
+        await rig.reply(session_id, "three")
+        state = await rig.engine.parked(session_id)
+        assert state.status == "complete"
+        outputs = [entry["outputs"]["call"] for entry in state.nodes["each"].output["iterations"]]
+        assert outputs == [{"said": "paged a"}, {"told": "b"}, {"told": "c"}]
+
+
 # --- when its turn comes -----------------------------------------------------------------------------------
 
 
@@ -228,19 +297,14 @@ async def test_a_node_of_it_that_was_cut_is_asked_about(
 ) -> None:
     """What it gives when it is done is not known without its package, so `done` is refused; `again` waits for the type."""
     package.write(
-        MODULE.replace(
-            "with open(LOG",
-            "__import__('os').mkfifo(LOG); await __import__('asyncio').Event().wait()\n            with open(LOG",
-        )
+        MODULE.replace("return {", "await __import__('asyncio').Event().wait()\n            return {")
     )
     package.install()
     async with engine(backing, tmp_path) as rig:
         session_id = await rig.start(
             ASKS.replace("{id: q, type: ask, with: {message: Now?}}", "{id: q, type: set, with: {text: ben}}")
         )
-        state = await rig.engine.state(session_id)
-        assert state.nodes["call"].status == "started"
-        await rig.engine.drain(0)
+        await until(lambda: package.ran() == ["call ben"])
     package.remove()
     async with engine(backing, tmp_path) as rig:
         await rig.engine.apply(session_id, None)
