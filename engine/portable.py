@@ -44,10 +44,15 @@ def contents(file: dict[str, Json]) -> tuple[list[Event], State]:
 
 
 def flow_in(file: dict[str, Json]) -> Flow:
-    """The flow that the session of a verified file pinned. Raises `FlowError`."""
+    """The flow that the session of a verified file pinned. Raises `FlowError`, and `SnapshotRefused` where one of its node
+    types cannot be used here."""
     from engine.flow.load import flow_from_body
 
-    return flow_from_body(canonical(file["flow"]))
+    flow = flow_from_body(canonical(file["flow"]))
+    if flow.absent:
+        why = "; ".join(flow.absent.values())
+        raise SnapshotRefused(f"{why}: session {file['sessionId']} is brought here once that is put right.")
+    return flow
 
 
 def refuse_other_history(session_id: str, here: Sequence[Event], there: Sequence[Event]) -> None:

@@ -167,6 +167,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         None if earlier or found is None else Behind(*found),
         () if earlier or state.ended or flow is None else differing(state, CodeDigests().of(flow)),
         unread,
+        () if earlier or state.ended or flow is None else tuple(flow.absent.values()),
     )
     for line in show_lines(state, head, flow, events, view, place.command):
         print(line)
@@ -178,8 +179,8 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
 
 
 def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str | None]:
-    """The text that a session had then, unless that is gone since it went on with another one; or why it cannot be read,
-    as when the package of a node type was removed."""
+    """The text that a session had then, unless that is gone since it went on with another one; or why it cannot be
+    read."""
     try:
         flow = flow_from_body(store.flow(head.flow_digest))
         with suppress(StorageError):

@@ -34,7 +34,8 @@ from engine.tree import Entry, tree
 class View:
     """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
     shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock,
-    `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here."""
+    `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here, `absent` why which of its node types
+    cannot be used here."""
 
     now: str
     paint: Paint
@@ -43,6 +44,7 @@ class View:
     behind: Behind | None = None
     differing: Sequence[str] = ()
     unread: str | None = None
+    absent: Sequence[str] = ()
 
 
 def show_lines(
@@ -83,6 +85,8 @@ def show_lines(
             "code",
             f"{clean(key)} was changed since the session last ran it; what starts now runs the new one",
         )
+    for why in view.absent:
+        yield _fact("needs", f"{one_line(why, 200)}; what is of that type waits")
     if view.unread is not None:
         yield _fact(
             "flow", f"its text cannot be read here: {one_line(view.unread, 200)}; nodes to come are left out"

@@ -279,17 +279,43 @@ class Slow(NodeType):
     return str(cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"])
 
 
-def test_a_session_whose_node_type_was_removed_can_still_be_looked_at(cli: Cli, orphaned: str) -> None:
-    """Its tree and its journal are shown, with why its flow cannot be read; what would run it is refused, and says so."""
+def test_a_session_whose_node_type_was_removed_can_be_looked_at_and_ended(cli: Cli, orphaned: str) -> None:
+    """Its tree and its journal are shown, with what is missing; nothing that needs the type runs; abort ends it."""
     shown = cli.run("sessions", "show", orphaned, "--events")
     assert (shown.code, shown.err) == (0, ""), shown
-    assert "unknown node type `slow_one`" in shown.out
+    assert "the node type `slow_one` of the package slow is not installed here" in shown.out
     assert "▸ a" in shown.out
+    assert "· b" in shown.out
     assert "session:start" in shown.out
     assert cli.run("sessions", "show", orphaned, "--json").json["tree"]["children"][0]["path"] == "a"
-    for arguments in (["fork", orphaned], ["resume", orphaned], ["abort", orphaned]):
-        done = cli.run("sessions", *arguments)
-        assert done.code in (4, 5), done
-        assert "unknown node type `slow_one`" in done.err
-        assert "Traceback" not in done.err
-    assert len(cli.run("sessions", "list", "--all", "--json").json["sessions"]) == 1
+    ended = cli.run("sessions", "abort", orphaned, "--json")
+    assert (ended.code, ended.json["status"]) == (0, "aborted"), ended
+    assert cli.lines("begun") == ["yes"]
+
+
+def test_a_run_whose_node_type_was_removed_asks_and_goes_on_with_a_new_text(cli: Cli, orphaned: str) -> None:
+    """Resumed, it asks what became of the node, and then says what is missing; a text without the type is taken over."""
+    asked = cli.run("sessions", "resume", orphaned, "--json")
+    assert (asked.code, asked.json["prompts"][0]["kind"]) == (3, "interrupted"), asked
+    again = cli.run("sessions", "resume", orphaned, "--answer", "again", "--json")
+    assert (again.code, "`slow_one` of the package slow" in again.json["prompts"][0]["message"]) == (3, True)
+    refused = cli.run("sessions", "migrate", orphaned)
+    assert (refused.code, "unknown node type `slow_one`" in refused.err) == (4, True), refused
+    cli.write(
+        "flows/slow.yml", "flow: slow\nnodes: [{id: a, type: set, with: {x: 1}}, {id: b, type: noop}]\n"
+    )
+    dry = cli.run("sessions", "migrate", orphaned, "--dry-run", "--json")
+    assert (dry.code, dry.json["possible"], dry.json["anew"]) == (0, True, ["a"]), dry
+    assert cli.run("sessions", "migrate", orphaned).code == 0
+    done = cli.run("sessions", "show", orphaned, "--json").json
+    assert (done["status"], done["outputs"]["a"]) == ("complete", {"x": 1}), done
+
+
+def test_a_run_whose_node_type_was_removed_is_paused_and_forked(cli: Cli, orphaned: str) -> None:
+    """Held, it asks nothing; a copy of it begins, and asks in its own name."""
+    held = cli.run("sessions", "pause", orphaned, "--json")
+    assert (held.code, held.json["status"]) == (0, "paused"), held
+    forked = cli.run("sessions", "fork", orphaned, "--json")
+    assert forked.code == 3, forked
+    sessions = cli.run("sessions", "list", "--all", "--json").json["sessions"]
+    assert sorted(entry["status"] for entry in sessions) == ["paused", "paused"]
