@@ -8,9 +8,8 @@ from bot.rendering.messages import end_note
 from engine.commands import NodeDone, Steer
 from engine.errors import SessionEnded
 from engine.flow import Flow, load_flow
-from engine.fold import evolve
 from engine.forks import fork
-from engine.migration import event, plan
+from engine.migration import events, plan
 from engine.queries import launched
 from engine.tree import Entry, marks, tree
 from tests.engine.agents.talks import SERVICE, Talk, talk
@@ -146,8 +145,8 @@ def test_a_conversation_goes_on_with_a_new_text_of_its_flow() -> None:
     assert (made.problems, made.waits, made.passed_over) == ([], {"helper": "agent"}, ["early"])
     assert made.nodes == {"helper": 1}
     after = Talk(new)
-    migrated = event(made, case.state, new, BEN, case.now)
-    after.state, after.events = evolve(case.state, migrated), [*case.events, migrated]
+    migrated, after.state = events(made, case.state, new, BEN, case.now)
+    after.events = [*case.events, *migrated]
     brought_to_its_end(after)
     assert after.state.status == "complete"
     results = [each.path for each in after.events if each.type == "agent:toolResult"]
