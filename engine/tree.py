@@ -365,6 +365,13 @@ def marks(root: Entry) -> dict[tuple[str, str], str]:
         for child in entry.children:
             key = (entry.list_id, child.name.partition("~")[0])
             if child.kind == "node" and child.status in WEIGHT and child.type != "input":
-                seen = [*([found[key]] if key in found else []), child.status]
+                seen = [*([found[key]] if key in found else []), _mark(child)]
                 found[key] = min(seen, key=WEIGHT.index)
     return found
+
+
+def _mark(entry: Entry) -> str:
+    """The status of a node; of an agent that of what it does, since its calls are drawn nowhere."""
+    if entry.type != "agent" or not entry.open:
+        return entry.status
+    return min((each.status for each in entry.walk() if each.open), key=WEIGHT.index)

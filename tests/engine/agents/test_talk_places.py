@@ -78,6 +78,14 @@ def test_the_tree_of_a_conversation_can_be_drawn_after_every_event() -> None:
     assert marks(tree(case.events, case.flow)) == {("", "helper"): "completed"}
 
 
+def test_an_agent_waits_in_a_drawing_while_one_of_its_calls_does() -> None:
+    """Its calls are drawn nowhere, so its own mark says that people are asked."""
+    case = under_way()
+    assert marks(tree(case.events, case.flow)) == {("", "helper"): "waiting"}
+    case.decide("approve")
+    assert marks(tree(case.events, case.flow)) == {("", "helper"): "started"}
+
+
 # --- forks -----------------------------------------------------------------------------------------------------
 
 
