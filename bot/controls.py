@@ -4,12 +4,11 @@ may steer; only where that is none its author is told why."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Protocol
 
 from bot import words
 from bot.rendering.text import escape
 from bot.standing import Standing
+from bot.telling import Telling
 from engine.actors import Actor
 from engine.codec import Json
 from engine.commands import Resume
@@ -21,37 +20,14 @@ from prompt_state.policy import Gate, authorize
 from prompt_state.routing import Control
 
 
-class Tell(Protocol):
-    """Says something in the thread, and consumes the row with it."""
-
-    async def __call__(
-        self,
-        row: InboxRow,
-        data: dict[str, Json],
-        text: str,
-        outcome: str,
-        *,
-        blocks: list[Json] | None = None,
-    ) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Voice:
-    """How the conversation answers: to everybody, to the author alone, and how things stand to whoever may see it."""
-
-    tell: Tell
-    whisper: Callable[[InboxRow, dict[str, Json], str, str], Awaitable[bool]]
-    look: Callable[[InboxRow, dict[str, Json], Actor, str], Awaitable[bool]]
-
-
 class Controls:
     """Obeys control words."""
 
-    def __init__(self, engine: Engine, gate: Gate, standing: Standing, voice: Voice) -> None:
+    def __init__(self, engine: Engine, gate: Gate, standing: Standing, telling: Telling) -> None:
         self._engine = engine
         self._gate = gate
         self._standing = standing
-        self._voice = voice
+        self._telling = telling
         self._acts = {
             "pause": self._pause,
             "stop": self._pause,
@@ -62,12 +38,12 @@ class Controls:
     async def obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Do what was said."""
         if said.word == "help":
-            return await self._voice.look(row, data, actor, words.thread_help())
+            return await self._telling.look(row, data, actor, words.thread_help())
         act = self._acts.get(said.word)
         if said.sessions and act is not None:
             return await act(row, data, actor, said)
         status = await self._standing.of(await self._heads(row))
-        return await self._voice.look(row, data, actor, status)
+        return await self._telling.look(row, data, actor, status)
 
     async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
@@ -77,8 +53,8 @@ class Controls:
 
         states, refusal = await self._each(said.sessions, pause)
         if not states:
-            return await self._voice.whisper(row, data, refusal, "refused")
-        return await self._voice.tell(row, data, words.paused_text(states, said.word), "applied")
+            return await self._telling.whisper(row, data, refusal, "refused")
+        return await self._telling.tell(row, data, words.paused_text(states, said.word), "applied")
 
     async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Let what is held here go on."""
@@ -86,7 +62,7 @@ class Controls:
         held = [head.session_id for head in heads if head.phase == "held"]
         if not held:
             status = await self._standing.of(heads)
-            return await self._voice.look(row, data, actor, f"Nothing is paused here.\n{status}")
+            return await self._telling.look(row, data, actor, f"Nothing is paused here.\n{status}")
 
         async def resume(session_id: str) -> State:
             return await self._engine.apply(session_id, Resume(said.text or words.GO_ON, actor, row.key))
@@ -94,10 +70,10 @@ class Controls:
         try:
             states, refusal = await self._each(held, resume)
         except InvalidAnswer as error:
-            return await self._voice.tell(row, data, escape(str(error)), "refused")
+            return await self._telling.tell(row, data, escape(str(error)), "refused")
         if not states:
-            return await self._voice.whisper(row, data, refusal, "refused")
-        return await self._voice.tell(row, data, words.resumed_text(states), "applied")
+            return await self._telling.whisper(row, data, refusal, "refused")
+        return await self._telling.tell(row, data, words.resumed_text(states), "applied")
 
     async def _confirm_cancel(
         self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
@@ -111,9 +87,9 @@ class Controls:
                 mine.append((state.flow_name, session_id))
             refusal = verdict.reason or refusal
         if not mine:
-            return await self._voice.whisper(row, data, refusal, "refused")
+            return await self._telling.whisper(row, data, refusal, "refused")
         text, blocks = words.confirm_cancel(mine)
-        return await self._voice.tell(row, data, text, "told", blocks=blocks)
+        return await self._telling.tell(row, data, text, "told", blocks=blocks)
 
     async def _each(
         self, sessions: Iterable[str], act: Callable[[str], Awaitable[State]]

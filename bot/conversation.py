@@ -12,35 +12,31 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from bot import inbound, words
-from bot.controls import Controls, Voice
+from bot.beginnings import Beginnings, asks_about_flows
+from bot.controls import Controls
 from bot.edits import Edits
 from bot.flows import Library
 from bot.incoming_files import IncomingFiles, NotNow
-from bot.intents import direct_row, ephemeral_row, note_row, respond_row, root_row
-from bot.listening import Listening
 from bot.people import LookupFailed, People, UnknownPerson
 from bot.presses import Hands, Presses
-from bot.rendering.blocks import rendered
 from bot.rendering.menus import menu_blocks
-from bot.rendering.messages import note
-from bot.rendering.starts import start_blocks
-from bot.rendering.text import escape, for_reader, plain
+from bot.rendering.text import escape, plain
 from bot.standing import Standing
-from bot.start_line import BadLine, StartLine, parse
 from bot.starting import Starter
 from bot.steering import steerable, told_later
-from engine import clock, commands
+from bot.telling import Telling, held, whispered
+from engine import commands
 from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.commands import Answer, Command, Undo
 from engine.engine import Engine
 from engine.errors import InvalidAnswer, Refused, SessionError
 from engine.nodes.folder import FileRefused
-from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
+from engine.storage.port import Consumed, Head, InboxRow
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
-from prompt_state.model import PromptState, thread_key
-from prompt_state.policy import Gate, authorize, may_act_on
+from prompt_state.model import PromptState
+from prompt_state.policy import Gate, may_act_on
 from prompt_state.routing import Answer as TextAnswer
 from prompt_state.routing import (
     Chatter,
@@ -57,14 +53,10 @@ from prompt_state.routing import (
     Steer,
     TakeBack,
     Thread,
-    control_word,
     route,
 )
 
 log = logging.getLogger("sayso.conversation")
-
-PATIENCE_SECONDS = 30.0
-"""How long a press waits for facts about its author before that person is asked to press again."""
 
 
 class Conversation:
@@ -81,26 +73,25 @@ class Conversation:
         files: IncomingFiles | None = None,
     ) -> None:
         self._engine = engine
-        self._starter = starter
-        self._library = library
         self._people = people
         self._gate = gate
         self._home = home
         self._files = files
         self._standing = Standing(engine)
-        voice = Voice(self._tell, self._whisper, self._look)
-        self._controls = Controls(engine, gate, self._standing, voice)
-        hands = Hands(self._do, self._replied, self._whisper, self._consume, self._not_looked_up)
-        self._edits = Edits(engine, self._whisper, self._consume)
-        self._presses = Presses(engine, people, gate, home.bot_user_id, hands)
+        self._telling = Telling(engine, gate)
+        self.beginnings = Beginnings(library, people, home, starter, self._standing, self._telling)
+        self._controls = Controls(engine, gate, self._standing, self._telling)
+        self._edits = Edits(engine, self._telling)
+        hands = Hands(self._do, self._replied)
+        self._presses = Presses(engine, people, gate, home.bot_user_id, self._telling, hands)
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
         return {
             inbound.MESSAGE: self.message,
             inbound.CLICK: self._presses.click,
-            inbound.SLASH: self.slash,
-            inbound.ROOTED: self.rooted,
+            inbound.SLASH: self.beginnings.slash,
+            inbound.ROOTED: self.beginnings.rooted,
             inbound.EDITED: self._edits.edited,
         }
 
@@ -113,106 +104,29 @@ class Conversation:
         try:
             said = inbound.said(data, self._home)
         except TooLong as error:
-            return await self._tell(row, data, str(error), "too_long")
+            return await self._telling.tell(row, data, str(error), "too_long")
         if data["direct"] and not data["threadTs"] and not heads and self._meant_for_a_thread(said):
             keys = await self._standing.threads(data["channel"])
             if len(keys) > 1:
-                return await self._tell(row, data, words.SEVERAL_HERE, "told")
+                return await self._telling.tell(row, data, words.SEVERAL_HERE, "told")
             if keys:
                 row, data = row._replace(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
                 said, heads = replace(said, thread_ts=data["threadTs"]), await self._heads(keys[0])
-        if self._calls_us(said, data) and not said.edited and self._starts(said, heads):
-            return await self._start_by_message(row, data, said)
+        if self.beginnings.concerned(said, data, heads):
+            return await self.beginnings.by_message(row, data, said)
         try:
             actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
         except UnknownPerson as error:
-            return await self._nobody(row, error)
+            return await self._telling.nobody(row, error)
         except LookupFailed as error:
-            return _held(row, error)
+            return held(row, error)
         return await self._routed(row, data, said, actor, heads)
-
-    def _calls_us(self, said: Message, data: dict[str, Json]) -> bool:
-        """Whether a message may start something: in the thread of a direct message only with a mention, for there an
-        answer may well begin with the name of a flow."""
-        in_own_thread = data["direct"] and data["threadTs"]
-        return f"<@{self._home.bot_user_id}" in data["text"] if in_own_thread else said.mentions_bot
-
-    def _starts(self, said: Message, heads: Sequence[Head]) -> bool:
-        """Whether an addressed message is about starting something."""
-        return not heads or self._names_flow(said)
-
-    def _names_flow(self, said: Message) -> bool:
-        first = said.text.split(maxsplit=1)[0].lower() if said.text else ""
-        if first == "run" or first in self._library.refresh():
-            return True
-        return Listening(self._library.refresh()).mentioned(said.text) is not None
 
     def _meant_for_a_thread(self, said: Message) -> bool:
         """Whether a direct message outside of every thread may be about what waits there: people answer where they are,
         and on a phone a thread is far away."""
-        about_flows = control_word(said.text) in ("help", "status") or said.text.lower() in ("list", "flows")
-        return bool(said.text or said.has_files) and not about_flows and not self._names_flow(said)
-
-    async def _start_by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
-        word = control_word(said.text)
-        if not said.text or word in ("help", "status") or said.text.lower() in ("list", "flows"):
-            try:
-                actor = await self._people.actor(data, in_channel=True)
-            except UnknownPerson as error:
-                return await self._nobody(row, error)
-            except LookupFailed as error:
-                return _held(row, error)
-            return await self._look(row, data, actor, await self._about_flows(word, said, data["channel"]))
-        thread_ts = data["threadTs"] or data["ts"]
-        return await self._start(row, data, said.text, thread_ts, in_channel=True)
-
-    async def _about_flows(self, word: str | None, said: Message, channel: str) -> str:
-        if word == "status":
-            return await self._standing.running(channel)
-        flows = self._library.refresh()
-        return words.help_text(flows) if not said.text or word == "help" else words.flows_text(flows)
-
-    async def _look(self, row: InboxRow, data: dict[str, Json], actor: Actor, text: str) -> bool:
-        """Say how things stand, to whoever may see it."""
-        verdict = authorize(actor, "status", self._gate.target({}, True))
-        if not verdict.allowed:
-            return await self._whisper(row, data, verdict.reason or "", "refused")
-        return await self._tell(row, data, text, "told")
-
-    async def _start(
-        self,
-        row: InboxRow,
-        data: dict[str, Json],
-        text: str,
-        thread_ts: str,
-        *,
-        in_channel: bool | None = None,
-    ) -> bool:
-        flows = self._library.refresh()
-        line = Listening(flows).mentioned(text) or parse(text, flows)
-        return await self._start_line(row, data, line, thread_ts, in_channel=in_channel)
-
-    async def _start_line(
-        self,
-        row: InboxRow,
-        data: dict[str, Json],
-        line: StartLine | BadLine,
-        thread_ts: str,
-        *,
-        in_channel: bool | None = None,
-    ) -> bool:
-        if isinstance(line, BadLine):
-            return await self._tell(row, data, line.message, "refused", thread_ts=thread_ts)
-        entries = self._starter.entries(line.flow)
-        try:
-            actor = await self._people.actor(data, entries=entries, in_channel=in_channel)
-            refusal = await self._starter.start(row, data, actor, line.flow, line.inputs, thread_ts)
-        except UnknownPerson as error:
-            return await self._nobody(row, error)
-        except LookupFailed as error:
-            log.warning("start %s is held: %s", row.key, error)
-            return False
-        return refusal is None or await self._tell(row, data, refusal.text, "refused", thread_ts=thread_ts)
+        about_flows = asks_about_flows(said) or self.beginnings.names_flow(said)
+        return bool(said.text or said.has_files) and not about_flows
 
     # --- replies in a thread -------------------------------------------------------------------------------
 
@@ -248,7 +162,7 @@ class Conversation:
             case Steer(session_id, text):
                 return await self._do(row, data, session_id, commands.Steer(text, actor, row.key))
             case Chatter() | Ignore() | Note():
-                await self._consume(row, "ignored")
+                await self._telling.consume(row, "ignored")
                 return True
             case Menu() | Hint() | Say():
                 return await self._explain(row, data, actor, found, asked)
@@ -282,29 +196,20 @@ class Conversation:
                 meant = sorted((_by_id(asked, key) for key in prompt_ids), key=lambda one: one.number or 0)
                 text = words.menu_text(meant, await self._standing.places(meant))
                 blocks = menu_blocks(text, meant, data["ts"], data["user"])
-                return await self._tell(row, data, text, "told", blocks=blocks)
+                return await self._telling.tell(row, data, text, "told", blocks=blocks)
             case Hint(kind, prompt_ids, once):
                 text = words.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
                 # How a question is answered helps everybody; what was wrong with one reply, its author.
                 key = f"hint:{prompt_ids[0]}" if once else None
                 outcome = "hinted" if once else "told"
                 if kind not in ("buttons", "files"):
-                    return await self._whisper(row, data, plain(text), outcome, key=key)
-                return await self._tell(row, data, text, outcome, key=key)
+                    return await self._telling.whisper(row, data, plain(text), outcome, key=key)
+                return await self._telling.tell(row, data, text, outcome, key=key)
             case _:
                 status = await self._standing.of(await self._heads(row.thread_key))
-                return await self._look(row, data, actor, status)
+                return await self._telling.look(row, data, actor, status)
 
-    # --- presses -------------------------------------------------------------------------------------------
-
-    async def _not_looked_up(self, row: InboxRow, data: dict[str, Json], error: LookupFailed) -> bool:
-        waited = clock.seconds_between(row.received_at, self._engine.now())
-        if waited < PATIENCE_SECONDS and not isinstance(error, UnknownPerson):
-            return False
-        log.warning("press %s given up: %s", row.key, error)
-        return await self._whisper(
-            row, data, "Slack could not say who you are just now. Please press again.", "refused"
-        )
+    # --- carrying out ---------------------------------------------------------------------------------------
 
     async def _answer(
         self,
@@ -337,9 +242,9 @@ class Conversation:
         try:
             files = await self._files.fetch(prompt, sent, data["ts"])
         except NotNow as error:
-            return _held(row, error)
+            return held(row, error)
         except FileRefused as error:
-            return await self._tell(row, data, escape(str(error)), "refused")
+            return await self._telling.tell(row, data, escape(str(error)), "refused")
         return await self._answer(row, data, actor, prompt, text=text or None, files=files, nonce=nonce)
 
     async def _do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
@@ -348,14 +253,14 @@ class Conversation:
             state = await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
         except InvalidAnswer as error:
             if row.kind != inbound.MESSAGE:
-                return await self._whisper(row, data, str(error), "refused")
-            return await self._tell(row, data, escape(str(error)), "refused")
+                return await self._telling.whisper(row, data, str(error), "refused")
+            return await self._telling.tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:
-            return await self._whisper(row, data, str(error), "refused")
+            return await self._telling.whisper(row, data, str(error), "refused")
         later = told_later(state, command)
         if later is not None:
             # The row was consumed together with what it said.
-            told = _whispered(row, data, later)
+            told = whispered(row, data, later)
             await self._engine.writer.call("consume", [], self._engine.now(), [told])
         return True
 
@@ -365,75 +270,17 @@ class Conversation:
         """What was submitted about the prompt `data["promptId"]`, as whoever submitted it."""
         prompt = await self._prompt(data["promptId"])
         if prompt is None:
-            return await self._whisper(row, data, "This question is not known here any more.", "refused")
+            return await self._telling.whisper(
+                row, data, "This question is not known here any more.", "refused"
+            )
         if not prompt.open:
-            return await self._whisper(row, data, words.closed_text(prompt), "refused")
+            return await self._telling.whisper(row, data, words.closed_text(prompt), "refused")
         try:
             actor = await self._people.actor(data, entries=[*(prompt.approvers or ()), *(prompt.who or ())])
             command = await self._people.informed(make(actor), data["channel"])
         except LookupFailed as error:
-            return await self._not_looked_up(row, data, error)
+            return await self._telling.not_looked_up(row, data, error)
         return await self._do(row, data, prompt.session_id, command)
-
-    async def begin(self, row: InboxRow, data: dict[str, Json], flow: str, inputs: dict[str, Json]) -> bool:
-        """Start a flow in the thread of a message that the bot posts; nothing is posted for whoever may not start it."""
-        try:
-            actor = await self._people.actor(data, entries=self._starter.entries(flow))
-            refusal = await self._starter.refusal(data, actor, flow)
-        except UnknownPerson as error:
-            return await self._not_looked_up(row, data, error)
-        except LookupFailed as error:
-            return _held(row, error)
-        if refusal is not None:
-            if data.get("responseUrl"):
-                return await self._answer_slash(row, data, refusal.text)
-            return await self._whisper(row, data, plain(refusal.text), "refused")
-        payload: dict[str, Json] = {**data, "flow": flow, "inputs": inputs}
-        then: dict[str, Json] = {"kind": inbound.ROOTED, "key": f"rooted:{row.key}", "payload": payload}
-        text = words.root_text(data["user"], flow)
-        await self._consume(row, "rooting", root_row(f"root:{row.key}", data["channel"], text, then))
-        return True
-
-    # --- slash commands ------------------------------------------------------------------------------------
-
-    async def slash(self, row: InboxRow) -> bool:
-        """`/sayso run NAME ...`: a message that the bot posts becomes the thread; the session starts there."""
-        data = decode(row.payload)
-        line = parse(data["text"], self._library.refresh())
-        if isinstance(line, BadLine):
-            return await self._answer_slash(row, data, line.message)
-        return await self.begin(row, data, line.flow, dict(line.inputs))
-
-    async def rooted(self, row: InboxRow) -> bool:
-        """The message of a slash command stands: start its session in that thread. Where Slack refused it, whoever asked
-        is told."""
-        data = decode(row.payload)
-        if "refused" in data:
-            return await self._not_rooted(row, data)
-        line = StartLine(data["flow"], data["inputs"])
-        return await self._start_line(row, data, line, data["posted"]["ts"])
-
-    async def _not_rooted(self, row: InboxRow, data: dict[str, Json]) -> bool:
-        place = f"<#{data['channel']}>"
-        text = words.not_begun_text(f"*{escape(data['flow'])}*", place, escape(data["refused"]))
-        if data.get("responseUrl"):
-            return await self._answer_slash(row, data, text)
-        await self._consume(row, "refused", direct_row(f"direct:{row.key}", data["user"], text))
-        return True
-
-    async def _answer_slash(self, row: InboxRow, data: dict[str, Json], text: str) -> bool:
-        await self._consume(row, "refused", respond_row(f"respond:{row.key}", data["responseUrl"], text))
-        return True
-
-    async def ask(self, decision: inbound.Ask) -> dict[str, Json]:
-        """The answer to a slash command that changes nothing, as a message."""
-        flows = self._library.refresh()
-        if decision.word == "status":
-            return {"text": note(await self._standing.running(decision.data["channel"])).text}
-        listed = decision.word in ("list", "flows")
-        text = words.flows_text(flows) if listed else words.slash_help(flows, decision.word)
-        blocks = start_blocks(text, flows)
-        return {"text": rendered(text, blocks).text, "blocks": blocks}
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -457,54 +304,6 @@ class Conversation:
             if prompt.open
             for entry in (*(prompt.who or ()), *(prompt.approvers or ()))
         ]
-
-    # --- telling -------------------------------------------------------------------------------------------
-
-    async def _nobody(self, row: InboxRow, error: UnknownPerson) -> bool:
-        """Words of somebody whom Slack does not know count for nothing, and hold up nobody else's."""
-        log.warning("%s is ignored: %s", row.key, error)
-        await self._consume(row, "ignored")
-        return True
-
-    async def _consume(self, row: InboxRow, outcome: str, *rows: Row) -> None:
-        await self._engine.writer.call("consume", [Consumed(row.id, outcome)], self._engine.now(), list(rows))
-
-    async def _tell(
-        self,
-        row: InboxRow,
-        data: dict[str, Json],
-        text: str,
-        outcome: str,
-        *,
-        thread_ts: str | None = None,
-        blocks: list[Json] | None = None,
-        key: str | None = None,
-    ) -> bool:
-        """Say something in the thread, where everybody sees it; under the same `key` only once."""
-        thread_ts = thread_ts or str(data.get("threadTs") or data.get("ts"))
-        lane = thread_key(data["team"], data["channel"], thread_ts)
-        said = note_row(key or f"note:{row.key}", lane, data["channel"], thread_ts, text, blocks=blocks)
-        await self._consume(row, outcome, said)
-        return True
-
-    async def _whisper(
-        self, row: InboxRow, data: dict[str, Json], text: str, outcome: str, *, key: str | None = None
-    ) -> bool:
-        """Tell only the author; under the same `key` only once."""
-        await self._consume(row, outcome, _whispered(row, data, text, key))
-        return True
-
-
-def _whispered(row: InboxRow, data: dict[str, Json], text: str, key: str | None = None) -> PutOutbox:
-    """Words for the author of a row only; they are no mrkdwn."""
-    key = key or f"ephemeral:{row.key}"
-    return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), for_reader(text))
-
-
-def _held(row: InboxRow, error: Exception) -> bool:
-    """The row stays in the inbox and is tried again."""
-    log.warning("%s is held: %s", row.key, error)
-    return False
 
 
 def _by_id(asked: Sequence[PromptState], prompt_id: str) -> PromptState:

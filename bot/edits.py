@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bot import words
-from engine.codec import Json, decode
+from bot.telling import Telling
+from engine.codec import decode
 from engine.engine import Engine
 from engine.storage.port import InboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Handles the inbox rows of edited messages. `whisper` tells their author."""
+    """Handles the inbox rows of edited messages."""
 
     engine: Engine
-    whisper: Callable[[InboxRow, dict[str, Json], str, str], Awaitable[bool]]
-    consume: Callable[[InboxRow, str], Awaitable[None]]
+    telling: Telling
 
     async def edited(self, row: InboxRow) -> bool:
         """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits."""
@@ -28,6 +27,6 @@ class Edits:
             return False
         text = words.edited_text(before.outcome if before is not None else None)
         if text is None:
-            await self.consume(row, "ignored")
+            await self.telling.consume(row, "ignored")
             return True
-        return await self.whisper(row, data, text, "told")
+        return await self.telling.whisper(row, data, text, "told")

@@ -12,6 +12,7 @@ from bot.rendering.decisions import UNDO
 from bot.rendering.forms import INLINE, read_control
 from bot.rendering.menus import MENU
 from bot.rendering.text import escape, one_line
+from bot.telling import Telling
 from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.commands import Abort, Answer, Command, Undo
@@ -30,23 +31,29 @@ GONE = "This button is not known here any more."
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What the conversation does for a press: carry a command out, tell its author why not, or wait for Slack."""
+    """What the conversation does for a press: carry a command out, or take a reply that was written before."""
 
     do: Callable[[InboxRow, dict[str, Json], str, Command], Awaitable[bool]]
     reply: Callable[[InboxRow, dict[str, Json], Actor, PromptState, str, str | None], Awaitable[bool]]
-    whisper: Callable[[InboxRow, dict[str, Json], str, str], Awaitable[bool]]
-    consume: Callable[[InboxRow, str], Awaitable[None]]
-    not_looked_up: Callable[[InboxRow, dict[str, Json], LookupFailed], Awaitable[bool]]
 
 
 class Presses:
     """Handles the inbox rows of buttons and controls."""
 
-    def __init__(self, engine: Engine, people: People, gate: Gate, bot_user_id: str, hands: Hands) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        people: People,
+        gate: Gate,
+        bot_user_id: str,
+        telling: Telling,
+        hands: Hands,
+    ) -> None:
         self._engine = engine
         self._people = people
         self._gate = gate
         self._bot_user_id = bot_user_id
+        self._telling = telling
         self._hands = hands
 
     async def click(self, row: InboxRow) -> bool:
@@ -71,7 +78,7 @@ class Presses:
         prompt = await self._prompt(prompt_id)
         known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
         if prompt is None or not known:
-            return await self._hands.whisper(row, data, GONE, "refused")
+            return await self._telling.whisper(row, data, GONE, "refused")
         picked = _picked(prompt, data) if inline else prompt.options[int(index)].value
         return await self._answer(row, data, prompt, nonce, value=picked)
 
@@ -87,11 +94,11 @@ class Presses:
     ) -> bool:
         if not prompt.open:
             # Its row says how it was closed; the session may be over long since.
-            return await self._hands.whisper(row, data, words.closed_text(prompt), "refused")
+            return await self._telling.whisper(row, data, words.closed_text(prompt), "refused")
         try:
             actor = await self._people.actor(data, entries=prompt.approvers or prompt.who or ())
         except LookupFailed as error:
-            return await self._hands.not_looked_up(row, data, error)
+            return await self._telling.not_looked_up(row, data, error)
         if text is not None:
             return await self._hands.reply(row, data, actor, prompt, text, nonce)
         command = Answer(prompt.prompt_id, actor, row.key, value=value, nonce=nonce)
@@ -100,11 +107,11 @@ class Presses:
     async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
         prompt = await self._prompt(prompt_id)
         if prompt is None:
-            return await self._hands.whisper(row, data, GONE, "refused")
+            return await self._telling.whisper(row, data, GONE, "refused")
         try:
             actor = await self._people.actor(data)
         except LookupFailed as error:
-            return await self._hands.not_looked_up(row, data, error)
+            return await self._telling.not_looked_up(row, data, error)
         return await self._hands.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
 
     async def _cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
@@ -123,8 +130,8 @@ class Presses:
             state = await self._engine.verified_state(session_id)
             reason = authorize(actor, "cancel", self._gate.target(state.actor, True)).reason
             if reason is not None:
-                return await self._hands.whisper(row, data, reason, "refused")
-            await self._hands.consume(row, "kept")
+                return await self._telling.whisper(row, data, reason, "refused")
+            await self._telling.consume(row, "kept")
             if head.status not in ENDED:
                 await self._say_instead(row, data, words.confirmed(head.flow_name, data["user"], ended=False))
             return True
@@ -141,11 +148,11 @@ class Presses:
         """Do what a press on a session's own button means, where the button stands in that session's thread."""
         head: Head | None = await self._engine.writer.call("head", session_id)
         if head is None or head.thread_key != row.thread_key:
-            return await self._hands.whisper(row, data, GONE, "refused")
+            return await self._telling.whisper(row, data, GONE, "refused")
         try:
             actor = await self._people.actor(data)
         except LookupFailed as error:
-            return await self._hands.not_looked_up(row, data, error)
+            return await self._telling.not_looked_up(row, data, error)
         return await press(head, actor)
 
     async def _meant(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
@@ -153,13 +160,13 @@ class Presses:
         says for which question it was."""
         prompt_id, nonce, ts, author = [*value.split("|"), "", "", ""][:4]
         if author != data["user"]:
-            return await self._hands.whisper(
+            return await self._telling.whisper(
                 row, data, "Only whoever wrote the reply can say that.", "refused"
             )
         prompt, written = await self._prompt(prompt_id), await self._written(data, ts)
         if prompt is None or written is None:
             said = "Your reply is not there any more. Please write it again." if prompt else GONE
-            return await self._hands.whisper(row, data, said, "refused")
+            return await self._telling.whisper(row, data, said, "refused")
         text, files = written
         done = await self._answer(row, {**data, "files": files, "ts": ts}, prompt, nonce, text=text)
         if done and await self._applied(row):

@@ -269,7 +269,7 @@ class Bot:
             home=home,
             writer=self.engine.writer,
             now=self.machine.now,
-            answer=talk.ask,
+            answer=talk.beginnings.ask,
             taken=self.service.notify,
             views=self.views,
             hears=self._listening,
@@ -291,7 +291,7 @@ class Bot:
         self, bot: Any, people: People, gate: Gate, talk: Conversation, ways: WaysIn, *more: Kind
     ) -> Views:
         desk = Desk(self.engine, people, gate)
-        start = Start(self.library, desk, talk, ways.about)
+        start = Start(self.library, desk, talk.beginnings.begin, ways.about)
         kinds: list[Kind] = [
             *more,
             Fill(desk, talk),

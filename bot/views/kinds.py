@@ -22,10 +22,6 @@ class Talk(Protocol):
         self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]
     ) -> bool: ...
 
-    async def begin(
-        self, row: InboxRow, data: dict[str, Json], flow: str, inputs: dict[str, Json]
-    ) -> bool: ...
-
 
 class PromptKind(ABC):
     """A view about a prompt: opened and submitted only while the prompt is open, by whom it is not out of question."""

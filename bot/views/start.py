@@ -14,7 +14,6 @@ from bot.rendering.text import escape
 from bot.start_line import StartLine, parse
 from bot.views.desk import Desk
 from bot.views.forms import read_pages, with_back, wrong_on
-from bot.views.kinds import Talk
 from bot.views.values import Accept, Errors, Opened, Opening, Refuse, Show, Submission, Verdict, View, Words
 from engine.codec import Json
 from engine.errors import InvalidInputs
@@ -25,6 +24,9 @@ from engine.storage.port import InboxRow
 
 WHERE = "where"
 
+Begin: TypeAlias = Callable[[InboxRow, dict[str, Json], str, dict[str, Json]], Awaitable[bool]]
+"""Starts a flow, with these inputs, in the thread of a message that the bot posts."""
+
 AboutMessage: TypeAlias = Callable[[InboxRow, dict[str, Json]], Awaitable[bool]]
 """Starts a flow in the thread of the message that a shortcut was used on."""
 
@@ -34,10 +36,10 @@ class Start:
 
     name = "start"
 
-    def __init__(self, library: Library, desk: Desk, talk: Talk, about: AboutMessage) -> None:
+    def __init__(self, library: Library, desk: Desk, begin: Begin, about: AboutMessage) -> None:
         self._library = library
         self._desk = desk
-        self._talk = talk
+        self._begin = begin
         self._about = about
 
     def wants(self, opening: Opening) -> bool:
@@ -135,7 +137,7 @@ class Start:
         lives in that message's thread."""
         if data.get("about"):
             return await self._about(row, data)
-        return await self._talk.begin(row, data, data["flow"], data["inputs"])
+        return await self._begin(row, data, data["flow"], data["inputs"])
 
 
 def shortcut_of(flow: Flow) -> Trigger | None:
