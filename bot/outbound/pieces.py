@@ -18,6 +18,7 @@ from bot.outbound.calls import Calls, Place, Posted
 from bot.outbound.outcomes import DROPPED, Outcome, Sent, position
 from bot.outbound.pace import Hold
 from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
+from bot.outbound.speakers import Speakers
 from bot.rendering.agents import (
     MOST_JOINED,
     Entry,
@@ -104,6 +105,7 @@ class Pieces:
         *,
         now: Callable[[], str],
         clock: Callable[[], float],
+        speakers: Speakers,
         hosts: frozenset[str] = frozenset(),
     ) -> None:
         self.lives: dict[tuple[str, str], LiveText] = {}
@@ -113,6 +115,7 @@ class Pieces:
         self._now = now
         self._clock = clock
         self._hosts = hosts
+        self._speakers = speakers
         self._tails: dict[str, _Tail] = {}
         self._floors: dict[str, float] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -255,7 +258,7 @@ class Pieces:
         place = Place(data["channel"], data["threadTs"])
         posted = await self._stream(row, data, place, live) if native and live is not None else None
         if posted is None:
-            message = agent_message(await self._entries((row.key,)), row.key, self._hosts)
+            message = await self._message((row.key,))
             posted = await self._poster.once(row, place, message)
             if is_uncertain(row):
                 # It may be the copy of an earlier process, with other words.
@@ -317,7 +320,7 @@ class Pieces:
     ) -> None:
         """Edit a message to what its entries are now; not where it is that already. `marked` gives it the key by which
         it is found again: a native stream has none."""
-        message = agent_message(await self._entries(piece), piece[0], self._hosts)
+        message = await self._message(piece)
         if not again and not marked and self._drawn.get(where) == message:
             return
         try:
@@ -330,6 +333,13 @@ class Pieces:
         if len(self._drawn) > 500:
             self._drawn.clear()
         self._drawn[where] = message
+
+    async def _message(self, piece: tuple[str, ...]) -> Rendered:
+        """A message with these entries, which are of one agent."""
+        row = await self._writer.call("outbox_row", piece[0])
+        data: dict[str, Json] = {} if row is None else decode(row.payload)
+        speaker = await self._speakers.of(data["sessionId"], data["turn"]) if data else ""
+        return agent_message(await self._entries(piece), piece[0], self._hosts, speaker=speaker)
 
     async def _entries(self, piece: tuple[str, ...]) -> list[Entry]:
         found: list[Entry] = []

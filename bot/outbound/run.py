@@ -19,6 +19,7 @@ from bot.outbound.places import Places
 from bot.outbound.posts import Poster, posted_of, refused_result
 from bot.outbound.reach import Reach, in_thread
 from bot.outbound.rows import Rows
+from bot.outbound.speakers import Speakers
 from bot.outbound.streams import Streams
 from bot.outbound.uploads import Uploads
 from bot.session_files import SessionFiles
@@ -98,7 +99,15 @@ class Outbound:
         deliveries = Deliveries(writer, calls, self._poster, places, uploads, sessions, now=now)
         self._reach = Reach(writer, sessions)
         clocks = Clocks(writer, calls, self._poster, places, names, sessions, now=now)
-        self._pieces = Pieces(writer, calls, self._poster, now=now, clock=self._clock, hosts=link_hosts)
+        self._pieces = Pieces(
+            writer,
+            calls,
+            self._poster,
+            now=now,
+            clock=self._clock,
+            speakers=Speakers(sessions),
+            hosts=link_hosts,
+        )
         self.streams = Streams(
             writer,
             self._pieces,

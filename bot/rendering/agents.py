@@ -196,8 +196,11 @@ _ENDINGS = {
 }
 
 
-def agent_message(entries: Sequence[Entry], key: str, hosts: frozenset[str] = frozenset()) -> Rendered:
-    """One message with what an agent says and does; `key` lets it be found again."""
+def agent_message(
+    entries: Sequence[Entry], key: str, hosts: frozenset[str] = frozenset(), *, speaker: str = ""
+) -> Rendered:
+    """One message with what an agent says and does; `key` lets it be found again. `speaker`, ready for mrkdwn, says
+    which agent it is where there are several."""
     blocks: list[Block] = []
     room = _MOST_MARKDOWN
     for entry in entries:
@@ -206,9 +209,11 @@ def agent_message(entries: Sequence[Entry], key: str, hosts: frozenset[str] = fr
             room -= weight(text)
             blocks.append({"type": "markdown", "text": text})
         blocks += _lines(entry)
+    if speaker and blocks:
+        blocks.insert(0, context(f"🤖 {speaker}"))
     blocks = _fitting(blocks) or [section(" ")]
     blocks[0] = with_id(blocks[0], key)
-    return rendered(_fallback(entries), blocks, key)
+    return rendered(f"🤖 {speaker}\n{_fallback(entries)}" if speaker else _fallback(entries), blocks, key)
 
 
 def _lines(entry: Entry) -> list[Block]:

@@ -305,3 +305,32 @@ async def test_a_kill_in_the_middle_of_a_stream_leaves_one_text(
     texts = [message for message in thread.messages() if "I was about to say more" in words(message)]
     assert [message["ts"] for message in texts][:1] == [half["ts"]]
     assert len(texts) == 2, "the agent's message, and what the flow tells"
+
+
+BESIDE = """
+flow: beside
+nodes:
+  - id: each
+    type: foreach
+    with: {items: [web-1, web-2], as: host, concurrency: 2}
+    body:
+      - {id: look, name: Look, type: agent, with: {prompt: "Why is {{ host }} slow?"}}
+  - {id: sum, type: agent, with: {prompt: "Sum it up"}}
+"""
+
+
+async def test_of_several_agents_each_says_which_one_it_is(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """In passes of a loop and beside others an agent's message is headed by its place; one that is alone needs none."""
+
+    def answer(body: Any) -> Reply:
+        asked = str(body["messages"][0])
+        return text(next((f"It is {host}." for host in ("web-1", "web-2") if host in asked), "The sum."))
+
+    claude.mind = answer
+    async with bot_here(workspace, tmp_path, {"beside": BESIDE}, **claude.environ()):
+        thread = await start_flow(workspace, "ana", "ops", "beside")
+        for host in ("web-1", "web-2"):
+            assert f"🤖 each › {host} › Look" in words(await thread.says(f"It is {host}."))
+        assert "🤖" not in words(await thread.says("The sum."))
