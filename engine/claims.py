@@ -177,12 +177,12 @@ class Claimant:
         if warm is not None and warm.epoch == live.epoch - 1:
             live.flow, live.state = warm.flow, warm.state
             live.snapshot_seq, live.snapshot_bytes = warm.snapshot_seq, warm.snapshot_bytes
-            live.claimed, live.fresh, live.doubtful = True, True, False
+            live.claimed, live.fresh, live.found, live.doubtful = True, True, False, False
             return
         loaded = await self.writer.call("load", live.session_id)
         live.flow = await self._flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
-        live.claimed, live.fresh, live.doubtful = True, True, False
+        live.claimed, live.fresh, live.found, live.doubtful = True, True, True, False
         live.snapshot_seq, live.snapshot_bytes = loaded.snapshot_seq, len(loaded.snapshot or b"")
 
     def _keep_warm(self, live: Live) -> None:

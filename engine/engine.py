@@ -327,7 +327,8 @@ class Engine(Stepper):
                 if refusal is not None:
                     raise NotAllowed(refusal)
             except SaysoError:
-                await self._step(live, None, ())
+                if not await self._left_as_found(live):
+                    await self._step(live, None, ())
                 raise
             if flow.digest == old.digest:
                 await self._step(live, None, consumed)

@@ -38,6 +38,9 @@ class Live:
     users: int = 0
     claimed: bool = False
     fresh: bool = False
+    """It was claimed, and no step was taken since."""
+    found: bool = False
+    """It was read from the store by the last claim: what there is to do in it another process may have left behind."""
     epoch: int = 0
     state: State = field(default_factory=State)
     flow: Flow | None = None

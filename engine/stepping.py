@@ -201,6 +201,8 @@ class Stepper(Claimant):
                 raise
             if refusal is not None and not events and new is not None:
                 raise refusal
+            if refusal is not None and await self._left_as_found(live):
+                raise refusal
             try:
                 await self._commit(live, events, after, () if refusal else consumed, new)
                 break
@@ -211,6 +213,25 @@ class Stepper(Claimant):
         if refusal is not None:
             raise refusal
         return live.state
+
+    async def _left_as_found(self, live: Live) -> bool:
+        """Give a session back that was claimed only to refuse something; False where this process works for it already.
+        Who was refused may be a process that ends then: what a crash left behind is not begun by it, to be cut at once,
+        but by whoever takes the session up to go on with it."""
+        if not (live.fresh and live.found) or live.session_id in self._unsettled:
+            return False
+        try:
+            commit = self._whole(live, [], live.state, (), None, idle=True)
+            assert commit is not None, "what is given back is stored"
+            await self.writer.commit(commit)
+        except Fenced:
+            await self._fenced(live)
+            raise
+        except BaseException:
+            self._doubt(live)
+            raise
+        live.fresh, live.claimed = False, False
+        return True
 
     async def _begin_the_rest(self, live: Live) -> None:
         """A turn begins only so many nodes; the others begin here, in a commit for each turn."""

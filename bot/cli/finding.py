@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import random
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +26,11 @@ from engine.storage.port import Head, Store
 from prompt_state import store as prompt_store
 from prompt_state.model import PromptState
 
-LOOKS = 5
+LOOKS = 50
 """How often a command looks who runs a session: each further look means that some process got on with it meanwhile."""
+
+MOST_PAUSE = 0.25
+"""Seconds between two looks at most."""
 
 _ALL = 1_000_000
 P = ParamSpec("P")
@@ -126,9 +131,11 @@ def again_if_moved(command: Callable[P, int]) -> Callable[P, int]:
 
     @functools.wraps(command)
     def carried_out(*args: P.args, **kwargs: P.kwargs) -> int:
-        for _ in range(LOOKS - 1):
+        for look in range(1, LOOKS):
             with contextlib.suppress(Owned):
                 return command(*args, **kwargs)
+            # Several that look again at the same time meet one another each time, unless chance parts them.
+            time.sleep(random.uniform(0, min(MOST_PAUSE, 0.02 * look)))
         return command(*args, **kwargs)
 
     return carried_out
