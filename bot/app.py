@@ -18,7 +18,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot import inbound
+from bot import arrivals, inbound
 from bot.aliases import Aliases
 from bot.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
 from bot.views.service import Views, acknowledgement
@@ -43,13 +43,13 @@ class SlackApp:
         app_client: AsyncWebClient,
         *,
         app_token: str,
-        home: inbound.Home,
+        home: arrivals.Home,
         writer: Writer,
         now: Callable[[], str],
-        answer: Callable[[inbound.Ask], Awaitable[dict[str, Json]]],
+        answer: Callable[[arrivals.Ask], Awaitable[dict[str, Json]]],
         taken: Callable[[], None],
         views: Views,
-        hears: Callable[[], inbound.Hears] = lambda: inbound.DEAF,
+        hears: Callable[[], arrivals.Hears] = lambda: arrivals.DEAF,
         aliases: Aliases | None = None,
         connections: int = 2,
         quiet_seconds: float = QUIET_SECONDS,
@@ -97,17 +97,17 @@ class SlackApp:
             raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
         decision = inbound.read(self._aliases.inward(req.body), self._home, self._hears())
         match decision:
-            case inbound.Take():
+            case arrivals.Take():
                 await self._take(decision)
-            case inbound.Ask():
+            case arrivals.Ask():
                 return _answered({"response_type": "ephemeral", **await self._answer(decision)})
-            case inbound.Press(opening):
+            case arrivals.Press(opening):
                 self._views.press(opening)
-            case inbound.Submit(submission):
+            case arrivals.Submit(submission):
                 return _answered(await self._submitted(submission))
-            case inbound.Renamed(old, new, ts):
+            case arrivals.Renamed(old, new, ts):
                 await self._aliases.rename(self._writer, old, new, ts)
-            case inbound.Skip(reason):
+            case arrivals.Skip(reason):
                 self.skipped[reason] = self.skipped.get(reason, 0) + 1
         return _answered(None)
 
@@ -137,7 +137,7 @@ class SlackApp:
         # What was handled in between has its session by now.
         return bool(await self._writer.call("heads", thread_key=thread_key, limit=1))
 
-    async def _take(self, decision: inbound.Take) -> None:
+    async def _take(self, decision: arrivals.Take) -> None:
         item = decision.item
         if decision.only_known_threads and not await self._known(item.thread_key or ""):
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from bot import inbound, words
+from bot import arrivals, words
 from bot.flows import Library
 from bot.intents import direct_row, respond_row, root_row
 from bot.listening import Listening
@@ -37,7 +37,7 @@ class Beginnings:
         self,
         library: Library,
         people: People,
-        home: inbound.Home,
+        home: arrivals.Home,
         starter: Starter,
         standing: Standing,
         telling: Telling,
@@ -104,7 +104,7 @@ class Beginnings:
                 return await self._answer_slash(row, data, refusal.text)
             return await self._telling.whisper(row, data, plain(refusal.text), "refused")
         payload: dict[str, Json] = {**data, "flow": flow, "inputs": inputs}
-        then: dict[str, Json] = {"kind": inbound.ROOTED, "key": f"rooted:{row.key}", "payload": payload}
+        then: dict[str, Json] = {"kind": arrivals.ROOTED, "key": f"rooted:{row.key}", "payload": payload}
         text = words.root_text(data["user"], flow)
         await self._telling.consume(row, "rooting", root_row(f"root:{row.key}", data["channel"], text, then))
         return True
@@ -140,7 +140,7 @@ class Beginnings:
         )
         return True
 
-    async def ask(self, decision: inbound.Ask) -> dict[str, Json]:
+    async def ask(self, decision: arrivals.Ask) -> dict[str, Json]:
         """The answer to a slash command that changes nothing, as a message."""
         flows = self._library.refresh()
         if decision.word == "status":

@@ -18,7 +18,7 @@ from typing import Any
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot import inbound
+from bot import arrivals, inbound
 from bot.reads import ReadBudget
 from bot.slack_api import RateLimited, classify, code_of
 from engine.storage.port import Head, InboxItem
@@ -46,12 +46,12 @@ class CatchUp:
         self,
         client: AsyncWebClient,
         writer: Writer,
-        home: inbound.Home,
+        home: arrivals.Home,
         *,
         now: Callable[[], str],
         taken: Callable[[], None],
         clock: Callable[[], float] = time.time,
-        hears: Callable[[], inbound.Hears] = lambda: inbound.DEAF,
+        hears: Callable[[], arrivals.Hears] = lambda: arrivals.DEAF,
         first: Callable[[str], str] = lambda channel: channel,
         budget: ReadBudget | None = None,
     ) -> None:
@@ -181,7 +181,7 @@ class CatchUp:
 
     def _item(self, message: dict[str, Any], channel: str) -> list[InboxItem]:
         decision = inbound.message(message, self._home, channel, hears=self._hears())
-        return [decision.item] if isinstance(decision, inbound.Take) else []
+        return [decision.item] if isinstance(decision, arrivals.Take) else []
 
     def _reactions(self, message: dict[str, Any], channel: str) -> list[InboxItem]:
         """Reactions that start something, on messages that are read anyway; those on older ones stay missed."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from bot import inbound, words
+from bot import arrivals, inbound, words
 from bot.beginnings import Beginnings, asks_about_flows
 from bot.controls import Controls
 from bot.edits import Edits
@@ -68,7 +68,7 @@ class Conversation:
         library: Library,
         people: People,
         gate: Gate,
-        home: inbound.Home,
+        home: arrivals.Home,
         starter: Starter,
         files: IncomingFiles | None = None,
     ) -> None:
@@ -88,11 +88,11 @@ class Conversation:
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
         return {
-            inbound.MESSAGE: self.message,
-            inbound.CLICK: self._presses.click,
-            inbound.SLASH: self.beginnings.slash,
-            inbound.ROOTED: self.beginnings.rooted,
-            inbound.EDITED: self._edits.edited,
+            arrivals.MESSAGE: self.message,
+            arrivals.CLICK: self._presses.click,
+            arrivals.SLASH: self.beginnings.slash,
+            arrivals.ROOTED: self.beginnings.rooted,
+            arrivals.EDITED: self._edits.edited,
         }
 
     # --- messages ------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Conversation:
         try:
             state = await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
         except InvalidAnswer as error:
-            if row.kind != inbound.MESSAGE:
+            if row.kind != arrivals.MESSAGE:
                 return await self._telling.whisper(row, data, str(error), "refused")
             return await self._telling.tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:

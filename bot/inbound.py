@@ -1,113 +1,37 @@
-"""What arrives from Slack, as what is done with it. Pure: payload → decision.
+"""What arrives from Slack, as what is done with it (`bot.arrivals`). Pure: payload → decision.
 
-`Take` is persisted under its key before the acknowledgement; `Ask` is answered in the acknowledgement itself and
-persists nothing; `Press` opens a view and persists nothing; `Submit` is checked, and persisted if it is right; `Skip`
-is acknowledged and forgotten. A key is spent only by what is taken, so a message that
-comes twice in two shapes (`message` and `app_mention`) is taken once, whichever comes first.
+Messages and what happens to channels are read here; `bot.interactions` reads what people press and command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
+from bot import interactions
+from bot.arrivals import (
+    CHANNEL,
+    DEAF,
+    DELETED,
+    EDITED,
+    MESSAGE,
+    OVERHEARD,
+    REACTION,
+    SHARED,
+    Decision,
+    Hears,
+    Home,
+    Renamed,
+    Skip,
+    Take,
+    storable,
+)
 from bot.incoming_files import described
 from bot.listening import app_of, said_in
-from bot.manifest import SHORTCUT
-from bot.views.values import CALLBACK, INSIDE, OPEN, Opening, Submission
-from engine.codec import Json, decode, encode
-from engine.errors import NotJson
+from engine.codec import Json, encode
 from engine.storage.port import InboxItem
 from prompt_state.model import thread_key
 from prompt_state.routing import SUBTYPES, Message, read_message
-
-MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
-OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
-CHANNEL, DELETED, EDITED, SHARED = "slack.channel", "slack.deleted", "slack.edited", "slack.shared"
-
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """The installation that payloads must belong to."""
-
-    team_id: str
-    app_id: str | None
-    bot_user_id: str
-
-
-class Hears(Protocol):
-    """What the served flows listen for, as far as it decides whether something is taken."""
-
-    def hears(self, event: Mapping[str, Any]) -> bool: ...
-    def reactions(self, name: str) -> Iterator[object]: ...
-
-
-class Deaf:
-    """Listens for nothing."""
-
-    def hears(self, event: Mapping[str, Any]) -> bool:
-        """Nothing."""
-        return False
-
-    def reactions(self, name: str) -> Iterator[object]:
-        """None."""
-        return iter(())
-
-
-DEAF = Deaf()
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """Persist, then acknowledge. With `only_known_threads` the thread must have a session. `instead` is a view that
-    may be opened in place of it."""
-
-    item: InboxItem
-    only_known_threads: bool = False
-    instead: Opening | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A slash command that is answered at once: `word` is `list`, `status`, `help`, or not a known one."""
-
-    word: str
-    rest: str
-    data: dict[str, Json]
-
-
-@dataclass(frozen=True, slots=True)
-class Press:
-    """Acknowledge, and open a view at once."""
-
-    opening: Opening
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """A modal was submitted, or something in it was pressed: check it; what is taken is persisted."""
-
-    submission: Submission
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """Acknowledge and forget; `reason` is counted."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Renamed:
-    """A channel got another id: noted before the acknowledgement."""
-
-    old: str
-    new: str
-    ts: str
-
-
-Decision: TypeAlias = Take | Ask | Press | Submit | Renamed | Skip
 
 
 def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
@@ -116,28 +40,24 @@ def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
         if body.get("type") == "event_callback":
             return _event(body, home, hears)
         if body.get("type") == "block_actions":
-            return _click(body, home)
+            return interactions.click(body, home)
         if body.get("type") == "view_submission":
-            return _submission(body, home)
+            return interactions.submission(body, home)
         if body.get("type") == "message_action":
-            return _shortcut(body, home)
+            return interactions.shortcut(body, home)
         if "command" in body:
-            return _slash(body, home)
+            return interactions.slash(body, home)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         return Skip(f"malformed payload: {error!r}")
     return Skip(f"type {body.get('type')}")
 
 
-def _foreign(team: Any, app: Any, home: Home) -> bool:
-    return team != home.team_id or (home.app_id is not None and app is not None and app != home.app_id)
-
-
 def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
-    if _foreign(body.get("team_id"), body.get("api_app_id"), home):
+    if home.is_foreign(body.get("team_id"), body.get("api_app_id")):
         return Skip("another team or app")
     event = body["event"]
     if event.get("type") == "app_home_opened":
-        return _home(event, home)
+        return interactions.home_opened(event, home)
     if event.get("type") == "reaction_added":
         return _reaction(event, home, hears)
     if event.get("type") in _CLOSED or event.get("type") in _OPENED:
@@ -247,7 +167,7 @@ def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
         "threadTs": thread_ts if in_thread else None,
         "user": event["user"],
         "userTeam": event.get("user_team") or event.get("team"),
-        "text": _storable(event.get("text") or ""),
+        "text": storable(event.get("text") or ""),
         "subtype": event.get("subtype"),
         "edited": bool(event.get("edited")),
         "app": bool(event.get("app_id")),
@@ -283,7 +203,7 @@ def _overheard(event: Mapping[str, Any], home: Home, channel: str) -> Take:
         "threadTs": None,
         "user": event.get("user"),
         "userTeam": event.get("user_team") or event.get("team"),
-        "text": _storable(said_in(event)),
+        "text": storable(said_in(event)),
         "app": None if app is None else list(app),
     }
     key = f"message:{home.team_id}:{channel}:{event['ts']}"
@@ -314,184 +234,6 @@ def reaction(home: Home, channel: str, ts: str, name: str, user: str) -> Take:
     key = f"reaction:{home.team_id}:{channel}:{ts}:{name}:{user}"
     lane = thread_key(home.team_id, channel, ts)
     return Take(InboxItem(key, REACTION, encode(data), thread_key=lane))
-
-
-_LONGEST = 100_000
-
-
-def _storable(text: str) -> str:
-    """Text that can be encoded. Far beyond what may be an answer it is cut: it will be refused as too long."""
-    return text[:_LONGEST].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _team(body: Mapping[str, Any]) -> Any:
-    return (body.get("team") or {}).get("id") or (body.get("user") or {}).get("team_id")
-
-
-def _click(body: Mapping[str, Any], home: Home) -> Decision:
-    if _foreign(_team(body), body.get("api_app_id"), home):
-        return Skip("another team or app")
-    action = body["actions"][0]
-    action_id = str(action.get("action_id", ""))
-    if action_id.startswith(OPEN):
-        return Press(_opening(body, action, home))
-    if action_id.startswith(INSIDE):
-        return _submission(body, home, action)
-    if not action_id.startswith("sayso:") or "message_ts" not in body["container"]:
-        return Skip("not one of our buttons")
-    return _pressed(body, action, home)
-
-
-def _pressed(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> Take:
-    """A button or a control in a message, which is an answer as it stands."""
-    channel, root = _where(body)
-    user, message_ts = body["user"]["id"], body["container"]["message_ts"]
-    data: dict[str, Json] = {
-        "team": home.team_id,
-        "channel": channel,
-        "messageTs": message_ts,
-        "threadTs": root,
-        "user": user,
-        "userTeam": body["user"].get("team_id"),
-        "actionId": action["action_id"],
-        "value": action.get("value") or (action.get("selected_option") or {}).get("value"),
-        "picked": {name: action[name] for name in action if name.startswith("selected_")},
-    }
-    key = f"click:{home.team_id}:{message_ts}:{user}:{action['action_ts']}"
-    return Take(InboxItem(key, CLICK, encode(data), thread_key=thread_key(home.team_id, channel, root)))
-
-
-def _where(body: Mapping[str, Any]) -> tuple[str, str]:
-    """The channel of what was pressed, and the message that its thread begins with."""
-    container, shown = body["container"], body.get("message") or {}
-    channel = container.get("channel_id") or body["channel"]["id"]
-    return channel, container.get("thread_ts") or shown.get("thread_ts") or container["message_ts"]
-
-
-_PICKED = (
-    "selected_date",
-    "selected_time",
-    "selected_date_time",
-    "selected_user",
-    "selected_channel",
-    "selected_conversation",
-    "selected_users",
-    "selected_channels",
-    "selected_conversations",
-)
-
-
-def picked(action: Mapping[str, Any]) -> Json:
-    """What was chosen in a control: a date, an id, the value of an option, or a list of them; None for a button."""
-    if "selected_options" in action:
-        return [option["value"] for option in action["selected_options"] or ()]
-    if action.get("selected_option"):
-        return action["selected_option"]["value"]
-    return next((action[name] for name in _PICKED if action.get(name) is not None), None)
-
-
-# --- views -------------------------------------------------------------------------------------------------
-
-
-def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> Opening:
-    """A button that opens a view. In an overflow menu and in a select the option says which."""
-    chosen = picked(action)
-    # What stands behind a second colon only tells buttons of one row apart.
-    kind = str(action["action_id"]).removeprefix(OPEN).partition(":")[0]
-    value = str(action.get("value") or chosen or "")
-    if kind == "more":
-        kind, _, value = value.partition("|")
-    view = body.get("view")
-    within: Any = "message" if view is None else view["type"]
-    channel, root = _where(body) if view is None else (None, None)
-    return Opening(
-        kind=kind,
-        team=home.team_id,
-        user=body["user"]["id"],
-        trigger_id=body["trigger_id"],
-        value=value,
-        channel=channel,
-        thread_ts=root,
-        within=within,
-    )
-
-
-def _shortcut(body: Mapping[str, Any], home: Home) -> Decision:
-    """The message shortcut. Where its thread begins, and what it says, is read when the flow starts."""
-    if _foreign(_team(body), body.get("api_app_id"), home):
-        return Skip("another team or app")
-    if body.get("callback_id") != SHORTCUT:
-        return Skip("not our shortcut")
-    message = body["message"]
-    return Press(
-        Opening(
-            kind="pick",
-            team=home.team_id,
-            user=body["user"]["id"],
-            trigger_id=body["trigger_id"],
-            channel=body["channel"]["id"],
-            within="shortcut",
-            data={"ts": message["ts"]},
-        )
-    )
-
-
-def _home(event: Mapping[str, Any], home: Home) -> Decision:
-    """Somebody looks at the app's Home: it is made anew. There is no trigger, and none is needed."""
-    if event.get("tab") != "home":
-        return Skip("another tab")
-    return Press(Opening("home", home.team_id, event["user"], "", within="home"))
-
-
-def _submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] | None = None) -> Decision:
-    if _foreign(_team(body), body.get("api_app_id"), home):
-        return Skip("another team or app")
-    view = body["view"]
-    callback = str(view.get("callback_id") or "")
-    if not callback.startswith(CALLBACK):
-        return Skip("not one of our views")
-    try:
-        meta = decode((view.get("private_metadata") or "{}").encode())
-    except NotJson:
-        return Skip("a view without its ids")
-    submission = Submission(
-        kind=callback.removeprefix(CALLBACK),
-        team=home.team_id,
-        user=body["user"]["id"],
-        view_id=view["id"],
-        meta=meta if isinstance(meta, dict) else {},
-        view=dict(view),
-        values=dict(view["state"]["values"]),
-        action=dict(action) if action is not None else None,
-    )
-    return Submit(submission)
-
-
-def _slash(body: Mapping[str, Any], home: Home) -> Decision:
-    if _foreign(body.get("team_id"), body.get("api_app_id"), home):
-        return Skip("another team or app")
-    text = _storable(body.get("text") or "").strip()
-    word, _, rest = text.partition(" ")
-    data: dict[str, Json] = {
-        "team": home.team_id,
-        "channel": body["channel_id"],
-        "user": body["user_id"],
-        "userTeam": body.get("team_id"),
-        "text": rest.strip(),
-        "responseUrl": body.get("response_url"),
-    }
-    if word.lower() != "run" or not rest.strip():
-        return Ask(word.lower() or "help", rest.strip(), data)
-    opening = Opening(
-        kind="start",
-        team=home.team_id,
-        user=body["user_id"],
-        trigger_id=body["trigger_id"],
-        channel=body["channel_id"],
-        within="command",
-        data=data,
-    )
-    return Take(InboxItem(f"slash:{body['trigger_id']}", SLASH, encode(data)), instead=opening)
 
 
 def said(data: Mapping[str, Json], home: Home) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bot import inbound, words
+from bot import arrivals, words
 from bot.intents import TAKEN, edit_row, reaction_row
 from bot.people import LookupFailed, People
 from bot.rendering.decisions import UNDO
@@ -179,7 +179,7 @@ class Presses:
         """What was written at this moment in this channel, and the files that came with it."""
         key = f"message:{data['team']}:{data['channel']}:{ts}"
         stored: InboxRow | None = await self._engine.writer.call("inbox_row", key)
-        if stored is None or stored.kind != inbound.MESSAGE:
+        if stored is None or stored.kind != arrivals.MESSAGE:
             return None
         said = decode(stored.payload)
         try:

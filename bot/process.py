@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bot import inbound
+from bot import arrivals
 from bot.aliases import Aliases
 from bot.app import SlackApp
 from bot.assembly import make_engine
@@ -177,7 +177,7 @@ class Bot:
             allow_local=True,
             users=settings.users,
         )
-        home = inbound.Home(identity.team_id, identity.app_id, identity.bot_user_id)
+        home = arrivals.Home(identity.team_id, identity.app_id, identity.bot_user_id)
         files = SessionFiles(settings.home)
         self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
         self.engine.on_quarantine = quarantine_rows
@@ -208,7 +208,7 @@ class Bot:
         )
 
     def _understanding(
-        self, bot: Any, gate: Gate, home: inbound.Home, incoming: IncomingFiles
+        self, bot: Any, gate: Gate, home: arrivals.Home, incoming: IncomingFiles
     ) -> tuple[Conversation, dict[str, Any]]:
         """What makes something of what people say and press: the conversation, and handlers by kind of row."""
         settings, steady = self.settings, self.machine.steady
@@ -232,7 +232,7 @@ class Bot:
         self.views = self._views(bot, people, gate, talk, ways, home_page)
         reach = Reach(self.engine, self._reachable_again)
         handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers(), **reach.handlers()}
-        for kind in (inbound.ROOTED, WANTED_ROOTED):
+        for kind in (arrivals.ROOTED, WANTED_ROOTED):
             handled[kind] = self._then_read(handled[kind])
         return talk, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
 
@@ -259,7 +259,7 @@ class Bot:
         return outbound
 
     def _hearing(
-        self, bot: Any, app: Any, app_token: str, home: inbound.Home, talk: Conversation
+        self, bot: Any, app: Any, app_token: str, home: arrivals.Home, talk: Conversation
     ) -> SlackApp:
         """What takes everything from Slack."""
         return self.machine.slack_app(
@@ -308,7 +308,7 @@ class Bot:
         """What was missed in a thread is older than what arrives now, so the thread is read first."""
 
         async def handle(row: InboxRow) -> bool:
-            if row.thread_key is not None and row.kind in (inbound.MESSAGE, inbound.OVERHEARD):
+            if row.thread_key is not None and row.kind in (arrivals.MESSAGE, arrivals.OVERHEARD):
                 self.outbound.said(row.thread_key, row.key.rsplit(":", 1)[1])
             await self._notice_gap()
             if await self.catchup.ensure(row.thread_key):
@@ -436,12 +436,12 @@ def in_slack(head: Head) -> bool:
 
 def said_at(row: InboxRow) -> float:
     """When a row was said or pressed, in seconds since 1970: the order in which a thread is read."""
-    if row.kind in (inbound.MESSAGE, inbound.OVERHEARD):
+    if row.kind in (arrivals.MESSAGE, arrivals.OVERHEARD):
         return float(row.key.rsplit(":", 1)[1])
-    if row.kind == inbound.EDITED:
+    if row.kind == arrivals.EDITED:
         # An edit waits for what became of its message, also where a clock was set back in between.
         return float(row.key.rsplit(":", 1)[1]) + 5e-7
-    if row.kind in (inbound.ROOTED, WANTED_ROOTED) and row.thread_key is not None:
+    if row.kind in (arrivals.ROOTED, WANTED_ROOTED) and row.thread_key is not None:
         # The message that a thread begins with is older than whatever is said there.
         return float(row.thread_key.rsplit(":", 1)[1])
     return clock.from_text(row.received_at).timestamp()

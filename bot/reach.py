@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from bot import inbound, words
+from bot import arrivals, words
 from bot.intents import note_row, tell_requester
 from bot.rendering import prompt_key
 from engine.actors import CHANNEL, Actor
@@ -37,9 +37,9 @@ class Reach:
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
         return {
-            inbound.CHANNEL: self.channel,
-            inbound.DELETED: self.deleted,
-            inbound.SHARED: self.shared,
+            arrivals.CHANNEL: self.channel,
+            arrivals.DELETED: self.deleted,
+            arrivals.SHARED: self.shared,
         }
 
     async def channel(self, row: InboxRow) -> bool:

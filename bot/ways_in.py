@@ -10,7 +10,7 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot import inbound
+from bot import arrivals
 from bot.channels import Channels
 from bot.flows import Library
 from bot.intents import direct_row, ephemeral_row, note_row, reaction_row, root_row
@@ -64,8 +64,8 @@ class WaysIn:
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
         return {
-            inbound.OVERHEARD: self._patient(self.overheard),
-            inbound.REACTION: self._patient(self.reacted),
+            arrivals.OVERHEARD: self._patient(self.overheard),
+            arrivals.REACTION: self._patient(self.reacted),
             WANTED: self._patient(self.wanted),
             WANTED_ROOTED: self._patient(self.wanted_rooted),
         }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from bot import inbound
+from bot import arrivals
 from bot.app import SlackApp
 from bot.outbound.modals import Modals
 from bot.slack_api import app_client, bot_client
@@ -23,7 +23,7 @@ from tests.simulation.mutants import a_live_reply_moves_the_mark
 from tests.support.workspace import running_workspace
 
 
-async def _unasked(ask: inbound.Ask) -> dict[str, Any]:
+async def _unasked(ask: arrivals.Ask) -> dict[str, Any]:
     raise AssertionError(f"nobody asked for {ask.word}")
 
 
@@ -42,7 +42,7 @@ def _app(workspace: Workspace, writer: Writer) -> SlackApp:
         client,
         app_client(workspace.app_token, workspace.api_url),
         app_token=workspace.app_token,
-        home=inbound.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id),
+        home=arrivals.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id),
         writer=writer,
         now=utc_now,
         answer=_unasked,
@@ -63,7 +63,7 @@ async def test_a_payload_is_stored_before_it_is_acknowledged_while_slack_refuses
         body = _mention(workspace)
         answer = await slack.app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
     assert answer.status == 200
-    assert [row.kind for row in store.inbox()] == [inbound.MESSAGE]
+    assert [row.kind for row in store.inbox()] == [arrivals.MESSAGE]
     writer.close()
 
 
@@ -97,7 +97,7 @@ async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
         assert store.inbox() == []
         store.full = False
         assert [await delivered(), await delivered()] == [200, 200]
-    assert [row.kind for row in store.inbox()] == [inbound.MESSAGE]
+    assert [row.kind for row in store.inbox()] == [arrivals.MESSAGE]
     writer.close()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot import inbound
+from bot import arrivals
 from bot.app import SlackApp
 from bot.catchup import CatchUp
 from bot.outbound import posts, rows
@@ -26,7 +26,7 @@ def acknowledges_before_it_stores(patch: pytest.MonkeyPatch) -> None:
     """The acknowledgement leaves first; storing follows."""
     take = SlackApp._take
 
-    async def later(self: SlackApp, decision: inbound.Take) -> None:
+    async def later(self: SlackApp, decision: arrivals.Take) -> None:
         self._kept = asyncio.get_running_loop().create_task(take(self, decision))  # type: ignore[attr-defined]
 
     patch.setattr(SlackApp, "_take", later)
@@ -77,10 +77,10 @@ def a_live_reply_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
     rare that the simulation does not find it within its seeds; `tests/bot/test_app.py` looks for it directly."""
     take = SlackApp._take
 
-    async def marking(self: SlackApp, decision: inbound.Take) -> None:
+    async def marking(self: SlackApp, decision: arrivals.Take) -> None:
         await take(self, decision)
         item = decision.item
-        if item.kind == inbound.MESSAGE:
+        if item.kind == arrivals.MESSAGE:
             await self._writer.call("set_mark", f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1])
 
     patch.setattr(SlackApp, "_take", marking)
