@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bot.rendering.agents import ASK, brief_input, split_text, text_of
+from bot.rendering.flow import items_around
 from engine.codec import Json, encode
 from engine.events import (
     AgentCompacted,
@@ -33,19 +34,21 @@ RESULT = "agent_tool"
 
 def agent_rows(before: State, after: State, event: Event, events: Sequence[Event]) -> list[PutOutbox]:
     """The rows of an event of a step that is about an agent, for a session that lives in a thread; without the marks on
-    people's messages (`marks`)."""
+    people's messages (`marks`). What a turn says is told with what stood around it while it was under way."""
     match event:
         case AgentMessage(source="model", turn=str(turn)):
             data = _is_structured(before, event.path) and bool(event.final)
-            return said_rows(after, turn, event.content, interrupted=bool(event.interrupted), structured=data)
+            return said_rows(
+                before, turn, event.content, interrupted=bool(event.interrupted), structured=data
+            )
         case AgentToolResult(path=str(path)):
             return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
         case AgentCompacted():
-            return [compacted_row(after, event.turn, event.replaced)]
+            return [compacted_row(before, event.turn, event.replaced)]
         case NodeFailed(path=str(path)) if _is_turn(before, path):
-            return [cut_row(after, path)]
+            return [cut_row(before, path)]
         case SessionAborted() | SessionEnd():
-            return _cut_short(before, after, events)
+            return _cut_short(before, events)
         case _:
             return []
 
@@ -59,11 +62,11 @@ def _is_turn(state: State, path: str) -> bool:
     return path in state.nodes and state.nodes[path].type == TURN
 
 
-def _cut_short(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+def _cut_short(before: State, events: Sequence[Event]) -> list[PutOutbox]:
     """Turns that were under way when the session was ended and gave no answer."""
     ended = {event.turn for event in events if isinstance(event, AgentMessage | AgentCompacted)}
     turns = [path for path in before.active if _is_turn(before, path) and path not in ended]
-    return [cut_row(after, path) for path in sorted(turns)]
+    return [cut_row(before, path) for path in sorted(turns)]
 
 
 def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[str], list[str]]:
@@ -106,13 +109,17 @@ def agent_of(turn: str) -> str:
 def entry_row(
     state: State, key: str, turn: str, payload: Mapping[str, Json], *, replace: bool = True
 ) -> PutOutbox:
-    """An entry for a session's thread."""
-    thread = state.thread or {}
+    """An entry for a session's thread. `state` is one in which the turn is under way: what is around the agent then, and
+    whether others are at work too (`beside`), stays with the entry."""
+    thread, agent = state.thread or {}, agent_of(turn)
+    beside = any(one.agent is not None and path != agent for path, one in state.containers.items())
     whole: dict[str, Json] = {
         "sessionId": state.session_id,
         "turn": turn,
         "channel": thread["channel"],
         "threadTs": thread["threadTs"],
+        "items": dict(items_around(state, agent)),
+        "beside": beside,
         **payload,
     }
     return PutOutbox(key, str(thread["key"]), ENTRY, encode(whole), state.session_id, replace=replace)

@@ -337,8 +337,7 @@ class Pieces:
     async def _message(self, piece: tuple[str, ...]) -> Rendered:
         """A message with these entries, which are of one agent."""
         row = await self._writer.call("outbox_row", piece[0])
-        data: dict[str, Json] = {} if row is None else decode(row.payload)
-        speaker = await self._speakers.of(data["sessionId"], data["turn"]) if data else ""
+        speaker = "" if row is None else await self._speakers.of(decode(row.payload))
         return agent_message(await self._entries(piece), piece[0], self._hosts, speaker=speaker)
 
     async def _entries(self, piece: tuple[str, ...]) -> list[Entry]:

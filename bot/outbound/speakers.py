@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bot.agent_intents import agent_of
 from bot.outbound.outcomes import Sessions
-from bot.rendering.flow import around, place_of
+from bot.rendering.flow import around, label_of
+from engine.codec import Json
 from engine.errors import SaysoError
 from engine.state import State
 
@@ -18,25 +21,22 @@ class Speakers:
         self._sessions = sessions
         self._called: dict[tuple[str, str], str] = {}
 
-    async def of(self, session_id: str, turn: str) -> str:
-        """The place of the agent that this turn belongs to, ready for mrkdwn; empty for one that is alone."""
-        agent = agent_of(turn)
-        key = (session_id, agent)
+    async def of(self, data: Mapping[str, Json]) -> str:
+        """The place of the agent that said an entry, ready for mrkdwn; empty for one that is alone. `data` is what the
+        entry's row says."""
+        key = (data["sessionId"], agent_of(data["turn"]))
         if key not in self._called:
             if len(self._called) >= _KEPT:
                 self._called.clear()
-            self._called[key] = await self._place(session_id, agent)
+            self._called[key] = await self._place(*key, data)
         return self._called[key]
 
-    async def _place(self, session_id: str, agent: str) -> str:
+    async def _place(self, session_id: str, agent: str, data: Mapping[str, Json]) -> str:
+        if "/" not in agent and not data.get("beside"):
+            return ""
         try:
-            state = await self._sessions.state(session_id)
             flow = await self._sessions.flow(session_id)
         except SaysoError:
             return ""
-        return place_of(state, flow, agent) if around(state, flow, agent) or _others(state, agent) else ""
-
-
-def _others(state: State, agent: str) -> bool:
-    """Whether another agent is under way."""
-    return any(one.agent is not None and path != agent for path, one in state.containers.items())
+        outside = around(State(), flow, agent, data.get("items") or {})
+        return " › ".join([*outside, label_of(flow, agent)])

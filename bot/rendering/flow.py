@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
@@ -133,7 +134,21 @@ def place_of(state: State, flow: FlowLike, path: str) -> str:
     return " › ".join([*around(state, flow, path), label_of(flow, path)])
 
 
-def around(state: State, flow: FlowLike, path: str) -> list[str]:
+def items_around(state: State, path: str) -> dict[str, str]:
+    """The passes of loops around a node with what their items are called (`around` takes them as `items`): when the
+    loop is over, the state has them no more."""
+    found = {}
+    for passed in re.finditer(r"\[(\d+)\]/", path):
+        owner = path[: passed.start()]
+        container = state.containers.get(owner)
+        if container is not None and container.items:
+            found[f"{owner}[{passed[1]}]"] = pass_label(state, owner, passed[1], keyed=False)
+    return found
+
+
+def around(
+    state: State, flow: FlowLike, path: str, items: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     """What is around a node, ready for mrkdwn, outermost first: containers and the passes of them. Of many levels the
     innermost are kept: they tell two places apart."""
     parts: list[str] = []
@@ -144,7 +159,8 @@ def around(state: State, flow: FlowLike, path: str) -> list[str]:
             parts.append("after its failure")
         if part.key is not None:
             keyed = part.node is not None and part.node.type in ("parallel", "switch")
-            parts.append(pass_label(state, part.path, part.key, keyed=keyed))
+            known = items.get(f"{part.path}[{part.key}]")
+            parts.append(known or pass_label(state, part.path, part.key, keyed=keyed))
     kept: list[str] = []
     room = _PLACE_MOST
     for word in reversed(parts):
