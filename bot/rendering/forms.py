@@ -20,9 +20,10 @@ from bot.rendering.modals import about, field_block, modal
 from bot.rendering.text import clip, one_line, picked, safe, shown
 from engine import clock
 from engine.codec import Json, encode
+from engine.errors import InvalidAnswer
 from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text, value_text
 from engine.forms.asking import asked_fields, field_options
-from engine.forms.values import units
+from engine.forms.values import read_value, units
 
 BLOCK = "field:"
 ACTION = "value"
@@ -264,8 +265,17 @@ def _number(field: Field, value: Json) -> Block:
     for word, limit in (("min_value", field.get("minimum")), ("max_value", field.get("maximum"))):
         if limit is not None and abs(limit) <= _FIRM:
             element[word] = _digits(limit)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return {**element, "initial_value": _digits(value)} if is_number and abs(value) <= _FIRM else element
+    number = _typed(field, value) if isinstance(value, str) else value
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return {**element, "initial_value": _digits(number)} if is_number and abs(number) <= _FIRM else element
+
+
+def _typed(field: Field, text: str) -> Json:
+    """The number that somebody typed on a page to which they go back: it is text until the whole form is read."""
+    try:
+        return read_value(field, text)
+    except InvalidAnswer:
+        return None
 
 
 def _digits(number: int | float) -> str:

@@ -91,6 +91,22 @@ def test_what_is_known_is_filled_in(body: dict[str, Json], value: Json, name: st
     assert element(body, values={"x": value})[name] == shown
 
 
+@pytest.mark.parametrize(
+    ("body", "typed", "shown"),
+    [
+        ({"type": "integer"}, "1001", "1001"),
+        ({"type": "number"}, "2.50", "2.5"),
+        ({"type": "integer", "maximum": 9}, "10", None),
+        ({"type": "number"}, "seven", None),
+    ],
+)
+def test_a_number_that_was_typed_stands_in_the_page_that_somebody_goes_back_to(
+    body: dict[str, Json], typed: str, shown: str | None
+) -> None:
+    """What an input of a number sent, as text, is filled in again where it fits."""
+    assert element(body, values={"x": typed}).get("initial_value") == shown
+
+
 def test_more_than_a_hundred_options_go_in_groups() -> None:
     """A list takes a hundred options; longer ones are groups of a hundred, and every option can be chosen."""
     values = [f"host-{n}" for n in range(250)]

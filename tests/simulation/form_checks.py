@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bot.views.forms import LOST
 from engine.codec import decode
 from tests.simulation.further_flows import ALL
 from tests.simulation.modals import Sent
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 def submissions(world: World, store: Any, team: str) -> Iterator[str]:
     """What was acknowledged as taken was right, is stored as it was filled in, and applied or refused with a word."""
     for sent in world.people.desk.sent:
+        yield from _paged(sent, store, team)
         if not sent.taken:
             continue
         what = f"{sent.kind} {sent.view} with {sent.meant}"
@@ -37,6 +39,22 @@ def submissions(world: World, store: Any, team: str) -> Iterator[str]:
             yield f"{what} was taken, and what counts is {decode(row.payload)}"
         elif row.outcome == "refused" and not store.outbox_row(f"ephemeral:{row.key}"):
             yield f"{what} was refused without a word"
+
+
+def _paged(sent: Sent, store: Any, team: str) -> Iterator[str]:
+    """A page that another one follows is stored as it was filled in, and none is asked for again."""
+    for said in sent.delivery.said:
+        if said and LOST in json.dumps(said):
+            yield f"{sent.view} has lost what was filled in on the pages before {sent.filled}"
+        if not said or sent.is_last or said["response_action"] != "update" or "submit" not in said["view"]:
+            continue
+        digest = json.loads(said["view"]["private_metadata"])["pages"][-1]
+        row = store.inbox_row(f"view:{team}:{sent.view}:{digest}")
+        if row is None:
+            continue  # then it must not be needed again
+        stored = {name: str(value) for name, value in decode(row.payload)["values"].items()}
+        if stored != {name: str(value) for name, value in sent.filled.items()}:
+            yield f"a page of {sent.view} with {sent.filled} was taken, and what is kept is {stored}"
 
 
 def _same(sent: Sent, stored: Json) -> bool:
@@ -111,6 +129,7 @@ class Decisions:
                 sent
                 for sent in self._sent.get(key, ())
                 if (sent.kind, sent.prompt, sent.user) == (kind, event.prompt_id, event.actor["id"])
+                and sent.is_last
                 and _recorded(sent, event)
             ),
             None,

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from bot.views import kinds
-from bot.views.values import Submission
+from bot.app import SlackApp
+from bot.views import forms, kinds
+from bot.views.desk import Desk
+from bot.views.values import PAGE, Submission
 from engine import fold
+from engine.codec import decode
 from engine.folds import prompts
+from engine.storage.port import InboxItem
 from tests.simulation.mutants import Mutant
 
 
@@ -38,11 +42,47 @@ def a_second_vote_keeps_the_first_reason(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(fold._FOLDS, "prompt:voted", voted)
 
 
+def keeps_what_a_page_held_first(patch: pytest.MonkeyPatch) -> None:
+    """A page that is sent again with other values, or that somebody went back to, keeps what came first."""
+    encode = forms.encode
+    patch.setattr(forms, "encode", lambda value: encode(value[:1]))
+
+
+def goes_back_to_an_empty_page(patch: pytest.MonkeyPatch) -> None:
+    """Whoever goes back finds nothing of what they had filled in there."""
+    back = forms._back
+
+    def empty(submission: Submission, page: int, kept: list[str], earlier: Any, show: Any) -> Any:
+        return back(submission, page, kept, {}, show)
+
+    patch.setattr(forms, "_back", empty)
+
+
+def keeps_pages_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """What was filled in on earlier pages is known only to the process that took it."""
+    ingest = SlackApp._ingest
+
+    async def stored(self: SlackApp, item: InboxItem) -> bool:
+        if item.kind != PAGE:
+            return await ingest(self, item)
+        self._writer.__dict__.setdefault("_pages", {})[item.key] = decode(item.payload)["values"]
+        return True
+
+    async def page(self: Desk, key: str) -> Any:
+        return self._engine.writer.__dict__.get("_pages", {}).get(key)
+
+    patch.setattr(SlackApp, "_ingest", stored)
+    patch.setattr(Desk, "page", page)
+
+
 FURTHER_MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
         takes_a_modal_of_an_older_copy,
         a_second_vote_keeps_the_first_reason,
+        keeps_what_a_page_held_first,
+        goes_back_to_an_empty_page,
+        keeps_pages_in_memory,
     )
 }
 FURTHER_SEEN_AT = {

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from bot.views.forms import BACK
 from bot.workspace import elements
 from bot.workspace.errors import SlackError
 from bot.workspace.state import View, copied
@@ -51,6 +53,10 @@ class Sent:
     """What each field was filled in with, as it should be recorded."""
     fits: bool
     """Whether nothing of it is wrong."""
+    filled: Json
+    """As `meant`, of the page that was submitted: `meant` has the pages before it as well."""
+    is_last: bool
+    """Whether no page comes after it."""
 
     @property
     def taken(self) -> bool:
@@ -70,6 +76,8 @@ class Desk:
         """By the modal: what was submitted and is not answered yet."""
         self._failed: dict[str, Sent] = {}
         """By the modal: what Slack could not deliver in time."""
+        self._pages: dict[str, list[Json]] = {}
+        """By the modal: what was filled in on the pages before the one that it shows."""
         self._refused: set[str] = set()
         """Modals whose answer says that nothing can come of them."""
         self._pressed: list[tuple[Json, tuple[Json, Json], str | None]] = []
@@ -158,14 +166,43 @@ class Desk:
             self.world.note(f"close {view.id}")
             self.world.slack.views.remove(view)
             return
+        self._turned_back(view)
+        if self._goes_back(view):
+            return
         before = self._failed.pop(view.id, None)
-        if before is not None and self.chance.random() < 0.5:
-            meant, fits = before.meant, before.fits  # once more, as it is
+        if before is not None and before.hash == view.hash and self.chance.random() < 0.5:
+            filled, fits = before.filled, before.fits  # once more, as it is
         else:
-            meant, fits = self._filled(view, kind)
-        self._submit(view, kind, meant, fits)
+            filled, fits = self._filled(view, kind)
+        self._submit(view, kind, filled, fits)
         if self.world.weather.rude > 0 and self.chance.random() < 0.2:
-            self._submit(view, kind, meant, fits)  # pressed twice
+            self._submit(view, kind, filled, fits)  # pressed twice
+
+    def _turned_back(self, view: View) -> None:
+        """A page that somebody goes back to has what was filled in there."""
+        known, page = self._pages.get(view.id, []), _page(view)
+        if page > len(known):
+            self.world.trouble(f"{view.id} shows page {page + 1}, and {len(known)} were filled in")
+        if page >= len(known):
+            return
+        self._pages[view.id] = known[:page]
+        shown = {
+            name: _shown(view.values[block["block_id"]][element["action_id"]])
+            for name, block, element in _inputs(view)
+        }
+        if shown != known[page]:
+            self.world.trouble(f"{view.id} went back to {shown}, and what was filled in is {known[page]}")
+
+    def _goes_back(self, view: View) -> bool:
+        """Press the button to the page before, if there is one and somebody wants it; whether they did."""
+        if self.world.weather.rude == 0 or not self.world.further or self.chance.random() > 0.3:
+            return False
+        for block, element in elements.elements(view.body["blocks"]):
+            if element.get("action_id") == BACK:
+                self.world.slack.press_in(view, (copied(block), copied(element)))
+                self.world.note(f"{view.user_id} goes back in {view.id}")
+                return True
+        return False
 
     def _filled(self, view: View, kind: str) -> tuple[Json, bool]:
         """What somebody fills in, and whether it is right."""
@@ -191,19 +228,14 @@ class Desk:
         wrong = not self.calm and self.chance.random() < 0.25
         meant: Json = {}
         values: Json = {}
-        for block, element in elements.elements(view.body["blocks"]):
-            if block["type"] != "input":
-                continue
-            name = str(block["block_id"]).removeprefix(_FIELD)
-            entry = view.values[block["block_id"]][element["action_id"]]
-            if kind == "edit" and self.chance.random() < 0.4:
-                given: Any = _shown(entry)
-            else:
-                given = self._value(block, element, wrong)
+        for name, block, element in _inputs(view):
+            shown = _shown(view.values[block["block_id"]][element["action_id"]])
+            is_kept = kind == "edit" or (self.world.further and shown is not None)
+            given = shown if is_kept and self.chance.random() < 0.4 else self._value(block, element, wrong)
             meant[name] = given
             values[block["block_id"]] = {element["action_id"]: elements.entry_for(element, given)}
         view.values = elements.merged(view.values, values)
-        return meant, not (wrong and "mail" in meant)
+        return meant, not any(" at " in str(value) for value in meant.values())
 
     def _value(self, block: Json, element: Json, wrong: bool) -> Any:
         if element["type"] == "number_input":
@@ -226,7 +258,7 @@ class Desk:
 
     # --- submitting ------------------------------------------------------------------------------------------
 
-    def _submit(self, view: View, kind: str, meant: Json, fits: bool) -> None:
+    def _submit(self, view: View, kind: str, filled: Json, fits: bool) -> None:
         missing = elements.missing_inputs(view.body["blocks"], view.values)
         if missing:
             self.world.trouble(f"Slack does not send {view.id}: {missing}")
@@ -234,7 +266,11 @@ class Desk:
         about = json.loads(view.body["private_metadata"])
         delivery = self.world.slack.submit(view)
         ids = (about["promptId"], about["nonce"])
-        sent = Sent(delivery, view.user_id, view.id, kind, view.hash, *ids, meant, fits)
+        meant: Json = {}
+        for each in (*self._pages.get(view.id, [])[: _page(view)], filled):
+            meant.update(each)
+        is_last = view.body["submit"]["text"] != "Next"
+        sent = Sent(delivery, view.user_id, view.id, kind, view.hash, *ids, meant, fits, filled, is_last)
         self.sent.append(sent)
         self._waiting[view.id] = delivery
         delivery.heard = partial(self._answered, view, sent)
@@ -266,6 +302,8 @@ class Desk:
         self.world.note(
             f"{view.id} {json.dumps(shown.get('errors')) if 'errors' in shown else next(iter(shown))}"
         )
+        if "updated" in shown and not sent.is_last:
+            self._pages[view.id] = [*self._pages.get(view.id, []), sent.filled]
         if "errors" in shown and sent.fits:
             self._refused.add(view.id)
 
@@ -303,10 +341,21 @@ def _kind(view: View) -> str:
     return str(view.body.get("callback_id") or "").removeprefix("sayso:")
 
 
+def _page(view: View) -> int:
+    """Which page of its form a modal shows, from 0."""
+    return int(json.loads(view.body.get("private_metadata") or "{}").get("page") or 0)
+
+
+def _inputs(view: View) -> Iterator[tuple[str, Json, Json]]:
+    """The fields of a form that a modal shows: each with its name, its block and its element."""
+    for block, element in elements.elements(view.body["blocks"]):
+        if block["type"] == "input":
+            yield str(block["block_id"]).removeprefix(_FIELD), block, element
+
+
 def _shown(entry: Json) -> Any:
-    """What a field of a form is filled in with already."""
-    if entry["type"] == "number_input":
-        return int(entry["value"])
-    if "selected_option" in entry:
+    """What a field of a form is filled in with already; None where it is empty."""
+    if entry.get("selected_option"):
         return elements.label_of(entry["selected_option"])
-    return entry.get("value")
+    value = entry.get("value")
+    return int(value) if value is not None and entry["type"] == "number_input" else value

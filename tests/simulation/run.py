@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bot.catchup import INSTALLED
 from bot.flows import Library
+from bot.rendering import forms
 from engine.flow import Flow, load
 from engine.storage import writer
 from engine.storage.sqlite import open_sqlite
@@ -27,6 +28,8 @@ from tests.simulation.weather import Weather
 from tests.simulation.world import EPOCH, Ground, Outcome, World
 
 PROCESSES = 2
+PAGE_FIELDS = 6
+"""Fields on a page of a form: with as many as the bot puts there, forms of several pages would take all the time."""
 AT_ONCE = 50
 """Seeds in a block."""
 
@@ -35,6 +38,7 @@ AT_ONCE = 50
 def ground() -> Iterator[Ground]:
     """What all seeds share. In memory, where the machine has a folder for that."""
     memory, read, short = Path("/dev/shm"), load.flow_from_body, writer.SHORT_SECONDS
+    fields = forms._PAGE_FIELDS
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory if memory.is_dir() else None))
     try:
         flows = folder / "flows"
@@ -50,11 +54,13 @@ def ground() -> Iterator[Ground]:
         store.set_mark(INSTALLED, f"{EPOCH:.6f}")
         store._db.raw.wal_checkpoint()
         store.close()
+        forms._PAGE_FIELDS = PAGE_FIELDS
         writer.SHORT_SECONDS = -1.0  # one call after the other, whatever the real clock says
         load.flow_from_body = cache(read)  # each life would read the same text again
         yield Ground(folder, library, template)
     finally:
         load.flow_from_body, writer.SHORT_SECONDS = read, short
+        forms._PAGE_FIELDS = fields
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -190,6 +190,15 @@ class Slack:
         body = payloads.view_submission(state, person, view, f"trigger.{ts}")
         return self.interaction(body, f"submit:{person.name}:{ts}")
 
+    def press_in(self, view: View, element: tuple[Json, Json]) -> Delivery:
+        """Press a button in a modal."""
+        state, ts = self.core.state, self.core.now_ts()
+        person = state.users[view.user_id]
+        block, button = element
+        action = elements.action_for(block, button, elements.entry_for(button, button.get("value")), ts)
+        body = payloads.view_actions(state, person, view, action, f"trigger.{ts}")
+        return self.interaction(body, f"inside:{person.name}:{ts}")
+
     # --- what can be seen ----------------------------------------------------------------------------------
 
     def thread(self, root: str) -> list[Json]:
