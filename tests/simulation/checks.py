@@ -18,12 +18,12 @@ from engine.fold import derive_state
 from engine.live import utc_now
 from engine.state import State
 from engine.storage.sqlite import open_sqlite
-from tests.simulation import form_checks
+from tests.simulation import errand_checks, form_checks
 from tests.simulation.flows import NOBODY, Answers
-from tests.simulation.further_flows import ALL
 from tests.simulation.life import KEY
 from tests.simulation.people import Said, live_buttons
 from tests.simulation.slack import CHANNEL, key_of
+from tests.simulation.way_flows import ALL
 from tests.simulation.world import EPOCH, World
 
 TEAM = "T0LOCAL01"
@@ -73,6 +73,7 @@ def check(world: World) -> Iterator[str]:
             yield f"a journal does not fit together: {error}"
             return
         yield from _counted(world, sessions)
+        yield from errand_checks.started(world, sessions)
         for session in sessions:
             yield from _of_session(world, store, session)
         yield from _keys_used_once(sessions)
@@ -91,7 +92,8 @@ def check(world: World) -> Iterator[str]:
 def _counted(world: World, sessions: list[Session]) -> Iterator[str]:
     """Each start made one session."""
     least = world.people.expected()
-    if not least <= len(sessions) <= least + world.people.unsure:
+    most = least + world.people.unsure + world.people.errands.unsure()
+    if not least <= len(sessions) <= most:
         yield f"{least} starts made {len(sessions)} sessions"
     twice = [key for key, times in Counter(s.head.thread_key for s in sessions).items() if times > 1]
     yield from (f"{key} has several sessions" for key in twice)
@@ -113,7 +115,7 @@ def _of_session(world: World, store: Any, session: Session) -> Iterator[str]:
     yield from _truly_said(world, session)
     yield from form_checks.Decisions(world, session).wrong()
     yield from form_checks.told(world, store, session)
-    answers = _answers(session)
+    answers = {**_answers(session), **errand_checks.inputs(world, session)}
     yield from _said(world, session, answers)
     yield from _ran(world, session, answers)
     yield from form_checks.arguments(world, session, answers)

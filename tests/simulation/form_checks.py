@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from bot.views.forms import LOST
 from engine.codec import decode
-from tests.simulation.further_flows import ALL
 from tests.simulation.modals import Sent
 from tests.simulation.people import Pressed
 from tests.simulation.slack import Json, key_of
+from tests.simulation.way_flows import ALL
 
 if TYPE_CHECKING:
     from tests.simulation.checks import Session
@@ -33,7 +33,7 @@ def submissions(world: World, store: Any, team: str) -> Iterator[str]:
             yield f"{what} was taken and is wrong"
         elif row is None:
             yield f"{what} is lost"
-        elif row.outcome not in ("applied", "refused"):
+        elif row.outcome not in (("rooting", "started") if sent.kind == "start" else ("applied", "refused")):
             yield f"{what} is {row.outcome}"
         elif not _same(sent, decode(row.payload)):
             yield f"{what} was taken, and what counts is {decode(row.payload)}"
@@ -44,6 +44,8 @@ def submissions(world: World, store: Any, team: str) -> Iterator[str]:
 def _paged(sent: Sent, store: Any, team: str) -> Iterator[str]:
     """A page that another one follows is stored as it was filled in, and none is asked for again."""
     for said in sent.delivery.said:
+        if sent.kind == "pick":
+            continue
         if said and LOST in json.dumps(said):
             yield f"{sent.view} has lost what was filled in on the pages before {sent.filled}"
         if not said or sent.is_last or said["response_action"] != "update" or "submit" not in said["view"]:
@@ -61,6 +63,9 @@ def _same(sent: Sent, stored: Json) -> bool:
     """Whether a row holds what was filled in. Of a change it holds what is different."""
     if sent.kind in ("hand", "reject"):
         return all(stored[name] == value for name, value in sent.meant.items())
+    if sent.kind == "start":
+        given = {name: value for name, value in sent.meant.items() if value is not None}
+        return bool((stored["flow"], stored["inputs"]) == (sent.flow, given))
     values: Json = stored["values"]
     if sent.kind == "edit":
         return all(sent.meant[name] == value for name, value in values.items())

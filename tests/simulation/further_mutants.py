@@ -1,4 +1,4 @@
-"""Seeded faults in what `further_flows.py` asks of people. A plain day shows none of them."""
+"""Seeded faults in what `further_flows.py` and `way_flows.py` ask of people. A plain day shows none of them."""
 
 from __future__ import annotations
 
@@ -75,6 +75,19 @@ def keeps_pages_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Desk, "page", page)
 
 
+def starts_what_is_sent_again_once_more(patch: pytest.MonkeyPatch) -> None:
+    """A form that starts a flow, sent again with other values, starts a second run."""
+    differs = SlackApp._differs
+
+    async def taken(self: SlackApp, item: InboxItem) -> bool:
+        if not await differs(self, item) or decode(item.payload)["kind"] != "start":
+            return await differs(self, item)
+        await self._ingest(InboxItem(f"{item.key}:again", item.kind, item.payload))
+        return False
+
+    patch.setattr(SlackApp, "_differs", taken)
+
+
 FURTHER_MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
@@ -83,10 +96,15 @@ FURTHER_MUTANTS: dict[str, Mutant] = {
         keeps_what_a_page_held_first,
         goes_back_to_an_empty_page,
         keeps_pages_in_memory,
+        starts_what_is_sent_again_once_more,
     )
 }
 FURTHER_SEEN_AT = {
     "takes_a_modal_of_an_older_copy": 2_000_049,
-    "a_second_vote_keeps_the_first_reason": 2_000_059,
+    "a_second_vote_keeps_the_first_reason": 2_000_250,
+    "keeps_what_a_page_held_first": 2_000_069,
+    "goes_back_to_an_empty_page": 2_000_069,
+    "keeps_pages_in_memory": 2_000_337,
+    "starts_what_is_sent_again_once_more": 3_000_058,
 }
 """The first seed that was seen to show a fault: tried before all others."""

@@ -31,7 +31,7 @@ EVERYBODY = ("ana", "ben", "cleo", "dev")
 OPENS = "sayso:open:"
 MOST_EDITS, MOST_HANDED = 4, 4
 """How often people ask for the modal to change what one question proposes, and to hand questions over."""
-NEEDED = ("form", "reject")
+NEEDED = ("form", "reject", "start", "pick")
 """The modals without which not all can be answered."""
 _FIELD = "field:"
 
@@ -57,6 +57,9 @@ class Sent:
     """As `meant`, of the page that was submitted: `meant` has the pages before it as well."""
     is_last: bool
     """Whether no page comes after it."""
+    flow: str = ""
+    about: str = ""
+    """Of a form that starts a flow: which, and the ts of the message from which it is started, if it is."""
 
     @property
     def taken(self) -> bool:
@@ -89,6 +92,8 @@ class Desk:
 
     def flow(self) -> str:
         """Which flow somebody starts."""
+        if self.world.ways and self.chance.random() < 0.7:
+            return self.chance.choice(("ferry", "ferry", "look", "mend"))
         if self.world.further:
             return self._further()
         if self.chance.random() < 0.2:
@@ -231,18 +236,26 @@ class Desk:
         for name, block, element in _inputs(view):
             shown = _shown(view.values[block["block_id"]][element["action_id"]])
             is_kept = kind == "edit" or (self.world.further and shown is not None)
-            given = shown if is_kept and self.chance.random() < 0.4 else self._value(block, element, wrong)
+            is_kept = is_kept and self.chance.random() < 0.4
+            given = shown if is_kept else self._value(name, block, element, wrong)
             meant[name] = given
             values[block["block_id"]] = {element["action_id"]: elements.entry_for(element, given)}
         view.values = elements.merged(view.values, values)
         return meant, not any(" at " in str(value) for value in meant.values())
 
-    def _value(self, block: Json, element: Json, wrong: bool) -> Any:
+    def serial(self) -> str:
+        """A number that nothing else has."""
+        self._serial += 1
+        return f"{self._serial:04d}"
+
+    def _value(self, name: str, block: Json, element: Json, wrong: bool) -> Any:
+        if name == "stops":
+            return f"{self._serial} at sea" if wrong else f"{self._serial}, {self._serial + 1}"
         if element["type"] == "number_input":
             return 1000 + self._serial
         if element["type"] == "email_text_input":
             return f"p{self._serial:04d} at example" if wrong else f"p{self._serial:04d}@example.com"
-        if element["type"] == "radio_buttons":
+        if element["type"] in ("radio_buttons", "static_select"):
             return self.chance.choice([elements.label_of(option) for option in element["options"]])
         return None if block.get("optional") and self.chance.random() < 0.5 else f"v{self._serial:04d}"
 
@@ -265,12 +278,13 @@ class Desk:
             return
         about = json.loads(view.body["private_metadata"])
         delivery = self.world.slack.submit(view)
-        ids = (about["promptId"], about["nonce"])
+        ids = (str(about.get("promptId", "")), str(about.get("nonce", "")))
         meant: Json = {}
         for each in (*self._pages.get(view.id, [])[: _page(view)], filled):
             meant.update(each)
         is_last = view.body["submit"]["text"] != "Next"
         sent = Sent(delivery, view.user_id, view.id, kind, view.hash, *ids, meant, fits, filled, is_last)
+        sent.flow, sent.about = str(about.get("flow", "")), str((about.get("about") or {}).get("ts", ""))
         self.sent.append(sent)
         self._waiting[view.id] = delivery
         delivery.heard = partial(self._answered, view, sent)
@@ -302,7 +316,7 @@ class Desk:
         self.world.note(
             f"{view.id} {json.dumps(shown.get('errors')) if 'errors' in shown else next(iter(shown))}"
         )
-        if "updated" in shown and not sent.is_last:
+        if "updated" in shown and not sent.is_last and sent.kind != "pick":
             self._pages[view.id] = [*self._pages.get(view.id, []), sent.filled]
         if "errors" in shown and sent.fits:
             self._refused.add(view.id)

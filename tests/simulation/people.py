@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from bot.rendering.decisions import UNDO
 from bot.workspace import elements
 from bot.workspace.state import copied
+from tests.simulation.errands import Errands
 from tests.simulation.flows import SAMPLES
 from tests.simulation.modals import Desk, openers
 from tests.simulation.slack import CHANNEL, Delivery, Json, key_of
+from tests.simulation.way_flows import WAY_SAMPLES
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -69,6 +71,7 @@ class Crowd:
         self._serial = 0
         self._calm = False
         self.desk = Desk(world)
+        self.errands = Errands(world, self.desk)
 
     # --- starting ------------------------------------------------------------------------------------------
 
@@ -77,6 +80,9 @@ class Crowd:
         chance = self.world.chance
         for _ in range(chance.choice((1, 1, 1, 2))):
             name = wants or (self.desk.flow() if self.world.forms else chance.choice(sorted(SAMPLES)))
+            if name in WAY_SAMPLES:
+                self.errands.plan(name)
+                continue
             if name == "storm":
                 self._alert_storm()
                 continue
@@ -122,12 +128,12 @@ class Crowd:
 
     def expected(self) -> int:
         """How many sessions there must be."""
-        return len(self.starts) + len(self.commands) + (1 if self.storm else 0)
+        return len(self.starts) + len(self.commands) + (1 if self.storm else 0) + self.errands.least()
 
     def roots(self) -> list[str]:
         """The messages whose threads people read."""
         ours = [m["ts"] for m in self.world.slack.by_bot() if key_of(m).startswith("root:")]
-        return [*self.starts, *self.storm, *ours]
+        return [*self.starts, *self.storm, *self.errands.texts, *ours]
 
     # --- looking -------------------------------------------------------------------------------------------
 

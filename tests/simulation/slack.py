@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bot.manifest import SHORTCUT
 from bot.workspace import elements, payloads
 from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError
@@ -172,7 +173,7 @@ class Slack:
         entry = elements.entry_for(button, choice or button.get("value"))
         action = elements.action_for(block, button, entry, ts)
         grant = {"trigger_id": f"trigger.{ts}", "response_url": f"{self.core.base_url}/response/{ts}"}
-        self.views.triggers[grant["trigger_id"]] = Trigger(person, self.core.clock() + TRIGGER_SECONDS, None)
+        self._may_open(user, grant)
         body = payloads.message_actions(state, person, channel, message, action, {}, grant)
         return self.interaction(body, f"press:{user}:{ts}")
 
@@ -180,8 +181,22 @@ class Slack:
         """Use the slash command as somebody."""
         state, ts = self.core.state, self.core.now_ts()
         grant = {"trigger_id": f"trigger.{ts}", "response_url": f"{self.core.base_url}/response/{ts}"}
+        self._may_open(user, grant)
         body = payloads.slash_command(state, state.user(user), state.channels[CHANNEL], "/sayso", text, grant)
         return self.interaction(body, f"slash:{user}:{ts}")
+
+    def shortcut(self, user: str, message: Json) -> Delivery:
+        """Use the shortcut on a message as somebody."""
+        state, ts = self.core.state, self.core.now_ts()
+        grant = {"trigger_id": f"trigger.{ts}", "response_url": f"{self.core.base_url}/response/{ts}"}
+        self._may_open(user, grant)
+        person, channel = state.user(user), state.channels[CHANNEL]
+        body = payloads.message_shortcut(state, person, channel, message, SHORTCUT, grant, ts)
+        return self.interaction(body, f"shortcut:{user}:{ts}")
+
+    def _may_open(self, user: str, grant: Json) -> None:
+        person, until = self.core.state.user(user), self.core.clock() + TRIGGER_SECONDS
+        self.views.triggers[grant["trigger_id"]] = Trigger(person, until, None)
 
     def submit(self, view: View) -> Delivery:
         """Submit a modal as it is filled in now; it stays open until the acknowledgement says what becomes of it."""

@@ -14,24 +14,26 @@ import pytest
 
 from tests.simulation import form_flows
 from tests.simulation.form_mutants import FORM_MUTANTS, FORMS_SEEN_AT
-from tests.simulation.further_flows import ALL, FURTHER_SAMPLES
+from tests.simulation.further_flows import FURTHER_SAMPLES
 from tests.simulation.further_mutants import FURTHER_MUTANTS, FURTHER_SEEN_AT
 from tests.simulation.mutants import MUTANTS, SEEN_AT, Mutant
 from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block
 from tests.simulation.timeline import SimLoop, Stuck, Timeline
+from tests.simulation.way_flows import ALL, WAY_SAMPLES
 from tests.simulation.weather import Weather
-from tests.simulation.world import FORMS, FURTHER, Ground
+from tests.simulation.world import FORMS, FURTHER, WAYS, Ground
 
 LONG = bool(os.environ.get("PROVE"))
 SEEDS = 2_000
 FORM_SEEDS = 200
 """How many runs with forms, changes and hand-overs."""
-FURTHER_SEEDS = 100
-"""How many with what came after those."""
+FURTHER_SEEDS = 50
+"""How many with what came after those, and how many with other ways to start a flow."""
 FIRSTS = (
     *range(0, SEEDS, AT_ONCE),
     *range(FORMS, FORMS + FORM_SEEDS, AT_ONCE),
     *range(FURTHER, FURTHER + FURTHER_SEEDS, AT_ONCE),
+    *range(WAYS, WAYS + FURTHER_SEEDS, AT_ONCE),
 )
 MOST_SEEDS = 2_000
 MOST_FORM_SEEDS = 400
@@ -84,12 +86,13 @@ def test_a_hundred_thousand_deliveries() -> None:
     done, tried = 0, TRIED["deliveries"]
     with crowd() as workers:
         while tried < DELIVERIES:
-            # Of four blocks one with forms, and one with what came after them.
+            # Of five blocks one with forms, one with what came after them, and one with other ways to start a flow.
             rows = [
                 SEEDS + done,
                 SEEDS + done + AT_ONCE,
                 FORMS + FORM_SEEDS + done // 2,
                 FURTHER + FURTHER_SEEDS + done // 2,
+                WAYS + FURTHER_SEEDS + done // 2,
             ]
             for block in workers.map(run_block, rows, [AT_ONCE] * len(rows)):
                 _counted(block)
@@ -104,7 +107,7 @@ def test_a_day_without_faults_is_uneventful(land: Ground, flow: str) -> None:
     assert (outcome.problems, outcome.lives) == ([], 1)
 
 
-@pytest.mark.parametrize("seed", [3, FORMS + 8, FURTHER + 49])
+@pytest.mark.parametrize("seed", [3, FORMS + 8, WAYS + 58])
 def test_a_seed_replays_exactly(seed: int) -> None:
     """Two processes with different hash seeds give the same run of one seed, byte for byte."""
     traces = [
@@ -146,13 +149,14 @@ def test_a_seeded_fault_is_found_and_a_plain_day_does_not_show_it(
     """With the fault every flow still ends well on a day without faults, and the simulation turns red."""
     mutant: Mutant = {**MUTANTS, **FORM_MUTANTS, **FURTHER_MUTANTS}[name]
     mutant(monkeypatch)
-    for flow in FURTHER_SAMPLES if name in FURTHER_MUTANTS else form_flows.ALL:
+    for flow in {**FURTHER_SAMPLES, **WAY_SAMPLES} if name in FURTHER_MUTANTS else form_flows.ALL:
         assert run(land, 1, weather=Weather(), wants=flow).problems == []
     seeds = range(MOST_SEEDS)
     if name in FORM_MUTANTS:
         seeds = range(FORMS, FORMS + MOST_FORM_SEEDS)
     elif name in FURTHER_MUTANTS:
-        seeds = range(FURTHER, FURTHER + MOST_FORM_SEEDS)
+        first = WAYS if FURTHER_SEEN_AT[name] >= WAYS else FURTHER
+        seeds = range(first, first + MOST_FORM_SEEDS)
     seen = {**SEEN_AT, **FORMS_SEEN_AT, **FURTHER_SEEN_AT}
     for seed in (seen.get(name, seeds[0]), *seeds):
         outcome = run(land, seed)

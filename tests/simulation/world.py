@@ -21,6 +21,7 @@ from tests.simulation.life import Life
 from tests.simulation.people import Crowd
 from tests.simulation.slack import Delivery, Slack
 from tests.simulation.timeline import Stuck, Timeline
+from tests.simulation.way_flows import WAY_SAMPLES
 from tests.simulation.weather import Weather
 
 EPOCH = 1_790_000_000.0
@@ -32,6 +33,9 @@ FORMS = 1_000_000
 are without, and mean what they meant before there was any of that."""
 FURTHER = 2_000_000
 """From this seed on people also do what `further_flows.py` asks of them; the seeds before it mean what they meant."""
+
+WAYS = 3_000_000
+"""From this seed on people also start flows in the ways of `way_flows.py`."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,8 @@ class World:
         self.chance = Random(f"sayso {self.seed}")
         if self.weather is None:
             self.weather = weathers.draw(self.chance)
-        self.further = self.seed >= FURTHER or self.wants in FURTHER_SAMPLES
+        self.ways = self.seed >= WAYS or self.wants in WAY_SAMPLES
+        self.further = self.ways or self.seed >= FURTHER or self.wants in FURTHER_SAMPLES
         self.forms = self.further or self.seed >= FORMS or self.wants in FORM_SAMPLES
         self.home = self.folder
         self.library = self.ground.library
