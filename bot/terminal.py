@@ -143,6 +143,10 @@ class Follower:
         self.left = False
         """Whether the person at the terminal left."""
 
+    def leave_untold(self, events: int) -> None:
+        """Say nothing of the first events of the session, which happened in another one."""
+        self._told = events
+
     def stop(self) -> None:
         """Leave: cut what runs, keep the session."""
         self.left = True

@@ -6,7 +6,7 @@ Each becomes a command, and every command goes through `Stepper.apply`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from engine import locks, requests
@@ -256,8 +256,10 @@ class Engine(Stepper):
         actor: Actor,
         answers: Mapping[str, Json] | None = None,
         fork_id: str | None = None,
+        copied: Callable[[int], None] = lambda events: None,
     ) -> str:
-        """Start a new session from event `at` of another one, and return its id once it is durable.
+        """Start a new session from event `at` of another one, and return its id once it is durable. `copied` is told before
+        that how many of its events are the other one's.
 
         Nothing that had completed by then runs again (`engine.forks` says what becomes of the rest). `answers` are
         for questions that were open, by path, node id or prompt id: an option's value, a text, or the fields
@@ -275,11 +277,12 @@ class Engine(Stepper):
         if refusal is not None:
             raise NotAllowed(refusal)
         flow = await self._flow(begun.state.flow_digest)
-        past = derive_state(journal[: begun.seq])
+        found = forks.answered(begun.state, derive_state(journal[: begun.seq]), answers) if answers else {}
         commands = [
             self._fork_answer(begun.state.prompts[prompt_id], answer, actor)
-            for prompt_id, answer in forks.answered(begun.state, past, answers or {}).items()
+            for prompt_id, answer in found.items()
         ]
+        copied(begun.copied)
         live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow)
         new = NewSession(
             flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq

@@ -62,18 +62,17 @@ def local_gate(settings: Settings) -> Gate:
     return Gate(None, settings.admins, settings.allow_guests, allow_local=True)
 
 
-def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin, told: int = 0) -> int:
-    """Follow a session to where it rests, say how that is, and give the exit code. Of one that `begin` makes the first
-    `told` events are not told. Raises `SaysoError`."""
+def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
+    """Follow a session to where it rests, say how that is, and give the exit code. Raises `SaysoError`."""
     try:
-        return asyncio.run(_follow(place, session_id, actor, mode, begin, told))
+        return asyncio.run(_follow(place, session_id, actor, mode, begin))
     except asyncio.CancelledError:
         resume = place.command("sessions", "resume", session_id)
         print(f"Left at once; what was running is not known. Kept: {resume}", file=sys.stderr)
         return INTERRUPTED
 
 
-async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin, told: int) -> int:
+async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
     # It brings Slack's libraries with it: not before a session really runs.
     from bot.assembly import make_engine
 
@@ -86,7 +85,6 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         await engine.open()
         try:
             head = await engine.writer.call(store.head, session_id)
-            told = head.seq if head is not None else told
             if head is not None and mode.ask:
                 await _tell_where(engine, screen, session_id)
             follower = Follower(
@@ -97,7 +95,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
                 policy=gate,
                 ask=mode.ask,
                 wait=mode.wait,
-                told=told,
+                told=0 if head is None else head.seq,
                 files=SessionFiles(settings.home),
             )
             with _signals(follower, screen), _kept_free(mode):

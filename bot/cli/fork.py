@@ -17,7 +17,6 @@ from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
 from engine.fold import derive_state
 from engine.forms.asking import asked_fields
-from engine.live import utc_now
 
 
 def fork_session(
@@ -33,21 +32,22 @@ def fork_session(
     with opened(settings) as store:
         head = find_session(store, text)
         parent = head.session_id
-        # One whose text cannot be read here (a node type was removed) is refused before anything is said of it.
+        # One whose text cannot be read here is refused before anything is said of it.
         flow_from_body(store.flow(head.flow_digest))
         journal = [event_from_bytes(row) for row in store.journal(parent)]
     wanted = len(journal) if at is None else at
     seq = forks.seam(journal, wanted)
-    given = _given(journal[:seq], answers)
+    given = _given(journal[:seq], answers) if answers else {}
     new_id = new_session_id()
-    # Its past is not told as if it happened now.
-    told = forks.fork(journal, wanted, new_id, actor, utc_now(), "").copied
 
     async def begin(engine: Engine, follower: Follower) -> None:
-        await engine.fork(parent, wanted, actor=actor, answers=given, fork_id=new_id)
+        # Its past is not told as if it happened now.
+        await engine.fork(
+            parent, wanted, actor=actor, answers=given, fork_id=new_id, copied=follower.leave_untold
+        )
 
     print(f"{new_id}: {parent} from event {seq} on; what was done by then is not done again.", file=mode.out)
-    return follow(place, new_id, actor, mode, begin, told)
+    return follow(place, new_id, actor, mode, begin)
 
 
 def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:

@@ -123,13 +123,16 @@ async def test_open_questions_are_open_again_under_new_ids(rig: EngineRig, backi
 
 
 async def test_the_copied_past_is_the_parents_but_for_ids(rig: EngineRig) -> None:
-    """Types, paths, times, inputs and outputs are those of the parent; prompts and timers have ids of the fork."""
+    """Types, paths, times, inputs and outputs are those of the parent, and how many those are is told; prompts and timers
+    have ids of the fork."""
     parent = await rig.start(FLOW)
     await rig.engine.parked(parent)
     await rig.reply(parent, "yes")
     at = (await rig.engine.head(parent)).seq
-    fork = await rig.engine.fork(parent, at, actor=ANA)
+    told: list[int] = []
+    fork = await rig.engine.fork(parent, at, actor=ANA, copied=told.append)
     ours, theirs = await rig.engine.journal(fork), await rig.engine.journal(parent)
+    assert told == [at]
     assert [(event.type, event.path, event.timestamp) for event in ours] == [
         (event.type, event.path, event.timestamp) for event in theirs[:at]
     ]
