@@ -21,6 +21,7 @@ from bot.doctor_agents import check_agents
 from bot.doctor_mcp import check_mcp
 from bot.doctor_slack import check_named, check_reading
 from bot.findings import Check, Level
+from bot.packages import needs
 from bot.scopes import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
 from bot.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
@@ -222,6 +223,7 @@ def _check_content(store: Store) -> Iterator[Check]:
     open_ones = sum(1 for head in heads if head.status in ("running", "paused"))
     yield Check("sessions", "ok", f"{len(heads)} kept, {open_ones} open")
     yield from _check_reach(heads)
+    yield from _check_packages(store)
     unsent, untaken = len(store.outbox(now=_FAR, limit=_ALL)), len(store.inbox(limit=_ALL))
     running = "bot" in store.serving()
     if (unsent or untaken) and not running:
@@ -240,6 +242,17 @@ def _check_reach(heads: Sequence[Head]) -> Iterator[Check]:
             f"sayso sessions show {lost[0]} says why; once it can post there again, each goes on by itself."
         )
         yield Check("reach", "warn", f"{len(lost)} out of reach of Slack: {', '.join(lost[:5])}", hint)
+
+
+def _check_packages(store: Store) -> Iterator[Check]:
+    """Node types of packages that open sessions use and that cannot be used here."""
+    for why, heads in needs(store).lacking.items():
+        some = ", ".join(head.session_id for head in heads[:5])
+        hint = (
+            "Put that right where sayso runs, and restart it: what needs the type waits. Or do without: sayso sessions "
+            f"migrate {heads[0].session_id} FILE, or abort."
+        )
+        yield Check("packages", "warn", f"{why}: open sessions use it, {len(heads)} in all: {some}", hint)
 
 
 def _check_age(store: Store, running: bool) -> Iterator[Check]:

@@ -27,6 +27,7 @@ from bot.machine import THIS_MACHINE, Machine
 from bot.meters import Meters
 from bot.outbound import Outbound
 from bot.outbound.modals import Modals
+from bot.packages import look_after
 from bot.people import People
 from bot.queues import Queues
 from bot.rates import RateLimits
@@ -333,6 +334,7 @@ class Bot:
         self.library.refresh()
         await self.engine.open()
         await self.aliases.load(self.engine.writer)
+        await look_after(self.engine, in_slack)
         tasks = [
             asyncio.create_task(self.service.run(), name="service"),
             asyncio.create_task(self.outbound.run(), name="outbound"),

@@ -81,6 +81,10 @@ class Claimed(Value):
     """The session was claimed under `facts.epoch`: starts of earlier epochs are interrupted."""
 
 
+class Installed(Value):
+    """The session is taken up anew, where node types may be installed that were missing before."""
+
+
 class Begin(Value):
     """Begin everything that is due."""
 
@@ -247,6 +251,7 @@ Command: TypeAlias = (
     | Hold
     | Resume
     | Claimed
+    | Installed
     | Begin
     | NodeDone
     | NodeBroke

@@ -25,6 +25,7 @@ from engine.commands import (
     Gone,
     HandOver,
     Hold,
+    Installed,
     LockGranted,
     LockQueued,
     Message,
@@ -46,6 +47,7 @@ from engine.events import Event
 from engine.flow import Flow, coerce_inputs
 from engine.nodes.absent import spec_of
 from engine.queries import launched
+from engine.restored import installed
 from engine.settling import settle
 from engine.state import LEFT, NodeRun, State
 from engine.turn import Turn
@@ -136,6 +138,7 @@ def _node_cut(turn: Turn, command: NodeCut) -> None:
 _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Start: _start,
     Claimed: _claimed,
+    Installed: installed,
     Begin: begin,
     NodeDone: _node_done,
     NodeBroke: _node_broke,

@@ -10,7 +10,7 @@ from engine.evaluation import node_at
 from engine.flow import Flow, Node
 from engine.flow.model import NodeList
 from engine.folds.agents import ASKED_OR_RUN, TURN, agent_of
-from engine.nodes.absent import MISSING, spec_of
+from engine.nodes.absent import MISSING, spec_of, why_missing
 from engine.pinned import CHANGED
 from engine.queries import doomed, launched, open_prompt_at, undo_pending
 from engine.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
@@ -117,9 +117,12 @@ def _held_up(state: State, path: str) -> bool:
 def must_ask(flow: Flow, state: State, path: str) -> bool:
     """Whether people decide what becomes of an interrupted node, as far as it itself is concerned."""
     run = state.nodes[path]
-    if run.reason in (CHANGED, MISSING):
+    if run.reason == CHANGED:
         return True
-    policy = node_at(flow, state, path).crash_policy(run.input)
+    node = node_at(flow, state, path)
+    if run.reason == MISSING:
+        return why_missing(flow, node) is not None
+    policy = node.crash_policy(run.input)
     return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
 
 

@@ -24,6 +24,7 @@ from engine.commands import (
     Claimed,
     Command,
     Facts,
+    Installed,
     LockQueued,
     Policy,
 )
@@ -259,6 +260,8 @@ class Stepper(Claimant):
         commands: list[Command] = [Claimed()] if live.fresh else []
         if command is not None:
             commands.append(command)
+        elif live.fresh:
+            commands.append(Installed())
         for item in commands:
             try:
                 turn = take_turn(live.flow, state, item, facts)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from immutables import Map
 
+from bot.packages import Needs, needs
 from engine.commands import Answer
 from engine.errors import FlowError, InvalidAnswer
 from engine.flow import Flow, flow_from_body, load_flow
@@ -27,6 +28,7 @@ nodes:
   - {id: end, type: set, with: {said: "{{ nodes.call.said }}"}}
 """
 SECRET = "hunter2-hunter2"
+REASON = "the node type `page` of the package pager is not installed here"
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_a_pinned_text_is_read_without_the_package(package: Package) -> None:
     assert flow_from_body(flow.body()) == flow
     package.remove()
     read = flow_from_body(flow.body())
-    assert read.absent == {"page": "the node type `page` of the package pager is not installed here"}
+    assert read.absent == {"page": REASON}
     assert (read.body(), read.digest, read.secrets) == (flow.body(), flow.digest, {"T"})
     assert [node.spec.mode for node in read.nodes] == ["prompt", "run", "pure"]
 
@@ -270,6 +272,37 @@ async def test_an_answer_counts_and_the_node_waits_for_its_type(
         state = await press(rig, orphan, "again")
         assert (state.status, state.nodes["end"].output) == ("complete", {"said": "paged ben"})
         assert package.ran() == ["call ben"]
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_it_goes_on_by_itself_once_its_type_is_back(
+    backing: Backing, tmp_path: Path, orphan: str, package: Package, held: bool
+) -> None:
+    """Taken up where the type is there again, the question is withdrawn and the node runs; one that is held waits for its
+    resume, and one whose type is still missing stays as it is."""
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(orphan, "ben")
+        asked = await rig.open_prompt(orphan)
+        if held:
+            await rig.engine.pause(orphan, actor=ANA)
+    async with engine(backing, tmp_path) as rig:
+        before = await rig.engine.journal(orphan)
+        await rig.engine.apply(orphan, None)
+        assert await rig.engine.journal(orphan) == before
+        assert [list(needs(rig.store).lacking), needs(rig.store).back] == [[REASON], []]
+    package.install()
+    async with engine(backing, tmp_path) as rig:
+        found = needs(rig.store)
+        assert (found.lacking, [head.session_id for head in found.back]) == ({}, [orphan])
+        await rig.engine.apply(orphan, None)
+        state = await rig.engine.parked(orphan)
+        assert state.prompts[asked.prompt_id].status == "cancelled"
+        if held:
+            assert (state.phase, package.ran()) == ("held", [])
+            await rig.engine.resume(orphan, "go on", actor=ANA)
+            state = await rig.engine.parked(orphan)
+        assert (state.status, package.ran()) == ("complete", ["call ben"])
+        assert needs(rig.store) == Needs()
 
 
 async def test_it_can_be_left_out(backing: Backing, tmp_path: Path, package: Package) -> None:
