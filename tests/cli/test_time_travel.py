@@ -293,6 +293,17 @@ def test_a_session_whose_node_type_was_removed_can_be_looked_at_and_ended(cli: C
     assert cli.lines("begun") == ["yes"]
 
 
+def test_doctor_names_the_sessions_whose_node_type_was_removed(cli: Cli, orphaned: str) -> None:
+    """It says which type of which package they lack and what can be done, until they have ended."""
+    checks = {check["name"]: check for check in cli.run("doctor", "--json").json["checks"]}
+    assert checks["packages"]["level"] == "warn"
+    assert "`slow_one` of the package slow is not installed here" in checks["packages"]["text"]
+    assert f"1 in all: {orphaned}" in checks["packages"]["text"]
+    assert f"sayso sessions migrate {orphaned} FILE" in checks["packages"]["hint"]
+    assert cli.run("sessions", "abort", orphaned).code == 0
+    assert "packages" not in {check["name"] for check in cli.run("doctor", "--json").json["checks"]}
+
+
 def test_a_run_whose_node_type_was_removed_asks_and_goes_on_with_a_new_text(cli: Cli, orphaned: str) -> None:
     """Resumed, it asks what became of the node, and then says what is missing; a text without the type is taken over."""
     asked = cli.run("sessions", "resume", orphaned, "--json")

@@ -58,9 +58,9 @@ async def test_a_thread_whose_node_type_is_gone_is_answered_ended_and_goes_on(
         await ended.reply("ana", "stop")
         await ended.says("is paused by Ana Ruiz")
         await ended.reply("ana", "cancel")
-        sure = await ended.says("Abort")
-        await ended.press("ana", sure, "Abort")
-        await ended.says("*Aborted*")
+        await ended.press("ana", await ended.says("Cancel *call*?"), "Cancel it")
+        await ended.says("cancelled it")
+        await ended.says("🚫")
         await waits.press("ana", asked, "Try again")
         await workspace.wait_for(lambda: waits.count(MISSING) >= 2)
         assert package.ran() == []
