@@ -21,7 +21,7 @@ Secrets
 `{{ secrets.NAME }}` is allowed where the caller says so (`secrets=True`), and gives a reference and never a
 value: `{"$secret": "NAME"}`, or `{"$secret_text": ["Bearer ", {"$secret": "NAME"}]}` in mixed text. In such a
 place data that has a key `$secret` or `$secret_text` is refused, so no reply can pose as a reference; in all
-other places nobody ever looks for references. `engine.nodes.specs` resolves them.
+other places nobody ever looks for references. `engine.nodes.secrets` resolves them.
 """
 
 from __future__ import annotations

@@ -67,6 +67,7 @@ PURE = [
     "engine.nodes.hosts",
     "engine.nodes.session_paths",
     "engine.nodes.specs",
+    "engine.nodes.node_spec",
     "engine.nodes.configs",
     "engine.providers.amounts",
     "engine.providers.assembly",

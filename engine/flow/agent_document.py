@@ -21,8 +21,8 @@ from engine.nodes.clock_configs import Escalate, RemindEvery, Timeout, WorkingHo
 from engine.nodes.configs import Config, Duration, Person, Scalar, Size, Text, check_env, check_headers
 from engine.nodes.container_configs import Callable_
 from engine.nodes.hosts import is_host
+from engine.nodes.node_spec import NodeSpec
 from engine.nodes.prompt_configs import too_few
-from engine.nodes.specs import NodeSpec
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 """What a tool may be called, with at most `MAX_NAME` characters."""

@@ -15,7 +15,7 @@ from engine.flow.model import FINALLY, ROOT, Edge, Flow, Gate, Limits, Node, Nod
 from engine.flow.triggers import trigger_of
 from engine.flow.yaml import Located
 from engine.nodes.absent import package_of
-from engine.nodes.specs import OnCrash
+from engine.nodes.node_spec import OnCrash
 
 
 def build(document: FlowDoc, located: Located, pinned: Mapping[str, str], absent: Mapping[str, str]) -> Flow:

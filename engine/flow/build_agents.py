@@ -21,7 +21,8 @@ from engine.flow.input_document import InputDoc
 from engine.flow.model import Flow, Input, Node, NodeList, Retry
 from engine.flow.yaml import Located
 from engine.nodes.absent import absent_spec
-from engine.nodes.specs import NodeSpec, OnCrash, node_types
+from engine.nodes.node_spec import NodeSpec, OnCrash
+from engine.nodes.specs import node_types
 
 TURN_RETRY = Retry(attempts=5, backoff="exponential", delay=2.0, max_delay=60.0, jitter=0.2)
 """How often a model call is made again, where the flow does not say."""

@@ -24,7 +24,8 @@ from engine.flow.check_text import check_condition, check_values, name_hint
 from engine.flow.names import Scope, Shape
 from engine.flow.outline import as_list, as_mapping
 from engine.nodes.configs import MAX_NAME, NAME, Config
-from engine.nodes.specs import NodeSpec, node_types, spelled_out, unusable_type
+from engine.nodes.node_spec import NodeSpec, spelled_out
+from engine.nodes.specs import node_types, unusable_type
 
 ANY = "*"
 """In `approvals`: every tool that has no entry of its own."""

@@ -24,7 +24,8 @@ from engine.flow.names import Level, Scope, Shape, shapes
 from engine.flow.outline import Part, as_list, as_mapping, ids, item_name, items, parts, places
 from engine.nodes.clock_configs import GOTO
 from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS
-from engine.nodes.specs import PARTS, NodeSpec, node_types, unusable_type
+from engine.nodes.node_spec import PARTS, NodeSpec
+from engine.nodes.specs import node_types, unusable_type
 from engine.pinned import code_key
 
 

@@ -24,7 +24,8 @@ from engine.flow.model import BODY_VERSIONS, Flow
 from engine.flow.outline import as_mapping
 from engine.flow.yaml import MAX_BYTES, Located, decode_source, load_located
 from engine.nodes.absent import why_absent
-from engine.nodes.specs import PARTS, node_types
+from engine.nodes.node_spec import PARTS
+from engine.nodes.specs import node_types
 
 SUFFIXES = (".yml", ".yaml")
 """What a file's name ends with to be taken for a flow."""

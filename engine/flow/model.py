@@ -29,7 +29,7 @@ from engine.codec import Json, canonical
 from engine.expressions import Compiled
 from engine.flow import graph
 from engine.nodes.absent import spec_of
-from engine.nodes.specs import NodeSpec, OnCrash
+from engine.nodes.node_spec import NodeSpec, OnCrash
 
 if TYPE_CHECKING:
     from engine.agents.plans import AgentPlan

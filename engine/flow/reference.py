@@ -29,8 +29,9 @@ from engine.flow.input_document import InputDoc, ItemsDoc
 from engine.flow.names import ROOTS, VARIABLES
 from engine.flow.yaml import MAX_BYTES, MAX_DEPTH
 from engine.nodes.message_config import MESSAGE_PARTS
+from engine.nodes.node_spec import NodeSpec
 from engine.nodes.prompt_configs import Choice
-from engine.nodes.specs import NodeSpec, node_types
+from engine.nodes.specs import node_types
 
 _EXAMPLE = """\
 flow: restart

@@ -10,7 +10,8 @@ from engine.durations import format_duration
 from engine.flow.agent_schema import describe_agents
 from engine.flow.document import FlowDoc, RetryDoc
 from engine.nodes.configs import FLOW_NAME, MAX_NAME, NAME
-from engine.nodes.specs import PARTS, NodeSpec, node_types
+from engine.nodes.node_spec import PARTS, NodeSpec
+from engine.nodes.specs import node_types
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

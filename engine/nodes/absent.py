@@ -12,7 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from engine.nodes.entries import BadNodeType, own_type
-from engine.nodes.specs import Model, NodeSpec, OwnSpec, node_types, unusable_type
+from engine.nodes.node_spec import Model, NodeSpec, OwnSpec
+from engine.nodes.specs import node_types, unusable_type
 
 if TYPE_CHECKING:
     from engine.flow import Flow, Node

@@ -1,7 +1,7 @@
 """What may stand under `with:`, one model per node type. The flow reference and the JSON Schema come from here.
 Questions for people are in `engine.nodes.prompt_configs`.
 
-A model describes the values after every `{{ }}` was evaluated; `engine.nodes.specs` lets expressions stand in
+A model describes the values after every `{{ }}` was evaluated; `engine.nodes.node_spec` lets expressions stand in
 their places while a flow is loaded. `conflicts` holds what concerns several fields at once; it sees the raw
 mapping, in which any field may be missing, of the wrong type, or still an expression.
 """

@@ -27,8 +27,8 @@ from engine.codec import Json, encode
 from engine.errors import PauseError
 from engine.faults import Fault, faults_of, suggest
 from engine.nodes.context import Context, NodeError, in_thread, supervise
+from engine.nodes.node_spec import sentence
 from engine.nodes.port import NodeContext, Outcome
-from engine.nodes.specs import sentence
 
 CTX = "ctx"
 """The parameter that is sayso's and not the flow's."""

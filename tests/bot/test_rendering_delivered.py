@@ -15,7 +15,8 @@ from bot.rendering.tables import csv_of
 from bot.workspace.blocks import check_message, check_metadata
 from engine.errors import ExpressionError
 from engine.expressions import compile_config
-from engine.nodes.specs import InvalidConfig, node_types
+from engine.nodes.node_spec import InvalidConfig
+from engine.nodes.specs import node_types
 from tests.flow.test_markup import HOSTILE, read
 
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=10).map("".join)

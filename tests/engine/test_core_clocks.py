@@ -8,7 +8,8 @@ from engine.commands import Answer, Due, Gone, Hold, NodeDone, Reachable, Resume
 from engine.errors import FlowError, PromptClosed
 from engine.flow import load_flow
 from engine.forks import fork
-from engine.nodes.specs import InvalidConfig, node_types
+from engine.nodes.node_spec import InvalidConfig
+from engine.nodes.specs import node_types
 from engine.session_state import from_bytes, to_bytes
 from tests.support.engine import ANA, BEN, Scenario, given
 

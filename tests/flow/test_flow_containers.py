@@ -7,7 +7,8 @@ import pytest
 from engine.codec import Json
 from engine.flow import Flow, Limits, Retry, load_flow
 from engine.flow.document import DEFAULT_DEADLINE
-from engine.nodes.specs import InvalidConfig, node_types
+from engine.nodes.node_spec import InvalidConfig
+from engine.nodes.specs import node_types
 from tests.flow.flowkit import NESTED, flow_with, problems
 
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.codec import Json, encode
-from engine.nodes.specs import InvalidConfig, node_types
+from engine.nodes.node_spec import InvalidConfig
+from engine.nodes.specs import node_types
 
 NO_CLOCKS: dict[str, Json] = {"remind_every": None, "escalate": None, "hours": None}
 
