@@ -96,7 +96,8 @@ def _counted(world: World, sessions: list[Session]) -> Iterator[str]:
     if not least <= len(sessions) <= most:
         yield f"{least} starts made {len(sessions)} sessions"
     twice = [key for key, times in Counter(s.head.thread_key for s in sessions).items() if times > 1]
-    yield from (f"{key} has several sessions" for key in twice)
+    reacted = world.people.errands.reacted
+    yield from (f"{key} has several sessions" for key in twice if key.rsplit(":", 1)[1] not in reacted)
 
 
 # --- sessions ----------------------------------------------------------------------------------------------

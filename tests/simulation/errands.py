@@ -1,4 +1,4 @@
-"""What simulated people want to have started by a form: they try again until the form was taken."""
+"""What simulated people want to have started by a form or by a reaction: they try again until it is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.modals import Desk, Sent
-from tests.simulation.slack import CHANNEL
-from tests.simulation.way_flows import COMMANDS
+from tests.simulation.slack import CHANNEL, key_of
+from tests.simulation.way_flows import COMMANDS, REACTIONS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -35,10 +35,18 @@ class Errands:
         self.desk = desk
         self.texts: dict[str, str] = {}
         """By the ts of a message from which something was to be started: what it says."""
+        self.reacted: dict[str, set[str]] = {}
+        """By the ts of a message: who reacted to it, by id."""
+        self._coming = 0
+        """How many messages somebody will write, to which people react."""
         self._wanted: dict[str, Errand] = {}
 
     def plan(self, flow: str) -> None:
         """Somebody will want this flow."""
+        if flow in REACTIONS:
+            self.world.timeline.after(self.desk.chance.uniform(0.0, 10.0), partial(self._see, flow))
+            self._coming += 1
+            return
         way = "command" if flow in COMMANDS else "shortcut"
         if way not in self._wanted:
             self._wanted[way] = Errand(flow)
@@ -81,6 +89,40 @@ class Errands:
             for sent in self.starts()
         )
 
+    # --- reactions -----------------------------------------------------------------------------------------
+
+    def _see(self, flow: str) -> None:
+        """Somebody writes something, and people react to it."""
+        chance = self.desk.chance
+        text = f"boat-{self.desk.serial()} sinks"
+        ts = self.world.slack.say(chance.choice(("ben", "cleo")), text)
+        self.texts[ts], self.reacted[ts] = text, set()
+        self._coming -= 1
+        users = ["ana"]
+        if self.world.weather.rude > 0:
+            users += chance.sample(("ben", "cleo", "dev"), chance.randint(0, 2))
+        for user in users:
+            after = chance.uniform(0.0, 5.0 if user == "ana" else 40.0)
+            self.world.timeline.after(after, partial(self._react, user, ts, REACTIONS[flow]))
+        self.world.timeline.after(AGAIN_SECONDS, partial(self._urge, ts, REACTIONS[flow]))
+
+    def _react(self, user: str, ts: str, name: str, *, add: bool = True) -> None:
+        state = self.world.slack.core.state
+        message = state.message(CHANNEL, ts)
+        assert message is not None
+        self.reacted[ts].add(state.user(user).id)
+        self.world.note(f"{user} {'adds' if add else 'removes'} {name} {ts}")
+        self.world.slack.core.react(state.user(user), state.channels[CHANNEL], message, name, add=add)
+
+    def _urge(self, ts: str, name: str) -> None:
+        """Nothing begins: take the reaction away, and react once more. Some do so even where something began."""
+        begun = any(key_of(message).startswith("card:") for message in self.world.slack.thread(ts))
+        if not begun or (self.world.weather.rude > 0 and self.desk.chance.random() < 0.3):
+            self._react("ana", ts, name, add=False)
+            self.world.timeline.after(0.5, partial(self._react, "ana", ts, name))
+        if not begun:
+            self.world.timeline.after(AGAIN_SECONDS, partial(self._urge, ts, name))
+
     # --- what came of it -----------------------------------------------------------------------------------
 
     def starts(self) -> list[Sent]:
@@ -88,11 +130,19 @@ class Errands:
         return [sent for sent in self.desk.sent if sent.kind == "start" and sent.is_last]
 
     def least(self) -> int:
-        """How many sessions there must be: one for each form that was taken, and for each that will be."""
+        """How many sessions there must be: one for each form that was taken and for each message with a reaction, and
+        for those that will be."""
         coming = sum(1 for errand in self._wanted.values() if not self._taken(errand))
-        return coming + len({sent.view for sent in self.starts() if sent.taken})
+        return (
+            coming
+            + self._coming
+            + len(self.reacted)
+            + len({sent.view for sent in self.starts() if sent.taken})
+        )
 
     def unsure(self) -> int:
-        """How many more there may be: forms that were submitted, and nobody acknowledged it."""
+        """How many more there may be: forms that were submitted, and nobody acknowledged it; and reactions that came when
+        what the first one had started was over."""
+        late = sum(max(0, len(people) - 1) for people in self.reacted.values())
         taken = {sent.view for sent in self.starts() if sent.taken}
-        return len({sent.view for sent in self.starts() if sent.fits} - taken)
+        return late + len({sent.view for sent in self.starts() if sent.fits} - taken)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from bot import inbound
 from bot.app import SlackApp
 from bot.views import forms, kinds
 from bot.views.desk import Desk
 from bot.views.values import PAGE, Submission
+from bot.ways_in import WaysIn
 from engine import fold
 from engine.codec import decode
 from engine.folds import prompts
@@ -88,6 +90,27 @@ def starts_what_is_sent_again_once_more(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SlackApp, "_differs", taken)
 
 
+def starts_again_while_it_runs(patch: pytest.MonkeyPatch) -> None:
+    """A reaction starts its flow although it runs in that thread already."""
+
+    async def runs(self: WaysIn, key: str, flow: str) -> bool:
+        return False
+
+    patch.setattr(WaysIn, "_runs", runs)
+
+
+def hears_a_reaction_again(patch: pytest.MonkeyPatch) -> None:
+    """A reaction that is delivered again, or taken away and added again, is another one."""
+    ingest = SlackApp._ingest
+
+    async def fresh(self: SlackApp, item: InboxItem) -> bool:
+        while item.kind == inbound.REACTION and await self._writer.call("inbox_row", item.key):
+            item = InboxItem(f"again/{item.key}", item.kind, item.payload, thread_key=item.thread_key)
+        return await ingest(self, item)
+
+    patch.setattr(SlackApp, "_ingest", fresh)
+
+
 FURTHER_MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
@@ -97,6 +120,8 @@ FURTHER_MUTANTS: dict[str, Mutant] = {
         goes_back_to_an_empty_page,
         keeps_pages_in_memory,
         starts_what_is_sent_again_once_more,
+        starts_again_while_it_runs,
+        hears_a_reaction_again,
     )
 }
 FURTHER_SEEN_AT = {
@@ -106,5 +131,7 @@ FURTHER_SEEN_AT = {
     "goes_back_to_an_empty_page": 2_000_069,
     "keeps_pages_in_memory": 2_000_337,
     "starts_what_is_sent_again_once_more": 3_000_058,
+    "starts_again_while_it_runs": 3_000_063,
+    "hears_a_reaction_again": 3_000_030,
 }
 """The first seed that was seen to show a fault: tried before all others."""

@@ -93,7 +93,7 @@ class Desk:
     def flow(self) -> str:
         """Which flow somebody starts."""
         if self.world.ways and self.chance.random() < 0.7:
-            return self.chance.choice(("ferry", "ferry", "look", "mend"))
+            return self.chance.choice(("ferry", "ferry", "look", "mend", "rescue", "alarm"))
         if self.world.further:
             return self._further()
         if self.chance.random() < 0.2:

@@ -1,4 +1,4 @@
-"""Flows that are started by a form: after a slash command that does not say all, or from a message."""
+"""Flows that are started by a form, after a slash command that does not say all or from a message, or by a reaction."""
 
 from __future__ import annotations
 
@@ -62,7 +62,40 @@ nodes:
     with: {text: "Mended {{ inputs.what }} with {{ inputs.tool }}"}
 """
 
+# One that is over soon, so that what comes late finds it ended, and one that is not.
+RESCUE = """
+flow: rescue
+inputs:
+  what: {type: string}
+  link: {type: string}
+triggers:
+  - {reaction: sos, message_as: what, link_as: link}
+nodes:
+  - id: row
+    type: shell
+    with: {run: [row, "{{ inputs.what }}"]}
+  - id: tell
+    type: message
+    with: {text: "Rescued {{ inputs.what }}"}
+"""
+
+ALARM = """
+flow: alarm
+inputs:
+  what: {type: string}
+triggers:
+  - {reaction: rotating_light, message_as: what}
+nodes:
+  - id: who
+    type: ask
+    with: {message: "Who goes there?"}
+  - id: tell
+    type: message
+    with: {text: "For {{ inputs.what }} goes {{ nodes.who.text }}"}
+"""
+
 COMMANDS, SHORTCUTS = ("ferry",), ("look", "mend")
+REACTIONS = {"rescue": "sos", "alarm": "rotating_light"}
 """The flows by the way in which they are started here."""
 
 WAY_SAMPLES: dict[str, Sample] = {
@@ -81,5 +114,12 @@ WAY_SAMPLES: dict[str, Sample] = {
         lambda a: ["mend"],
         lambda a: {"mend": ["mend", a["inputs.what"], a["inputs.tool"]]},
     ),
+    "rescue": Sample(
+        RESCUE,
+        lambda a: [f"Rescued {a['inputs.what']}"],
+        lambda a: ["row"],
+        lambda a: {"row": ["row", a["inputs.what"]]},
+    ),
+    "alarm": Sample(ALARM, lambda a: [f"For {a['inputs.what']} goes {a['who']}"]),
 }
 ALL: dict[str, Sample] = {**BEFORE, **WAY_SAMPLES}
