@@ -18,7 +18,8 @@ from engine.errors import SaysoError, StorageError, UnknownFlow
 from engine.flow import Flow
 from engine.storage.port import Consumed, InboxRow
 from prompt_state.model import thread_key
-from prompt_state.policy import AskedSpec, Gate, authorize
+from prompt_state.policy import Gate, authorize
+from prompt_state.target import AskedSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ It fails closed: an action, a kind of prompt or a fact that it does not know is 
 2. The rule of the action (`_RULES`).
 3. Nothing else. There is no bypass: an admin approves only where listed.
 
-Entries of `approvers` and `who`: a user id, an e-mail address, `@group`, `local:<user>`, `channel` (members of the
-session's channel), `requester` (who started it).
+Whom entries of `approvers` and `who` mean, `prompt_state.entries` says.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ from typing import Literal, Protocol, TypeAlias
 
 from engine.actors import Actor, requester_of
 from engine.codec import Json
+from prompt_state.entries import UNKNOWN, in_channel, in_words, is_listed, is_requester, named, only_these
 from prompt_state.model import PromptState
+from prompt_state.target import Asked, AskedSpec, Target
 
 Action: TypeAlias = Literal[
     "start",
@@ -59,79 +60,6 @@ class Verdict:
 
     allowed: bool
     reason: str | None = None
-
-
-class Asked(Protocol):
-    """What the policy reads of a prompt. A `PromptState` is one."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def approvers(self) -> tuple[str, ...] | None: ...
-    @property
-    def who(self) -> tuple[str, ...] | None: ...
-    @property
-    def exclude_requester(self) -> bool: ...
-    @property
-    def editors(self) -> tuple[str, ...]: ...
-    @property
-    def excluded(self) -> tuple[str, ...]: ...
-    @property
-    def answered_by(self) -> str | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class AskedSpec:
-    """The same, of a prompt's spec as the engine keeps it."""
-
-    kind: str
-    approvers: tuple[str, ...] | None = None
-    who: tuple[str, ...] | None = None
-    exclude_requester: bool = False
-    editors: tuple[str, ...] = ()
-    """Who changed what is to be approved, by id."""
-    excluded: tuple[str, ...] = ()
-    """Who handed the prompt over, by id."""
-    answered_by: str | None = None
-
-    @classmethod
-    def of(cls, spec: Mapping[str, Json], answered_by: str | None = None) -> AskedSpec:
-        """The prompt of a spec; a list that is not one of texts names nobody.
-
-        Where it cannot be read who must not answer, nobody may.
-        """
-        apart = [_ids(spec.get(name)) for name in ("editors", "excluded")]
-        readable = None not in apart
-        return cls(
-            kind=str(spec.get("kind")),
-            approvers=_entries(spec.get("approvers")) if readable else (),
-            who=_entries(spec.get("who")) if readable else (),
-            exclude_requester=spec.get("excludeRequester") not in (None, False),
-            editors=apart[0] or (),
-            excluded=apart[1] or (),
-            answered_by=answered_by,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is acted on: a session in its place, and the prompt where the action is about one."""
-
-    home_team: str | None
-    """The workspace that this installation belongs to; None where there is none, and then nobody of Slack acts."""
-    has_channel: bool = True
-    """Whether the session lives in a Slack channel. A local run does not."""
-    requester_id: str | None = None
-    prompt: Asked | None = None
-    admins: frozenset[str] = frozenset()
-    """Entries as in `approvers`, without `channel` and `requester`."""
-    allow_guests: bool = False
-    allow_local: bool = False
-    """Whether whoever has this machine's terminal may steer and end any session, as an admin may."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Display names by user id or e-mail, for the reasons."""
-    users: frozenset[str] = frozenset()
-    """Entries of those in Slack who may use the bot at all; none means everybody."""
 
 
 def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
@@ -213,7 +141,6 @@ class Gate:
 # --- the gate: each returns why not, or None ---------------------------------------------------------------
 
 _NOT_PEOPLE = "Only people can do this, not apps or workflows."
-_UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
 
 
 def _gate(actor: Actor, action: Action, target: Target) -> str | None:
@@ -234,14 +161,14 @@ def _slack_gate(actor: Actor, target: Target) -> str | None:
     if actor.simulated or ":" in actor.id:
         return _NOT_PEOPLE
     if not actor.facts_known:
-        return _UNKNOWN
+        return UNKNOWN
     if actor.deleted:
         return "This account is deactivated."
     if actor.is_stranger or target.home_team is None or actor.team_id != target.home_team:
         return "Only members of this workspace can do this."
     if (actor.is_restricted or actor.is_ultra_restricted) and not target.allow_guests:
         return "Guests cannot do this in this workspace."
-    if target.users and not _listed(actor, sorted(target.users), target):
+    if target.users and not is_listed(actor, sorted(target.users), target):
         return "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
     return None
 
@@ -268,15 +195,15 @@ def _start(actor: Actor, action: Action, target: Target) -> str | None:
     if actor.kind == "local" and (starters is None or actor.id not in starters):
         return f"Runs in a Slack channel are started from there, unless the flow lists {actor.id} as `allowed_to_start`."
     if starters is None:
-        return _in_channel(actor, "start this")
-    return None if _listed(actor, starters, target) else _only(starters, "start this", target)
+        return in_channel(actor, "start this")
+    return None if is_listed(actor, starters, target) else only_these(starters, "start this", target)
 
 
 def _look(actor: Actor, action: Action, target: Target) -> str | None:
     """To see what goes on: whoever can read the thread, and whoever may steer it."""
     if actor.kind == "local" or _owner(actor, action, target) is None:
         return None
-    return _in_channel(actor, "see this") if target.has_channel else _owner(actor, action, target)
+    return in_channel(actor, "see this") if target.has_channel else _owner(actor, action, target)
 
 
 def _answer(actor: Actor, action: Action, target: Target) -> str | None:
@@ -290,16 +217,16 @@ def _answer(actor: Actor, action: Action, target: Target) -> str | None:
         entries = ("channel",) if target.requester_id is None else ("requester",)
     # Without a channel the terminal is where the conversation is.
     at_terminal = actor.kind == "local" and not target.has_channel and "channel" in entries
-    if at_terminal or _listed(actor, entries, target):
+    if at_terminal or is_listed(actor, entries, target):
         return None
-    return _only(entries, "answer this", target)
+    return only_these(entries, "answer this", target)
 
 
 def _decide(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or prompt.kind != "approval":
         return "This is no approval."
-    if prompt.exclude_requester and actor.id in prompt.editors and not _is_requester(actor, target):
+    if prompt.exclude_requester and actor.id in prompt.editors and not is_requester(actor, target):
         return _somebody_else("You changed this", actor, prompt, target)
     return _approver(actor, prompt, target)
 
@@ -309,11 +236,11 @@ def _approver(actor: Actor, prompt: Asked, target: Target) -> str | None:
     entries = prompt.approvers or ()
     if actor.id in prompt.excluded:
         return _HANDED_OVER
-    if prompt.exclude_requester and _is_requester(actor, target):
+    if prompt.exclude_requester and is_requester(actor, target):
         return _somebody_else("You started this", actor, prompt, target)
-    if _listed(actor, entries, target):
+    if is_listed(actor, entries, target):
         return None
-    return _only(entries, "approve this", target)
+    return only_these(entries, "approve this", target)
 
 
 _HANDED_OVER = "You handed this over, so somebody else answers it now."
@@ -321,7 +248,7 @@ _HANDED_OVER = "You handed this over, so somebody else answers it now."
 
 def _somebody_else(why: str, actor: Actor, prompt: Asked, target: Target) -> str:
     entries = [entry for entry in prompt.approvers or () if entry not in ("requester", actor.id)]
-    others = _people(entries, target, "or")
+    others = in_words(entries, target, "or")
     return f"{why}, so somebody else has to approve it" + (f": {others}." if others else ".")
 
 
@@ -339,11 +266,11 @@ def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
         return "This is no question about an interrupted or failed step, or about a cap."
     if actor.id in prompt.excluded:
         return _HANDED_OVER
-    if _listed(actor, prompt.who or (), target):
+    if is_listed(actor, prompt.who or (), target):
         return None
     admins = sorted(target.admins - {"channel", "requester"})
     day = prompt.kind == "budget" and prompt.exclude_requester
-    if day and admins and not _listed(actor, admins, target):
+    if day and admins and not is_listed(actor, admins, target):
         return "The cap of the day is everybody's, so only SAYSO_ADMINS can say how this goes on."
     return _owner(actor, "resolve", target)
 
@@ -372,14 +299,14 @@ def _undo(actor: Actor, action: Action, target: Target) -> str | None:
 def _owner(actor: Actor, action: Action, target: Target) -> str | None:
     """The requester and the admins."""
     admins = sorted(target.admins - {"channel", "requester"})
-    if _is_requester(actor, target) or _listed(actor, admins, target):
+    if is_requester(actor, target) or is_listed(actor, admins, target):
         return None
     if actor.kind == "local" and not actor.simulated and target.allow_local:
         return None
     verb = _VERBS.get(action, "do this")
     if target.requester_id is None and not admins:
         return f"Nobody can {verb}: it was started by no person, and SAYSO_ADMINS names nobody."
-    people = [_person("requester", target)] if target.requester_id is not None else []
+    people = [named("requester", target)] if target.requester_id is not None else []
     return f"Only {' and '.join([*people, *(['the admins'] if admins else [])])} can {verb}."
 
 
@@ -413,94 +340,3 @@ _RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
     "help": _look,
     "list": _look,
 }
-
-
-# --- entries -----------------------------------------------------------------------------------------------
-
-
-def _listed(actor: Actor, entries: Iterable[str], target: Target) -> bool:
-    return any(_matches(actor, entry.strip(), target) for entry in entries)
-
-
-def _matches(actor: Actor, entry: str, target: Target) -> bool:
-    if entry == "requester":
-        return _is_requester(actor, target)
-    if entry.startswith("local:"):
-        return actor.kind == "local" and actor.id == entry
-    if actor.kind == "local" and not actor.simulated:
-        return False
-    if entry == "channel":
-        return target.has_channel and actor.in_channel is True
-    if entry.startswith("@"):
-        return _fold(entry[1:]) in {_fold(group) for group in actor.groups}
-    if "@" in entry:
-        return actor.email is not None and _fold(actor.email) == _fold(entry)
-    return actor.id == entry
-
-
-def _fold(text: str) -> str:
-    """Without case, in ASCII only: elsewhere folding makes different addresses equal (`ß` and `ss`)."""
-    return text.lower() if text.isascii() else text
-
-
-def _is_requester(actor: Actor, target: Target) -> bool:
-    return target.requester_id is not None and actor.id == target.requester_id
-
-
-def _in_channel(actor: Actor, verb: str) -> str | None:
-    if actor.in_channel is True:
-        return None
-    return _UNKNOWN if actor.in_channel is None else f"Only members of this channel can {verb}."
-
-
-def _entries(value: Json) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list | tuple):
-        return ()
-    return tuple(entry for entry in value if isinstance(entry, str))
-
-
-def _ids(value: Json) -> tuple[str, ...] | None:
-    """People's ids; none where nothing is said, None where what is said cannot be read."""
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple) or not all(isinstance(entry, str) for entry in value):
-        return None
-    return tuple(value)
-
-
-# --- words -------------------------------------------------------------------------------------------------
-
-_NAMED = 6
-"""People that a sentence names before it counts the rest."""
-
-
-def _only(entries: Iterable[str], verb: str, target: Target) -> str:
-    listed = list(dict.fromkeys(entry.strip() for entry in entries))
-    if not listed:
-        return f"Nobody can {verb}: the flow lists nobody who may."
-    ask = " Ask one of them." if len(listed) > 1 else ""
-    return f"Only {_people(listed, target, 'and')} can {verb}.{ask}"
-
-
-def _people(entries: Iterable[str], target: Target, word: str) -> str:
-    names = list(dict.fromkeys(_person(entry, target) for entry in entries))
-    if len(names) > _NAMED:
-        names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} others"]
-    return (
-        names[0] if len(names) == 1 else f" {word} ".join([", ".join(names[:-1]), names[-1]]) if names else ""
-    )
-
-
-def _person(entry: str, target: Target) -> str:
-    if entry == "channel":
-        return "members of this channel"
-    if entry == "requester":
-        entry = target.requester_id or ""
-        if entry not in target.names and not entry.startswith("local:"):
-            return "the person who started this"
-    name = target.names.get(entry)
-    if entry.startswith("local:"):
-        return f"{name or entry.removeprefix('local:')} at the terminal"
-    return name or entry

@@ -80,6 +80,8 @@ PURE = [
     "engine.storage.port",
     "prompt_state.model",
     "prompt_state.policy",
+    "prompt_state.entries",
+    "prompt_state.target",
     "prompt_state.routing",
     "prompt_state.text",
     "prompt_state.extension",

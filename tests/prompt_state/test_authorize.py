@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.actors import Actor
-from prompt_state.policy import ACTION_OF, Action, AskedSpec, Gate, Target, authorize, may_act_on
+from prompt_state.policy import ACTION_OF, Action, Gate, authorize, may_act_on
+from prompt_state.target import AskedSpec, Target
 from tests.prompt_state.prompt_cases import TEAM, approval, ask, person
 
 ACTIONS: tuple[Action, ...] = get_args(Action)

@@ -9,7 +9,8 @@ import pytest
 
 from engine.actors import Actor
 from engine.codec import Json
-from prompt_state.policy import ACTION_OF, Action, AskedSpec, Target, authorize
+from prompt_state.policy import ACTION_OF, Action, authorize
+from prompt_state.target import AskedSpec, Target
 from tests.prompt_state.test_authorize import ANA, BEN, CLEO, TEAM, TERMINAL, person
 
 ADA = person("UADA")
