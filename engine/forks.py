@@ -10,6 +10,8 @@ parent's journal row of that event.
 * A node that was running has no outcome that this session can know: it is recorded as interrupted, and `on_crash`
   decides as after a crash: it runs again, or a person is asked.
 * Waits keep their time. A hold is lifted: whoever forks wants it to go on. A thread out of reach is the parent's.
+* What agents have used counts on, against caps as people raised them; an agent is not free of the cap of the day because
+  it was let past that in its parent.
 * A lock is not inherited: the fork asks for it anew, and nothing of it starts before it has it.
 * Its working folder begins as a copy of its parent's as that is now; paths into the parent's name the copy.
 * Whoever forks is the requester: `exclude_requester` is about them. A fork belongs to no thread.
@@ -193,7 +195,7 @@ class _Copier:
 
     def copy(self, event: Event, seq: int) -> Event | None:
         """The event under that number, or None for what does not hold for the fork: where an open question is
-        shown, and that its parent got the lock."""
+        shown, and that its parent got the lock, and was let past the cap of a day."""
         match event:
             case ev.SessionStarted():
                 return event.but(
@@ -212,6 +214,9 @@ class _Copier:
                 return None
             case ev.PromptVoted() if event.prompt_id in self._past.open_prompts:
                 # They voted on another session, and whoever forks it may be one of them.
+                return None
+            case ev.AgentBudget() if event.scope == "day":
+                # The cap of a day is one of the installation: who lets an agent past it, lets that one.
                 return None
         return event.but(seq=seq, **self._ids(event))
 

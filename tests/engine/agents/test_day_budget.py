@@ -213,6 +213,18 @@ async def test_a_fork_pays_for_its_own_calls_only(tmp_path: Path) -> None:
         assert await rig.engine.writer.call("spent", TODAY) == COST
 
 
+async def test_a_fork_of_an_agent_that_was_let_past_the_day_asks_itself(tmp_path: Path) -> None:
+    """Who let one session past the cap of the day did not let its copies."""
+    model = Model()
+    async with engine(tmp_path, MemoryStore(), model, "0.001") as rig:
+        state = await asked(rig, await rig.start(FLOW))
+        await decide(rig.engine, state, "raise")
+        await model.running("helper/turn[1]")
+        head = await rig.engine.head(state.session_id)
+        await asked(rig, await rig.engine.fork(state.session_id, head.seq, actor=ANA))
+        assert await spent(rig) == [("helper/turn[1]", False)]
+
+
 async def test_a_scripted_conversation_is_paid_once(tmp_path: Path) -> None:
     """The runner, a script and the rows together: each turn has one row, settled with what the script says it used."""
     usage = {"input_tokens": 1000, "output_tokens": 100}

@@ -35,6 +35,21 @@ def test_a_fork_has_the_conversation_and_asks_for_approvals_anew() -> None:
     assert other.node("helper/turn[1]/tool[0]").status == "started"
 
 
+def test_what_the_past_used_counts_against_the_caps_of_a_copy() -> None:
+    """The tokens, dollars and model calls of the copied past, and caps that people raised in it, hold in the copy."""
+    case = talk("max_turns: 1\n" + RULES.strip()).model("Let me.", CALLS[1]).tool("tool[0]", PAGE)
+    asking = case.state.seq
+    assert case.prompt.kind == "budget"
+    other = copied(case, asking)
+    assert (other.prompt.kind, other.state.spent) == ("budget", case.state.spent)
+    assert case.state.spent.turns == 1
+    case.decide("raise")
+    raised = copied(case, case.state.seq)
+    raised.claimed()
+    raised.model("Done.")
+    assert (raised.state.outcome, raised.state.spent.turns) == ("complete", 2)
+
+
 def test_a_call_that_was_changed_in_the_parent_can_be_approved_in_a_copy() -> None:
     """The copy asks about the model's own call and runs what it has shown."""
     case = talk(RULES.replace("[approve, reject]", "[approve, edit, reject]")).model("Let me.", CALLS[0])
