@@ -18,6 +18,7 @@ from engine.migration import MigrationRefused
 from engine.nodes import entries
 from engine.nodes.port import runners
 from engine.state import State
+from tests.engine.agents.talks import Talk
 from tests.nodes.gonekit import MODULE, Package
 from tests.support.engine import ANA, Backing, EngineRig, flow_of, running, until
 
@@ -402,3 +403,66 @@ async def test_an_approval_that_was_given_still_counts_when_the_type_is_back(
     async with engine(backing, tmp_path) as rig:
         state = await press(rig, session_id, "again")
         assert (state.status, package.ran()) == ("complete", ["call ana"])
+
+
+TOOLS = """
+tools:
+  page_ana: {type: page, description: Pages ana., with: {who: ana}}
+nodes:
+  - {id: helper, type: agent, with: {prompt: "Why?", tools: [page_ana]}}
+"""
+
+
+def test_a_model_is_told_that_its_tool_cannot_be_used(package: Package) -> None:
+    """The conversation goes on with the tools that it was begun with; a call of that one is refused, with why."""
+    body = flow_of(TOOLS).body()
+    package.remove()
+    case = Talk(flow_from_body(body)).started().model("Let me page.", ("page_ana", {}))
+    assert REASON in case.said()
+    case.model("Then I cannot.")
+    assert case.state.outcome == "complete"
+
+
+def test_a_tool_call_that_a_crash_cut_is_never_left_out(package: Package) -> None:
+    """People say what became of it, and then that it is to be tried again, or abort: a model waits for its result."""
+    body = flow_of(TOOLS).body()
+    case = Talk(flow_from_body(body)).started().model("Let me page.", ("page_ana", {}))
+    package.remove()
+    case.flow = flow_from_body(body)
+    case.claimed()
+    assert [option["value"] for option in case.prompt.spec["options"]] == ["done", "again", "abort"]
+    assert REASON in case.refused(case.answer("done"), InvalidAnswer)
+    case.when(case.answer("again"))
+    assert [option["value"] for option in case.prompt.spec["options"]] == ["again", "abort"]
+    package.install()
+    case.flow = flow_from_body(body)
+    case.when(case.answer("again")).tool("tool[0]", {"said": "paged ana"}).model("Done.")
+    assert case.state.outcome == "complete"
+
+
+GRAPH = """
+nodes:
+  - {id: q, type: ask, with: {message: Now?}}
+  - {id: call, type: page, with: {who: ana}}
+  - {id: end, type: set, with: {said: "{{ status.call }}"}}
+edges: [{from: q, to: call}, {from: call, to: end, gate: any}]
+"""
+
+
+@pytest.mark.parametrize("choice", ["skip", "migrate"])
+async def test_a_node_of_a_graph_is_left_out_or_replaced(
+    backing: Backing, tmp_path: Path, package: Package, choice: str
+) -> None:
+    """Its edges are resolved as those of any other node that was skipped, or that ran."""
+    session_id = await waiting(backing, tmp_path, GRAPH)
+    package.remove()
+    async with engine(backing, tmp_path) as rig:
+        await rig.reply(session_id, "yes")
+        if choice == "skip":
+            await press(rig, session_id, "skip")
+        else:
+            new = flow_of(GRAPH.replace("type: page", "type: set"))
+            assert (await rig.engine.migrate(session_id, new, actor=ANA)).anew == ["call"]
+        state = await rig.engine.parked(session_id)
+        said = {"skip": "skipped", "migrate": "completed"}[choice]
+        assert (state.status, state.nodes["end"].output) == ("complete", {"said": said})
