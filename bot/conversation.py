@@ -258,6 +258,8 @@ class Conversation:
         except (Refused, SessionError) as error:
             return await self._telling.whisper(row, data, str(error), "refused")
         later = told_later(state, command)
+        if isinstance(command, commands.Steer) and data.get("files"):
+            later = " ".join(filter(None, (words.WORDS_ONLY, later)))
         if later is not None:
             # The row was consumed together with what it said.
             told = whispered(row, data, later)

@@ -48,6 +48,16 @@ LATER = "Kept for the agent. It reads your message once what is asked above is a
 """Told to whoever speaks to an agent that waits for people."""
 
 
+WORDS_ONLY = "An agent reads words; files that are dropped into its thread are not given to it."
+"""Told to whoever drops files into the thread of an agent that asks for none."""
+
+SEVERAL_AGENTS = (
+    "Several runs in this thread have an agent, and words do not say which one they are for, so none of them reads this. "
+    "Start runs that you want to speak to in threads of their own."
+)
+"""Told to whoever speaks where several sessions have an agent."""
+
+
 def flows_text(flows: Mapping[str, Flow]) -> str:
     """The flows that can be started here."""
     if not flows:
@@ -132,7 +142,8 @@ def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) 
             )
     more = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
-    return "\n   ".join([head, *lines]).rstrip(".") + "."
+    told = "\n   ".join([head, *lines])
+    return told if told.endswith((".", "?", "!", "…")) else f"{told}."
 
 
 def _standing(state: State) -> str:
@@ -217,6 +228,10 @@ def menu_text(asked: Sequence[PromptState], places: Mapping[str, str]) -> str:
 
 def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
     """Why a text answered nothing."""
+    if kind == "several_agents":
+        return SEVERAL_AGENTS
+    if kind == "words_only":
+        return WORDS_ONLY
     first = asked[0]
     if kind == "buttons":
         return f"That is answered with its buttons, not with text: {_first_line(first.message)}"

@@ -154,7 +154,9 @@ class Menu:
     text: str
 
 
-HintKind: TypeAlias = Literal["buttons", "files", "closed", "not_yours", "older", "no_text"]
+HintKind: TypeAlias = Literal[
+    "buttons", "files", "closed", "not_yours", "older", "no_text", "several_agents", "words_only"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class Hint:
     """The text answers nothing, and its author should know why.
 
     `buttons`: these are answered with their buttons. `files`: these are answered with files. `closed`: this one is closed (its state says how).
-    `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it named a prompt and said
+    `several_agents`: it could be for any of them. `words_only`: an agent does not take files. `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it named a prompt and said
     nothing.
     """
 
@@ -406,9 +408,13 @@ def _take(prompts: list[PromptState], message: Message, text: str) -> Route | No
 
 
 def _steer(message: Message, thread: Thread) -> Route | None:
-    # With several agents nobody said which one is meant.
-    if len(thread.steerable) != 1 or not message.text:
+    if not thread.steerable:
         return None
+    if not message.text:
+        return Hint("words_only", ()) if message.has_files else None
+    if len(thread.steerable) > 1:
+        # Nobody said which one is meant, and whoever wrote waits for an answer.
+        return Hint("several_agents", ())
     return Steer(thread.steerable[0], message.text)
 
 

@@ -72,7 +72,7 @@ def asks_for(state: State, prompt: PromptRun, flow: FlowLike) -> str:
     """What a prompt asks for, with its place: `rollout › us › Confirm`."""
     named = prompt.spec.get("nodeName")
     label = safe(clip(shown(str(named)), 60)) if named else label_of(flow, prompt.path)
-    if prompt.path not in state.nodes:
+    if prompt.kind == "input":
         return label
     return " › ".join([*around(state, flow, prompt.path), label])
 

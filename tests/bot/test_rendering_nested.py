@@ -12,8 +12,10 @@ from bot.rendering.blocks import MOST_UNITS, size
 from bot.workspace.blocks import check_message
 from engine import clock
 from engine.commands import Hold, NodeBroke, NodeDone, Resume
+from engine.queries import launched
 from prompt_state.model import Owner, prompt_state
 from tests.bot.rendering_cases import buttons, texts
+from tests.engine.agents.talks import Talk
 from tests.engine.walks import Walk, walks
 from tests.support.engine import ANA, BEN, Scenario, flow_of
 
@@ -92,7 +94,32 @@ def test_two_parallel_questions_can_be_told_apart() -> None:
     assert [lead.rpartition(" · ")[2] for lead in leads] == ["*Rollout › eu*", "*Rollout › us*"]
     status = words.status_text([(case.state, case.flow)], case.now)
     assert "Rollout › eu › Confirm: How does eu look?" in status
-    assert "Rollout › us › Confirm: How does us look?" in status
+    assert status.endswith("Rollout › us › Confirm: How does us look?")
+
+
+def test_calls_of_two_agents_that_wait_can_be_told_apart() -> None:
+    """A call that people decide before it begins names the pass that it belongs to, as a question does."""
+    flow = """
+nodes:
+  - id: each
+    type: foreach
+    with: {items: [eu, us], concurrency: 2}
+    body:
+      - {id: fix, type: agent, with: {prompt: x, tools: [write_file], approvals: {write_file: [approve, reject]}}}
+"""
+    case = Talk(flow_of(flow)).started()
+    for path in sorted(launched(case.state)):
+        use = {
+            "type": "tool_use",
+            "id": f"toolu_{path[5]}",
+            "name": "write_file",
+            "input": {"path": "a", "content": "b"},
+        }
+        output = {"content": [use], "stopReason": "tool_use", "usage": {}, "model": "m", "interrupted": False}
+        case.when(NodeDone(path, 1, output))
+    status = words.status_text([(case.state, case.flow)], case.now)
+    assert "each › eu › fix: write_file" in status
+    assert "each › us › fix: write_file" in status
 
 
 def test_a_held_session_says_that_it_is_paused_and_by_whom() -> None:

@@ -274,7 +274,18 @@ CASES = [
     Case("a prompt goes before an agent", thread(A, steerable=("session-1",)), said("x"), Answer("p-a", "x")),
     Case("a running agent", thread(steerable=("session-1",)), said("x"), Steer("session-1", "x")),
     Case("an agent that waits", thread(GATE, steerable=("session-1",)), said("x"), Steer("session-1", "x")),
-    Case("two agents: nobody said which", thread(steerable=("session-1", "session-2")), said("x"), Chatter()),
+    Case(
+        "two agents: nobody said which",
+        thread(steerable=("session-1", "session-2")),
+        said("x"),
+        Hint("several_agents", ()),
+    ),
+    Case(
+        "an agent takes no files",
+        thread(steerable=("session-1",)),
+        said("", subtype="file_share", has_files=True),
+        Hint("words_only", ()),
+    ),
     Case("text is no approval", thread(GATE), said("approve"), Hint("buttons", ("p-gate",), once=True)),
     Case(
         "whatever an approval says of itself",
