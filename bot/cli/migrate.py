@@ -20,7 +20,7 @@ from bot.cli.place import Place, opened
 from bot.cli.reach import hand_over, runs_here, told
 from bot.settings import Settings
 from engine.actors import Actor
-from engine.codec import decode
+from engine.codec import Json, decode
 from engine.errors import UnknownFlow
 from engine.flow import Flow, flow_from_body
 from engine.migration import Plan, lines, plan
@@ -52,6 +52,8 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
         else:
             handed = hand_over(store, head, "migrate", actor, flow=decode(new.body()))
             done = told(handed, f"{head.session_id} goes on with the new text.")
+            _tell(made, done, as_json=as_json, request=handed.outcome)
+            return handed.code
     _tell(made, done, as_json=as_json)
     return Exit.OK
 
@@ -81,9 +83,10 @@ async def _migrate(settings: Settings, store: Store, session_id: str, new: Flow,
         await engine.close()
 
 
-def _tell(made: Plan, done: str, *, as_json: bool) -> None:
+def _tell(made: Plan, done: str, *, as_json: bool, request: str | None = None) -> None:
     if as_json:
-        print_json({**made.to_json(), "message": done})
+        asked: dict[str, Json] = {} if request is None else {"request": request}
+        print_json({**made.to_json(), "message": done, **asked})
         return
     for line in (*lines(made), *([done] if done else [])):
         print(clean(line))

@@ -238,7 +238,7 @@ def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | Non
                 )
             else:
                 print(told(handed, "Answered."))
-            return Exit.OK if handed.outcome == "applied" else Exit.PAUSED
+            return handed.code
     mode = Mode(ask=False, wait=True, json=as_json)
     return follow(place, head.session_id, actor, mode, beginning(head.session_id, said, actor))
 
@@ -312,7 +312,7 @@ def change_prompt(place: Place, text: str, change: Change, as_name: str | None, 
                 )
             else:
                 print(told(handed, change.done))
-            return Exit.OK if handed.outcome == "applied" else Exit.PAUSED
+            return handed.code
 
     async def begin(engine: Engine, follower: Follower) -> None:
         await engine.apply(prompt.session_id, change.command(prompt.prompt_id, actor, f"cli:{random_text()}"))

@@ -10,6 +10,7 @@ import os
 import time
 from dataclasses import dataclass
 
+from bot.cli.exits import Exit
 from bot.terminal import terminal_label
 from engine.actors import Actor
 from engine.codec import Json, decode
@@ -34,10 +35,17 @@ class RefusedElsewhere(SaysoError):
 
 @dataclass(frozen=True)
 class Handed:
-    """What became of a request: `applied`, or `queued` until the process named in `by` runs."""
+    """What became of a request: `applied`, or `queued` until the process named in `by` takes it; `there` says whether that
+    process lives."""
 
     outcome: str
     by: str
+    there: bool = True
+
+    @property
+    def code(self) -> Exit:
+        """The exit code: what is only kept for later is not done."""
+        return Exit.OK if self.outcome == "applied" else Exit.PAUSED
 
 
 def served(store: Store, head: Head) -> bool:
@@ -69,7 +77,7 @@ def hand_over(
         if row is not None and not there and head.thread_key is None:
             _take_back(store, row)
         elif not there or time.monotonic() >= deadline:
-            return Handed("queued", by)
+            return Handed("queued", by, there)
         else:
             time.sleep(_LOOK_SECONDS)
 
@@ -100,6 +108,8 @@ def told(handed: Handed, done: str) -> str:
     """What became of a request, in words; `done` says what was done."""
     if handed.outcome == "applied":
         return done
+    if handed.by == "bot" and handed.there:
+        return "The bot runs and has not taken the request yet. It is kept, and carried out when the bot gets to it."
     if handed.by == "bot":
         return (
             "The bot does not run right now. The request is kept, and carried out when it runs (sayso start)."

@@ -142,7 +142,7 @@ def _resume_elsewhere(store: Store, head: Head, said: Said, actor: Actor, mode: 
         print_json({**result_json(state), "request": handed.outcome})
     else:
         print(told(handed, f"Taken; the session is {state.status}."))
-    return Exit.OK if handed.outcome == "applied" else Exit.PAUSED
+    return handed.code
 
 
 def _stands_in_slack(state: State, mode: Mode) -> int:
@@ -239,7 +239,7 @@ def _handed(store: Store, head: Head, handed: Handed, done: str, *, as_json: boo
         print_json({**result_json(state), "request": handed.outcome})
     else:
         print(told(handed, done))
-    return Exit.OK
+    return handed.code
 
 
 # --- abort -------------------------------------------------------------------------------------------------

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from pathlib import Path
+
 import pytest
 
+from bot.cli.reach import Handed, hand_over, told
+from engine.actors import Actor
+from engine.storage.sqlite import open_sqlite
+from tests.cli import crowd, crowd_checks
 from tests.cli.clikit import Cli, until
+from tests.proof.sampling import SEED
+from tests.support.engine import ANA, flow_of, running
 
 pytestmark = pytest.mark.process
+LONG = bool(os.environ.get("PROVE"))
+SEEDS = range(SEED, SEED + 40) if LONG else (1, 2)
+ROUNDS = 6 if LONG else 2
 
 BESIDE = """flow: beside
 nodes:
@@ -43,3 +56,49 @@ def test_a_refused_answer_takes_nothing_up(cli: Cli) -> None:
     cli.write("go", "")
     assert cli.run("prompts", "answer", prompt, "eu", "--as", "ben").code == 0
     assert cli.lines("begun") == ["begun"] * 2
+
+
+async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
+    """Without a bot a pause, an abort and another text are told to be kept, with exit code 3; a bot that is there and has
+    not taken them is not said to be off."""
+    folder = cli.cwd / ".sayso"
+    folder.mkdir(mode=0o700)
+    store = open_sqlite(folder / "sayso.db")
+    async with running(store, folder) as rig:
+        flow = flow_of("flow: f\nnodes:\n  - {id: q, type: ask, with: {message: Which?}}\n")
+        thread = {"key": "T1:C1:1.1", "team": "T1", "channel": "C1", "ts": "1.1"}
+        session_id = await rig.engine.start(flow, {}, actor=ANA, thread=thread)
+        await rig.engine.parked(session_id)
+    cli.write("flow.yml", "flow: f\nnodes:\n  - {id: q, type: ask, with: {message: Which one?}}\n")
+    paused = await asyncio.to_thread(cli.run, "sessions", "pause", session_id)
+    assert (paused.code, "The bot does not run right now" in paused.out) == (3, True), paused
+    for command in (["abort", session_id], ["migrate", session_id, "flow.yml"]):
+        done = await asyncio.to_thread(cli.run, "sessions", *command, "--json")
+        assert (done.code, done.json["request"]) == (3, "queued"), done
+    store = open_sqlite(folder / "sayso.db")
+    try:
+        store.register("bot")
+        head = store.head(session_id)
+        assert head is not None
+        handed = hand_over(store, head, "pause", Actor.local("ana"), patience=0)
+    finally:
+        store.close()
+    assert handed == Handed("queued", "bot", there=True)
+    assert told(handed, "Done.").startswith("The bot runs and has not taken the request yet.")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_crowd_of_commands_says_is_what_happened(seed: int, tmp_path: Path) -> None:
+    """Commands at once, some killed: all agree with the journal, and every effect is made once for each start."""
+    played = crowd.play(tmp_path / "crowd", seed, ROUNDS, locked=seed % 4 == 2)
+    assert not crowd_checks.problems(played)
+
+
+@pytest.mark.skipif(not LONG, reason="a long one, for make prove")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", SEEDS[:10])
+def test_the_same_beside_a_bot_that_is_killed(seed: int, tmp_path: Path) -> None:
+    """The bot serves the session, and is off now and then: what is kept for it is told so, and is no success."""
+    played = crowd.play(tmp_path / "crowd", seed, ROUNDS, slack=True, locked=seed % 4 == 2)
+    assert not crowd_checks.problems(played)
