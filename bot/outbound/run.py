@@ -87,40 +87,63 @@ class Outbound:
         self._taken = taken
         self._now = now
         self._tuning = tuning
-        self._pace = pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
-        calls = Calls(client, pace, bot_user_id, posted)
-        self._poster = Poster(writer, calls, pace, now, delays=tuning.look_delays, backoff=self._again_in)
-        names = Names(client, self._clock)
+        self._files = files
+        self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
+        self._holds: dict[str, float] = {}
+        self._troubles: dict[str, int] = {}
+        self._cards: set[str] = set()
+        self._limit = _PAGE
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
+        calls = Calls(client, self._pace, bot_user_id, posted)
         sessions = Sessions(load_state, load_flow, meters)
-        places = Places(client, self._clock)
-        uploads = Uploads(
-            writer, client, pace, now, files=files, delays=tuning.look_delays, backoff=self._again_in
+        self._poster = Poster(
+            writer, calls, self._pace, now, delays=tuning.look_delays, backoff=self._again_in
         )
-        deliveries = Deliveries(writer, calls, self._poster, places, uploads, sessions, now=now)
         self._reach = Reach(writer, sessions)
-        clocks = Clocks(writer, calls, self._poster, places, names, sessions, now=now)
-        self._pieces = Pieces(
-            writer,
+        self._pieces, self.streams = self._of_agents(calls, sessions, link_hosts)
+        self._rows = self._of_all_kinds(client, calls, sessions, bot_user_id)
+
+    def _of_agents(
+        self, calls: Calls, sessions: Sessions, link_hosts: frozenset[str]
+    ) -> tuple[Pieces, Streams]:
+        """What shows the words of agents: when they are said, and while they are being said."""
+        speakers = Speakers(sessions)
+        pieces = Pieces(
+            self._writer,
             calls,
             self._poster,
-            now=now,
+            now=self._now,
             clock=self._clock,
-            speakers=Speakers(sessions),
+            speakers=speakers,
             hosts=link_hosts,
         )
-        self.streams = Streams(
-            writer,
-            self._pieces,
+        streams = Streams(
+            self._writer,
+            pieces,
             sessions,
-            now=now,
+            now=self._now,
             told=self.notify,
             clock=self._clock,
-            seconds=tuning.live_seconds,
+            seconds=self._tuning.live_seconds,
         )
-        self._rows = Rows(
+        return pieces, streams
+
+    def _of_all_kinds(
+        self, client: AsyncWebClient, calls: Calls, sessions: Sessions, bot_user_id: str
+    ) -> Rows:
+        """What sends rows, each kind as it wants to be sent."""
+        writer, poster, now = self._writer, self._poster, self._now
+        names, places = Names(client, self._clock), Places(client, self._clock)
+        delays, backoff = self._tuning.look_delays, self._again_in
+        uploads = Uploads(writer, client, self._pace, now, files=self._files, delays=delays, backoff=backoff)
+        deliveries = Deliveries(writer, calls, poster, places, uploads, sessions, now=now)
+        clocks = Clocks(writer, calls, poster, places, names, sessions, now=now)
+        return Rows(
             writer,
             calls,
-            self._poster,
+            poster,
             names,
             sessions,
             deliveries,
@@ -129,13 +152,6 @@ class Outbound:
             bot_user_id=bot_user_id,
             now=now,
         )
-        self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
-        self._holds: dict[str, float] = {}
-        self._troubles: dict[str, int] = {}
-        self._cards: set[str] = set()
-        self._limit = _PAGE
-        self._wake = asyncio.Event()
-        self._stopping = False
 
     # --- life ----------------------------------------------------------------------------------------------
 
