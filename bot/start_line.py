@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_BEGINS_JSON = re.compile(r"(?:^|\s)(?P<word>[A-Za-z_][A-Za-z0-9_]*=(?=[\[{]))")
+_MOST_JSON = 20
+"""Values of JSON on a line that need no quotes: looking for them takes time, and no flow takes more."""
+_BACKSLASH = re.compile(r"'[^']*'|\\(?![\"'])")
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 
@@ -31,10 +37,11 @@ class BadLine:
 
 
 def parse(text: str, flows: Iterable[str]) -> StartLine | BadLine:
-    """The flow that a line starts. Values may be quoted; phones' curly quotes count as quotes."""
+    """The flow that a line starts. Values may be quoted; phones' curly quotes count as quotes. JSON needs no quotes
+    around it, and a backslash stays what it is."""
     names = sorted(flows)
     try:
-        words = shlex.split(text.translate(_QUOTES), posix=True)
+        words = _split(text.translate(_QUOTES))
     except ValueError:
         return BadLine('A quote is opened and not closed. Write values with spaces as `key="two words"`.')
     if words and words[0].lower() == "run":
@@ -53,6 +60,32 @@ def parse(text: str, flows: Iterable[str]) -> StartLine | BadLine:
             return BadLine(f"`{found[1]}` is given twice.")
         inputs[found[1]] = found[2]
     return StartLine(name, inputs)
+
+
+def _split(text: str) -> list[str]:
+    """The words of a line. Raises `ValueError` for a quote that is not closed."""
+    words: list[str] = []
+    at = 0
+    for found in islice(_BEGINS_JSON.finditer(text), _MOST_JSON):
+        if found.start() < at:
+            continue
+        try:
+            _, end = json.JSONDecoder().raw_decode(text, found.end())
+            before = _plain_words(text[at : found.start()])
+        except (ValueError, RecursionError):
+            continue  # it is no JSON, or stands within quotes: words like any others
+        if text[end : end + 1].strip():
+            continue
+        words += [*before, text[found.start("word") : end]]
+        at = end
+    return words + _plain_words(text[at:])
+
+
+def _plain_words(text: str) -> list[str]:
+    # A backslash is one unless a quote follows it.
+    return shlex.split(
+        _BACKSLASH.sub(lambda one: one[0].replace("\\", r"\\") if one[0] == "\\" else one[0], text)
+    )
 
 
 def match_trigger(text: str, triggers: Iterable[tuple[str, str]]) -> StartLine | None:

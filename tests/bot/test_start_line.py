@@ -16,6 +16,12 @@ LINES = [
     ("release notes=“curly quotes”", StartLine("release", {"notes": "curly quotes"})),
     ("release formula=a=b", StartLine("release", {"formula": "a=b"})),
     ("release empty=", StartLine("release", {"empty": ""})),
+    ('release to={"a b": [1, "c"]} n=3', StartLine("release", {"to": '{"a b": [1, "c"]}', "n": "3"})),
+    ("release tags=[“eu west”, 2]", StartLine("release", {"tags": '["eu west", 2]'})),
+    ("release a={x} b=[eu", StartLine("release", {"a": "{x}", "b": "[eu"})),
+    ('release say="see to={\\"a\\": 1}"', StartLine("release", {"say": 'see to={"a": 1}'})),
+    (r"release path=C:\temp\new rule=\d+", StartLine("release", {"path": r"C:\temp\new", "rule": r"\d+"})),
+    (r"release rule='\d+ x' share=\\a\b", StartLine("release", {"rule": r"\d+ x", "share": r"\\a\b"})),
 ]
 
 
@@ -33,6 +39,9 @@ BAD = [
     ("release fast", "inputs are written `key=value`"),
     ("release a=1 a=2", "`a` is given twice"),
     ('release a="open', "A quote is opened"),
+    ("release " + "a=[ " * 5_000, "is given twice"),
+    ("release " + "a=" + "[" * 10_000 + " a=1", "is given twice"),
+    ('release "' + "a=[] " * 3_000, "A quote is opened"),
 ]
 
 
