@@ -18,12 +18,12 @@ from engine.fold import derive_state
 from engine.live import utc_now
 from engine.state import State
 from engine.storage.sqlite import open_sqlite
-from tests.simulation import errand_checks, form_checks
+from tests.simulation import errand_checks, file_flows, form_checks
+from tests.simulation.file_flows import ALL
 from tests.simulation.flows import NOBODY, Answers
 from tests.simulation.life import KEY
 from tests.simulation.people import Said, live_buttons
 from tests.simulation.slack import CHANNEL, key_of
-from tests.simulation.way_flows import ALL
 from tests.simulation.world import EPOCH, World
 
 TEAM = "T0LOCAL01"
@@ -114,6 +114,7 @@ def _of_session(world: World, store: Any, session: Session) -> Iterator[str]:
     yield from _voted(world, session)
     yield from _taken_back(world, session)
     yield from _truly_said(world, session)
+    yield from file_flows.kept(world, session)
     yield from form_checks.Decisions(world, session).wrong()
     yield from form_checks.told(world, store, session)
     answers = {**_answers(session), **errand_checks.inputs(world, session)}
@@ -132,6 +133,7 @@ def _answers(session: Session) -> Answers:
             found[place] = str(event.answer["text"])
             values = event.answer.get("values") or {}
             found.update({f"{place}.{name}": str(value) for name, value in values.items()})
+            found.update(file_flows.answered(place, event.answer))
             if event.answer.get("reason"):
                 found[f"{place}.reason"] = event.answer["reason"]
     return found

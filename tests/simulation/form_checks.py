@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from bot.views.forms import LOST
 from engine.codec import decode
+from tests.simulation.file_flows import ALL
 from tests.simulation.modals import Sent
 from tests.simulation.people import Pressed
 from tests.simulation.slack import Json, key_of
-from tests.simulation.way_flows import ALL
 
 if TYPE_CHECKING:
     from tests.simulation.checks import Session
@@ -160,7 +160,9 @@ class Decisions:
         asked, giver = self._asked[event.prompt_id], event.actor["id"]
         if self._of(event, "hand") is None:
             yield f"nobody handed {event.prompt_id} to {event.to} ({event.key})"
-        if giver in asked.out:
+        # A plain question can always be handed over by whoever asked for the run.
+        is_theirs = asked.spec["kind"] != "approval" and giver == self._session.state.actor.get("id")
+        if giver in asked.out and not is_theirs:
             yield f"{giver} handed {event.prompt_id} over twice"
         asked.out = (asked.out | {giver}) - {event.to}
         asked.votes.pop(giver, None)

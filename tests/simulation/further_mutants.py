@@ -1,13 +1,15 @@
-"""Seeded faults in what `further_flows.py` and `way_flows.py` ask of people. A plain day shows none of them."""
+"""Seeded faults in what `further_flows.py`, `way_flows.py` and `file_flows.py` ask. A plain day shows none of them."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 from bot import inbound
 from bot.app import SlackApp
+from bot.session_files import Part
 from bot.views import forms, kinds
 from bot.views.desk import Desk
 from bot.views.values import PAGE, Submission
@@ -111,6 +113,19 @@ def hears_a_reaction_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SlackApp, "_ingest", fresh)
 
 
+def a_file_lies_in_its_place_before_it_is_whole(patch: pytest.MonkeyPatch) -> None:
+    """What was fetched of a file when the process died counts as the file."""
+    begin = Part.__init__
+
+    def here(self: Part, folder: int, name: str) -> None:
+        begin(self, folder, name)
+        os.rename(self._temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        self._temporary = name
+
+    patch.setattr(Part, "__init__", here)
+    patch.setattr(Part, "close", lambda self: self._file.close())
+
+
 FURTHER_MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
@@ -122,10 +137,11 @@ FURTHER_MUTANTS: dict[str, Mutant] = {
         starts_what_is_sent_again_once_more,
         starts_again_while_it_runs,
         hears_a_reaction_again,
+        a_file_lies_in_its_place_before_it_is_whole,
     )
 }
 FURTHER_SEEN_AT = {
-    "takes_a_modal_of_an_older_copy": 2_000_049,
+    "takes_a_modal_of_an_older_copy": 2_000_195,
     "a_second_vote_keeps_the_first_reason": 2_000_250,
     "keeps_what_a_page_held_first": 2_000_069,
     "goes_back_to_an_empty_page": 2_000_069,
@@ -133,5 +149,6 @@ FURTHER_SEEN_AT = {
     "starts_what_is_sent_again_once_more": 3_000_058,
     "starts_again_while_it_runs": 3_000_063,
     "hears_a_reaction_again": 3_000_030,
+    "a_file_lies_in_its_place_before_it_is_whole": 4_000_014,
 }
 """The first seed that was seen to show a fault: tried before all others."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from bot.machine import Machine
 from bot.outbound.run import Tuning
 from bot.process import Bot
 from bot.settings import Settings
+from bot.workspace.methods.files import content_of
 from engine.codec import Json
 from engine.errors import StorageError
 from engine.nodes.port import Completed, Interrupted, NodeContext, Runner
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 CALL_SECONDS = 0.02
+PIECE = 1000
+"""Bytes of a file that come at once."""
 AWAKE = 8.0
 """Seconds for which a process that was frozen goes on."""
 KEY = b"the key of the simulation"
@@ -104,6 +107,27 @@ class SimSlackApp(SlackApp):
         changed = self._generation != self.life.world.generation
         self._generation = self.life.world.generation
         return changed
+
+
+class _Pieces:
+    """A file as it comes over the network, piece by piece: the connection may end, or break, in between."""
+
+    def __init__(self, life: Life, content: bytes) -> None:
+        self._life = life
+        self._content = content
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """The pieces."""
+        world = self._life.world
+        for start in range(0, len(self._content), PIECE):
+            await self._life.point("while a file comes")
+            await asyncio.sleep(self._life.delay())
+            if world.chance.random() < world.weather.answer_lost:
+                world.note("cut file")
+                if world.chance.random() < 0.5:
+                    raise aiohttp.ClientPayloadError("the connection was closed")
+                return
+            yield self._content[start : start + PIECE]
 
 
 class Life:
@@ -356,7 +380,8 @@ class Life:
 
     async def _call(self, url: str, args: dict[str, Any]) -> Response:
         world = self.world
-        method = url.rsplit("/api/", 1)[-1] if "/api/" in url else "response_url"
+        is_file = "/files/" in url
+        method = url.rsplit("/api/", 1)[-1] if "/api/" in url else "file" if is_file else "response_url"
         await self.point(f"before {method}")
         await asyncio.sleep(CALL_SECONDS + self.delay())
         if self.frozen:
@@ -372,6 +397,9 @@ class Life:
         if chance.random() < weather.broken:
             world.note(f"broken {method}")
             return Response(503, "upstream is down")
+        if is_file:
+            content = content_of(world.slack.core.state.files[url.rsplit("/", 1)[1]])
+            return Response(200, "", content=_Pieces(self, content), content_length=len(content))
         if chance.random() < weather.answer_lost:
             return await self._lost(method, args)
         return await self._done(method, args)

@@ -92,6 +92,8 @@ class Desk:
 
     def flow(self) -> str:
         """Which flow somebody starts."""
+        if self.world.files and self.chance.random() < 0.7:
+            return self.chance.choice(("papers", "memo"))
         if self.world.ways and self.chance.random() < 0.7:
             return self.chance.choice(("ferry", "ferry", "look", "mend", "rescue", "alarm"))
         if self.world.further:
@@ -161,6 +163,13 @@ class Desk:
             return False  # what stands open can wait
         self._go_on(self.chance.choice(views))
         return True
+
+    def _pressing(self, views: list[View]) -> list[View]:
+        """What stands open can wait; a reason is thought over for long, and somebody changes what it is about."""
+        if self.chance.random() < 0.3:
+            return []
+        is_slow = self.world.weather.rude > 0 and self.chance.random() < 0.7
+        return [view for view in views if not is_slow or _kind(view) != "reject"]
 
     def _go_on(self, view: View) -> None:
         kind = _kind(view)

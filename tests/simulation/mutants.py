@@ -153,6 +153,7 @@ MUTANTS: dict[str, Mutant] = {
     )
 }
 SEEN_AT = {
+    "a_change_forgets_the_attempt_that_is_out": 312,
     "acknowledges_before_it_stores": 11,
     "writes_what_it_decided_on_what_it_read": 303,
     "obeys_a_word_that_is_offered_as_a_choice": 165,

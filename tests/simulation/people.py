@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 HINT = "Reply in this thread"
+FILES_HINT = "📎"
 ENDS = ("✅", "❌", "🛑")
 CALM = 4.0
 """Seconds between two looks at a thread when all faults are over."""
@@ -40,6 +41,8 @@ class Said:
     """The prompt that it names, by its number; 0 for none."""
     choice: str = ""
     """The prompt that offers these words as a choice, and was open to see when they were written."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """What was dropped with it, by name."""
 
 
 @dataclass
@@ -191,7 +194,21 @@ class Crowd:
             number = _number(message)
             text = f"#{number}: {text}"
         user = self.desk.who(message) if self.world.forms else "ana"
+        if FILES_HINT in _hint(message):
+            self._drop(user, text, root)
+            return
         self._say(user, text, root, number)
+
+    def _drop(self, user: str, text: str, root: str) -> None:
+        """Drop files into the thread, sometimes too many or too large ones, sometimes with words."""
+        chance = self.desk.chance
+        wrong = "" if self._calm or chance.random() > 0.2 else chance.choice(("many", "large", "none"))
+        count = {"many": 3, "none": 0}.get(wrong, chance.choice((1, 2)))
+        size = 200 if wrong == "large" else chance.randint(1, 100)
+        files = {
+            f"{text}-{n}.txt": f"{text} of {n:02d} has this in it. ".encode() * size for n in range(count)
+        }
+        self._say(user, text if not count or chance.random() < 0.5 else "", root, files=files)
 
     def _approver(self, message: Json) -> str:
         if self.world.forms:
@@ -212,10 +229,18 @@ class Crowd:
         self.pressed.append(Pressed(delivery, user, label, key_of(message).removeprefix("prompt:")))
         self.world.note(f"{user} presses {label}")
 
-    def _say(self, user: str, text: str, root: str, number: int = 0, choice: Json | None = None) -> None:
-        ts = self.world.slack.say(user, text, root)
+    def _say(
+        self,
+        user: str,
+        text: str,
+        root: str,
+        number: int = 0,
+        choice: Json | None = None,
+        files: dict[str, bytes] | None = None,
+    ) -> None:
+        ts = self.world.slack.say(user, text, root, files)
         offered = key_of(choice).removeprefix("prompt:") if choice else ""
-        self.said[ts] = Said(ts, user, text, root, number=number, choice=offered)
+        self.said[ts] = Said(ts, user, text, root, number=number, choice=offered, files=files or {})
         self.world.note(f"{user} says {text} {ts}")
 
     # --- what nobody asked for -----------------------------------------------------------------------------
@@ -330,7 +355,7 @@ def _hint(message: Json) -> str:
     """The line that says how to answer with a text; empty where there is none."""
     for block in message.get("blocks") or []:
         text: Any = block.get("text")
-        if isinstance(text, dict) and HINT in text.get("text", ""):
+        if isinstance(text, dict) and any(hint in text.get("text", "") for hint in (HINT, FILES_HINT)):
             return str(text["text"])
     return ""
 

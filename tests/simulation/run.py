@@ -22,8 +22,8 @@ from engine.flow import Flow, load
 from engine.storage import writer
 from engine.storage.sqlite import open_sqlite
 from tests.simulation.checks import check
+from tests.simulation.file_flows import ALL
 from tests.simulation.life import KEY
-from tests.simulation.way_flows import ALL
 from tests.simulation.weather import Weather
 from tests.simulation.world import EPOCH, Ground, Outcome, World
 

@@ -19,6 +19,7 @@ from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError
 from bot.workspace.methods import METHODS
 from bot.workspace.methods.call import Call
+from bot.workspace.people import People
 from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES, REQUIRED
 from bot.workspace.seed import default_state
 from bot.workspace.state import View, copied
@@ -156,9 +157,15 @@ class Slack:
 
     # --- people --------------------------------------------------------------------------------------------
 
-    def say(self, user: str, text: str, thread_ts: str | None = None) -> str:
-        """Write a message as somebody; its ts."""
+    def say(
+        self, user: str, text: str, thread_ts: str | None = None, files: dict[str, bytes] | None = None
+    ) -> str:
+        """Write a message as somebody, with files by name; its ts."""
         state = self.core.state
+        if files:
+            hands = People(self.core, self.views)
+            posted = hands.post(state.user(user), state.channels[CHANNEL], text, thread_ts, files=files)
+            return str(posted["ts"])
         message = self.core.post(state.user(user), state.channels[CHANNEL], text, thread_ts=thread_ts)
         return str(message["ts"])
 
@@ -276,6 +283,9 @@ class Response:
     status: int
     body: Json | str
     headers: dict[str, str] = field(default_factory=dict)
+    content: Any = None
+    """The bytes of a file, to be read with `iter_chunked`."""
+    content_length: int | None = None
 
     @property
     def content_type(self) -> str:

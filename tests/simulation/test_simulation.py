@@ -13,28 +13,26 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import form_flows
+from tests.simulation.file_flows import ALL, FILE_SAMPLES
 from tests.simulation.form_mutants import FORM_MUTANTS, FORMS_SEEN_AT
 from tests.simulation.further_flows import FURTHER_SAMPLES
 from tests.simulation.further_mutants import FURTHER_MUTANTS, FURTHER_SEEN_AT
 from tests.simulation.mutants import MUTANTS, SEEN_AT, Mutant
 from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block
 from tests.simulation.timeline import SimLoop, Stuck, Timeline
-from tests.simulation.way_flows import ALL, WAY_SAMPLES
+from tests.simulation.way_flows import WAY_SAMPLES
 from tests.simulation.weather import Weather
-from tests.simulation.world import FORMS, FURTHER, WAYS, Ground
+from tests.simulation.world import FILES, FORMS, FURTHER, WAYS, Ground
 
 LONG = bool(os.environ.get("PROVE"))
 SEEDS = 2_000
 FORM_SEEDS = 200
 """How many runs with forms, changes and hand-overs."""
-FURTHER_SEEDS = 50
-"""How many with what came after those, and how many with other ways to start a flow."""
-FIRSTS = (
-    *range(0, SEEDS, AT_ONCE),
-    *range(FORMS, FORMS + FORM_SEEDS, AT_ONCE),
-    *range(FURTHER, FURTHER + FURTHER_SEEDS, AT_ONCE),
-    *range(WAYS, WAYS + FURTHER_SEEDS, AT_ONCE),
-)
+LATER = {FURTHER: FURTHER_SAMPLES, WAYS: WAY_SAMPLES, FILES: FILE_SAMPLES}
+"""By the first of their seeds: the flows of what came after those."""
+LATER_SEEDS = 30
+"""How many of each of them."""
+FIRSTS = (*range(0, SEEDS, AT_ONCE), *range(FORMS, FORMS + FORM_SEEDS, AT_ONCE), *LATER)
 MOST_SEEDS = 2_000
 MOST_FORM_SEEDS = 400
 """Within so many runs a seeded fault must be found."""
@@ -57,7 +55,8 @@ def blocks() -> Iterator[dict[int, Future[Block]]]:
     """The blocks of seeds by their first, which processes run while the tests wait for one after the other."""
     workers = crowd()
     try:
-        yield {first: workers.submit(run_block, first, AT_ONCE) for first in FIRSTS}
+        counts = dict.fromkeys(LATER, LATER_SEEDS)
+        yield {first: workers.submit(run_block, first, counts.get(first, AT_ONCE)) for first in FIRSTS}
     finally:
         workers.shutdown(cancel_futures=True)
     print(f"\nsimulation: {', '.join(f'{count:,} {name}' for name, count in sorted(TRIED.items()))}")
@@ -86,13 +85,12 @@ def test_a_hundred_thousand_deliveries() -> None:
     done, tried = 0, TRIED["deliveries"]
     with crowd() as workers:
         while tried < DELIVERIES:
-            # Of five blocks one with forms, one with what came after them, and one with other ways to start a flow.
+            # Of six blocks one with forms, and one each with what came after them.
             rows = [
                 SEEDS + done,
                 SEEDS + done + AT_ONCE,
                 FORMS + FORM_SEEDS + done // 2,
-                FURTHER + FURTHER_SEEDS + done // 2,
-                WAYS + FURTHER_SEEDS + done // 2,
+                *(first + LATER_SEEDS + done // 2 for first in LATER),
             ]
             for block in workers.map(run_block, rows, [AT_ONCE] * len(rows)):
                 _counted(block)
@@ -107,7 +105,7 @@ def test_a_day_without_faults_is_uneventful(land: Ground, flow: str) -> None:
     assert (outcome.problems, outcome.lives) == ([], 1)
 
 
-@pytest.mark.parametrize("seed", [3, FORMS + 8, WAYS + 58])
+@pytest.mark.parametrize("seed", [3, FORMS + 8, FILES + 14])
 def test_a_seed_replays_exactly(seed: int) -> None:
     """Two processes with different hash seeds give the same run of one seed, byte for byte."""
     traces = [
@@ -149,14 +147,14 @@ def test_a_seeded_fault_is_found_and_a_plain_day_does_not_show_it(
     """With the fault every flow still ends well on a day without faults, and the simulation turns red."""
     mutant: Mutant = {**MUTANTS, **FORM_MUTANTS, **FURTHER_MUTANTS}[name]
     mutant(monkeypatch)
-    for flow in {**FURTHER_SAMPLES, **WAY_SAMPLES} if name in FURTHER_MUTANTS else form_flows.ALL:
+    area = max((first for first in LATER if first <= FURTHER_SEEN_AT.get(name, 0)), default=0)
+    for flow in LATER.get(area, form_flows.ALL):
         assert run(land, 1, weather=Weather(), wants=flow).problems == []
     seeds = range(MOST_SEEDS)
     if name in FORM_MUTANTS:
         seeds = range(FORMS, FORMS + MOST_FORM_SEEDS)
-    elif name in FURTHER_MUTANTS:
-        first = WAYS if FURTHER_SEEN_AT[name] >= WAYS else FURTHER
-        seeds = range(first, first + MOST_FORM_SEEDS)
+    elif area:
+        seeds = range(area, area + MOST_FORM_SEEDS)
     seen = {**SEEN_AT, **FORMS_SEEN_AT, **FURTHER_SEEN_AT}
     for seed in (seen.get(name, seeds[0]), *seeds):
         outcome = run(land, seed)

@@ -15,6 +15,7 @@ from typing import Any
 from bot.flows import Library
 from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES
 from tests.simulation import weather as weathers
+from tests.simulation.file_flows import FILE_SAMPLES
 from tests.simulation.form_flows import FORM_SAMPLES
 from tests.simulation.further_flows import FURTHER_SAMPLES
 from tests.simulation.life import Life
@@ -36,6 +37,9 @@ FURTHER = 2_000_000
 
 WAYS = 3_000_000
 """From this seed on people also start flows in the ways of `way_flows.py`."""
+
+FILES = 4_000_000
+"""From this seed on people also answer with files."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ class World:
         self.chance = Random(f"sayso {self.seed}")
         if self.weather is None:
             self.weather = weathers.draw(self.chance)
-        self.ways = self.seed >= WAYS or self.wants in WAY_SAMPLES
+        self.files = self.seed >= FILES or self.wants in FILE_SAMPLES
+        self.ways = self.files or self.seed >= WAYS or self.wants in WAY_SAMPLES
         self.further = self.ways or self.seed >= FURTHER or self.wants in FURTHER_SAMPLES
         self.forms = self.further or self.seed >= FORMS or self.wants in FORM_SAMPLES
         self.home = self.folder
