@@ -131,12 +131,12 @@ def _finally_is_over(turn: Turn) -> bool:
             and run.status == "interrupted"
             and not may_run_again(turn.flow, turn.state, path)
         ):
-            message = f"node {run.node_id}: it was interrupted; whether it had its effect is not known"
+            node = turn.node(path)  # a tool call has its id of the flow: the model knows no `tool[0]`
+            message = f"node {node.id}: it was interrupted; whether it had its effect is not known"
             if run.reason == CHANGED:
-                message = f"node {run.node_id}: its code changed (pin: strict), and `finally` asks nobody"
+                message = f"node {node.id}: its code changed (pin: strict), and `finally` asks nobody"
             elif run.reason == MISSING:
-                missing = why_missing(turn.flow, turn.node(path))
-                message = f"node {run.node_id}: {missing}, and `finally` asks nobody"
+                message = f"node {node.id}: {why_missing(turn.flow, node)}, and `finally` asks nobody"
             if not doomed(turn.state, path):
                 turn.fail(path, {"type": "interrupted", "message": message})
     containers.progress(turn)

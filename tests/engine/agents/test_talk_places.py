@@ -217,10 +217,10 @@ def test_a_process_that_ends_leaves_a_call_in_finally_to_the_next() -> None:
 
 
 def test_a_tool_that_was_interrupted_in_finally_is_an_error_for_the_model() -> None:
-    """Nobody is asked whether the call had its effect; the model is told that nobody knows."""
+    """Nobody is asked whether the call had its effect; the model is told of the tool by its name that nobody knows."""
     case = Talk(flow_of(AT_THE_END.replace("max_turns: 1", "max_turns: 5"))).started()
     case.model("", CALLS[0]).claimed()
-    assert "interrupted" in case.said()
+    assert "node helper.shell: it was interrupted" in case.said()
     assert case.model("Nobody knows.").state.status == "complete"
 
 
