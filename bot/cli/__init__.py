@@ -16,6 +16,11 @@ import sys
 
 def main() -> None:
     """The console script: run the command line and end the process with its exit code."""
-    from bot.cli.app import run
+    try:
+        from bot.cli.app import run
+    except KeyboardInterrupt:
+        # Reading the modules takes a moment, and people press Ctrl-C in it too.
+        from bot.cli.exits import INTERRUPTED
 
+        sys.exit(INTERRUPTED)
     sys.exit(run(sys.argv[1:]))

@@ -370,7 +370,7 @@ class Crowd:
         of = head.session_id
         if head.phase == "held":
             done = self.run("sessions", "resume", of, "go", "--no-wait")
-        elif prompt is None and self.slack:
+        elif prompt is None and head.thread_key is not None:
             time.sleep(0.2)
             return
         elif prompt is None:

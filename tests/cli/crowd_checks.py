@@ -41,7 +41,7 @@ def _of_command(done: Done, journals: dict[str, list[Event]]) -> Iterator[str]:
             json.loads(done.out)
         except ValueError:
             yield f"no JSON: {done}"
-    if done.kept and not (done.off and done.code == 3):
+    if done.kept and not (done.off and done.code in (3, -signal.SIGKILL, -signal.SIGTERM)):
         yield f"kept for later: {done}"
     if done.token and done.kind in ("said", "held"):
         yield from _agrees(done, journals[done.session_id])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import bot
 from bot.cli.reach import Handed, hand_over, told
 from engine.actors import Actor
 from engine.storage.sqlite import open_sqlite
@@ -85,6 +86,14 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
         store.close()
     assert handed == Handed("queued", "bot", there=True)
     assert told(handed, "Done.").startswith("The bot runs and has not taken the request yet.")
+
+
+def test_a_command_that_is_interrupted_while_it_is_read_ends_without_a_traceback(cli: Cli) -> None:
+    """Ctrl-C before the first line of the command itself is the exit code 130 and nothing else."""
+    cli.write("typer.py", "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n")
+    cli.env = {"PYTHONPATH": f"{cli.cwd}{os.pathsep}{Path(bot.__file__).parent.parent}"}
+    done = cli.run("sessions", "list")
+    assert (done.code, done.out, done.err) == (130, "", "")
 
 
 @pytest.mark.timeout(600)
