@@ -160,8 +160,15 @@ class Follower:
         unsubscribe = self._engine.subscribe(self._seen)
         try:
             await begin()
-            self._serving = asyncio.create_task(self._service.run(), name="service")
-            state = await self._until_rest()
+            while True:
+                self._serving = asyncio.create_task(self._service.run(), name="service")
+                state = await self._until_rest()
+                await self._end_service()
+                if self.left or not self._engine.at_work(self._session_id):
+                    break
+                # A request that was in hand just then let the session go on: leaving now would cut what it began.
+                self._service = Service(self._engine, wants=self._mine)
+            state = await self._engine.state(self._session_id)
             await self._catch_up(state)
             return state
         finally:

@@ -98,6 +98,10 @@ class Claimant:
             raise self._broken
         return await self.state(session_id)
 
+    def at_work(self, session_id: str) -> bool:
+        """Whether something in this process works for a session now."""
+        return session_id in self._live
+
     def remembers(self, session_id: str) -> bool:
         """Whether this process works for a session, or did a moment ago: then its work is ours to do."""
         return session_id in self._live or session_id in self._warm

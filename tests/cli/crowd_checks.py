@@ -86,19 +86,13 @@ def _says(event: Event) -> tuple[object, ...]:
 def _counts(commands: list[Done], journals: dict[str, list[Event]]) -> Iterator[str]:
     """Of what names no one: not fewer than were told, not more than could be."""
     for kind, event_type in (("undo", "prompt:undone"), ("migrate", "flow:migrated")):
+        if any(done.kind == "fork" for done in commands):
+            return  # it copies what is counted
         mine = [done for done in commands if done.kind == kind]
-        sure = sum(done.code in CARRIED_OUT for done in mine)
+        sure = sum(done.code in CARRIED_OUT and not done.kept for done in mine)
         most = sum(done.code not in REFUSED for done in mine)
-        forks = {
-            known for known, journal in journals.items() if getattr(journal[0], "parent_session_id", None)
-        }
-        there = sum(
-            event.type == event_type
-            for known, journal in journals.items()
-            if known not in forks
-            for event in journal
-        )
-        if not sure <= there <= most and not forks:
+        there = sum(event.type == event_type for journal in journals.values() for event in journal)
+        if not sure <= there <= most:
             yield f"{there} times {event_type}, and {sure} to {most} commands: " + "\n".join(map(str, mine))
 
 

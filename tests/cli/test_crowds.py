@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 import bot
 from bot.cli.reach import Handed, hand_over, told
+from bot.cli.screen import TerminalScreen
+from bot.terminal import Follower
 from engine.actors import Actor
+from engine.commands import Answer
 from engine.storage.sqlite import open_sqlite
 from tests.cli import crowd, crowd_checks
 from tests.cli.clikit import Cli, until
 from tests.proof.sampling import SEED
-from tests.support.engine import ANA, flow_of, running
+from tests.support.engine import ANA, counted, everybody, flow_of, running, shell_runners
 
 pytestmark = pytest.mark.process
 LONG = bool(os.environ.get("PROVE"))
@@ -36,6 +40,12 @@ nodes:
           with:
             script: 'echo begun >> "$PLACE/begun"; while ! test -e "$PLACE/go"; do sleep 0.05; done'
             env: {PLACE: "%s"}
+"""
+
+FOLLOWED = """flow: followed
+nodes:
+  - {id: q, type: ask, with: {message: Go on?}}
+  - {id: a, type: shell, with: {script: 'echo ran >> "$LOG"', env: {LOG: "%s"}}}
 """
 
 
@@ -86,6 +96,33 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
         store.close()
     assert handed == Handed("queued", "bot", there=True)
     assert told(handed, "Done.").startswith("The bot runs and has not taken the request yet.")
+
+
+class Leaving(Follower):
+    """A follower that has an answer of another process in hand when it is about to leave."""
+
+    late: Answer | None = None
+
+    async def _end_service(self) -> None:
+        if self.late is not None:
+            late, self.late = self.late, None
+            await self._engine.apply(self._session_id, late)
+        await super()._end_service()
+
+
+async def test_what_an_answer_begins_is_not_cut_by_who_was_about_to_leave(tmp_path: Path) -> None:
+    """Whoever carries an answer out for another process while it leaves stays until what follows is done."""
+    text = FOLLOWED % (tmp_path / "log")
+    async with running(open_sqlite(tmp_path / "sayso.db"), tmp_path, runners=shell_runners()) as rig:
+        session_id = await rig.engine.start(flow_of(text), {}, actor=ANA)
+        (prompt_id,) = (await rig.engine.parked(session_id)).open_prompts
+        screen = TerminalScreen(sys.stderr)
+        follower = Leaving(rig.engine, screen, session_id, actor=ANA, policy=everybody, ask=False)
+        follower.late = Answer(prompt_id, ANA, "late", text="yes")
+        state = await follower.follow(follower.take_up)
+        screen.close()
+        assert (state.status, state.nodes["a"].status) == ("complete", "completed")
+    assert counted(tmp_path / "log") == ["ran"]
 
 
 def test_a_command_that_is_interrupted_while_it_is_read_ends_without_a_traceback(cli: Cli) -> None:
