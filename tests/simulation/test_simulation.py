@@ -34,7 +34,7 @@ LATER_SEEDS = 30
 """How many of each of them."""
 FIRSTS = (*range(0, SEEDS, AT_ONCE), *range(FORMS, FORMS + FORM_SEEDS, AT_ONCE), *LATER)
 MOST_SEEDS = 2_000
-MOST_FORM_SEEDS = 400
+MOST_FORM_SEEDS = 1_000
 """Within so many runs a seeded fault must be found."""
 DELIVERIES = 100_000
 """How many deliveries `make prove` makes at least."""
