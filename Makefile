@@ -26,7 +26,7 @@ fix: $(VENV)/.dev
 
 # The long version of what `make test` shows: a pause at any point changes nothing. Generated values are new each time.
 prove: $(VENV)/.dev
-	PROVE=1 $(BIN)/python -m pytest tests/proof tests/simulation $(ARGS)
+	PROVE=1 $(BIN)/python -m pytest tests/proof tests/simulation tests/cli/test_crowds.py $(ARGS)
 	PROVE=1 $(BIN)/python -m pytest -m hypothesis --ignore tests/proof --ignore tests/simulation $(ARGS)
 
 bench: $(VENV)/.dev
