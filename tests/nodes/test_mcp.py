@@ -153,6 +153,8 @@ async def test_what_is_too_much_is_cut(served: Kit) -> None:
 
 async def test_a_call_that_takes_too_long_is_interrupted(served: Kit, tmp_path: Path) -> None:
     """After the node's timeout nobody knows what the tool did; the connection still serves others."""
+    # The connection stands before: where it takes all the time, nothing was sent, and the call simply failed.
+    assert await served.text("add", a=1, b=2) == "3"
     outcome = await served.call("wait", timeout=2, file=str(tmp_path / "began"))
     assert isinstance(outcome, Interrupted)
     assert outcome.reason == "timeout"
