@@ -157,7 +157,7 @@ SEEN_AT = {
     "acknowledges_before_it_stores": 11,
     "writes_what_it_decided_on_what_it_read": 303,
     "obeys_a_word_that_is_offered_as_a_choice": 165,
-    "an_answer_is_committed_without_its_row": 1655,
+    "an_answer_is_committed_without_its_row": 4892,
     "takes_what_was_posted_unheard_for_not_posted": 10,
 }
 """The first seed that was seen to show a fault, where it is none of the first few: tried before all others."""

@@ -521,6 +521,23 @@ async def test_an_answer_that_news_overtook_does_not_bring_the_past_back(desk: D
         await expect(status).to_contain_text("offline: messages are kept")
 
 
+async def test_what_is_pressed_is_not_drawn_anew_under_the_pointer(desk: Desk) -> None:
+    """A reply that comes while a button of its message is pressed does not lose the press, and shows afterwards."""
+    ts = await desk.say("Look here")
+    await desk.say("one", thread_ts=ts)
+    async with desk.in_ops() as page:
+        await messages(page).filter(has_text="Look here").get_by_test_id("open-thread").hover()
+        await page.mouse.down()
+        await desk.say("two", thread_ts=ts)
+        await desk.say("something else")
+        await expect(page.locator("#announcer")).to_contain_text("something else")
+        await page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        await expect(messages(page).filter(has_text="something else")).to_have_count(0)
+        await page.mouse.up()
+        await expect(messages(page, "#thread")).to_contain_text(["Look here", "one", "two"])
+        await expect(messages(page).filter(has_text="something else")).to_be_visible()
+
+
 async def test_the_page_reads_again_after_its_own_connection_was_lost(desk: Desk) -> None:
     """While the server is away the page says so; afterwards it shows what it missed, without a reload."""
     async with desk.in_ops() as page:

@@ -13,6 +13,7 @@ import { Modals } from "./modal.js";
 import { plain } from "./mrkdwn.js";
 import { Pane, Surfaces } from "./pane.js";
 import { closePopup } from "./popup.js";
+import { drawUnpressed } from "./press.js";
 import { readRoute, writeRoute } from "./router.js";
 import { actAsButton, drawActAs, drawSidebar, drawStatus, openSwitcher, sidebarKeys } from "./sidebar.js";
 import { Starters } from "./starters.js";
@@ -31,6 +32,7 @@ class App {
     this.held = null; // pushes that arrive while a conversation is being read
     this.pushed = 0; // how many pushes came: an answer that one of them overtook may be older than it
     this.reading = 0;
+    this.drawList = () => drawSidebar(find("sidebar"), this.people, this.route.channel);
     this.surfaces = new Surfaces(this.people, (path, body) => this.send(path, body));
     this.modals = new Modals({ people: this.people, send: (path, body) => this.send(path, body) });
     this.home = new HomeTab({ element: find("home"), people: this.people, send: (path, body) => this.send(path, body), onTab: () => this.#drawHead() });
@@ -366,7 +368,7 @@ class App {
   }
 
   #drawSidebar() {
-    drawSidebar(find("sidebar"), this.people, this.route.channel);
+    drawUnpressed(this.drawList);
     const unread = this.people.state.channels.some((channel) => channel.unread && channel.id !== this.route.channel);
     const name = this.#channelTitle();
     document.title = `${unread ? "• " : ""}${name ? `${name} | ` : ""}${this.people.state.team.name ?? "Local workspace"}`;

@@ -3,6 +3,7 @@
 
 import { fill, h, icon } from "./dom.js";
 import { renderMessage } from "./message.js";
+import { drawUnpressed } from "./press.js";
 import { dayKey, dayName } from "./time.js";
 
 const GROUP_SECONDS = 300;
@@ -15,6 +16,7 @@ export class Feed {
     this.messages = new Map();
     this.drawn = new Map(); // key -> {node, mark}
     this.editing = null;
+    this.drawRows = () => this.#drawRows();
     this.written = new WeakMap(); // message -> its JSON, so that a push costs one message, not all
     this.list = h("div", { class: "feed-list", role: "feed", "aria-label": this.inThread ? "Thread" : "Messages" });
     this.jump = h("button", { type: "button", class: "jump", hidden: true, on: { click: () => this.toEnd() } }, icon("down", 16), "New messages");
@@ -31,7 +33,7 @@ export class Feed {
     this.editing = null;
     this.drawn.clear();
     fill(this.list);
-    this.draw();
+    this.#drawRows();
     this.toEnd();
   }
 
@@ -77,8 +79,12 @@ export class Feed {
     this.draw();
   }
 
-  /** Bring the list's elements in line with the messages. */
+  /** Bring the list's elements in line with the messages, once nothing is being pressed. */
   draw() {
+    drawUnpressed(this.drawRows);
+  }
+
+  #drawRows() {
     const follows = this.#atEnd();
     if (this.arrived && !follows) this.jump.hidden = false;
     this.isDue = this.arrived = false;

@@ -4,6 +4,7 @@
 import { fill, h } from "./dom.js";
 import { renderBlocks } from "./blocks.js";
 import { toast } from "./dialogs.js";
+import { drawUnpressed } from "./press.js";
 import { Surface } from "./surface.js";
 
 export class HomeTab {
@@ -13,13 +14,14 @@ export class HomeTab {
     this.isOpen = false;
     this.view = null;
     this.surface = null;
+    this.drawOpen = () => this.isOpen && this.#draw();
   }
 
   /** Show this view from now on; null while the app has published none. */
   load(view) {
     if (!view || view.id !== this.view?.id) this.surface = this.#surface();
     this.view = view;
-    if (this.isOpen) this.#draw();
+    drawUnpressed(this.drawOpen);
   }
 
   /** Back to the messages. */
