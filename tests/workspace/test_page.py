@@ -531,7 +531,9 @@ async def test_what_is_pressed_is_not_drawn_anew_under_the_pointer(desk: Desk) -
         await desk.say("two", thread_ts=ts)
         await desk.say("something else")
         await expect(page.locator("#announcer")).to_contain_text("something else")
-        await page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        await page.evaluate(
+            "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+        )
         await expect(messages(page).filter(has_text="something else")).to_have_count(0)
         await page.mouse.up()
         await expect(messages(page, "#thread")).to_contain_text(["Look here", "one", "two"])
