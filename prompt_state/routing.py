@@ -163,9 +163,9 @@ HintKind: TypeAlias = Literal[
 class Hint:
     """The text answers nothing, and its author should know why.
 
-    `buttons`: these are answered with their buttons. `files`: these are answered with files. `closed`: this one is closed (its state says how).
-    `several_agents`: it could be for any of them. `words_only`: an agent does not take files. `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it named a prompt and said
-    nothing.
+    `buttons`: these are answered with their buttons. `files`: these are answered with files. `closed`: this one is closed
+    (its state says how). `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it named a
+    prompt and said nothing. `several_agents`: it could be for any of them. `words_only`: an agent does not take files.
     """
 
     kind: HintKind

@@ -34,8 +34,8 @@ from engine.tree import Entry, tree
 class View:
     """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
     shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock,
-    `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here, `absent` why which of its node types
-    cannot be used here."""
+    `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here, `absent` which of
+    its node types cannot be used here, and why."""
 
     now: str
     paint: Paint
