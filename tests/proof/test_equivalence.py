@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, example, given, note, settings
 
 from engine.flow import Flow
 from engine.nodes.specs import node_types
@@ -106,6 +106,7 @@ async def test_pausing_at_every_point_of_one_run_changes_nothing(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink] if LONG else [Phase.explicit, Phase.generate],
 )
+@example(generated.PAUSED_WHILE_IT_FAILS)
 @given(generated.texts())
 async def test_a_pause_changes_nothing_in_a_flow_that_nobody_wrote(text: str) -> None:
     """Generated flows with containers in each other, retries and failures, paused at every point."""
