@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from engine.claims import stored_state
 from engine.engine import Engine
 from engine.errors import FlowError, SaysoError, StorageBroken, StorageError
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.restored import restored
-from engine.snapshot import load_state
 from engine.storage.port import Head, Store
 
 log = logging.getLogger("sayso")
@@ -57,7 +57,7 @@ def _of_packages(store: Store, digest: str) -> Flow | None:
 
 def _has_back(store: Store, head: Head, flow: Flow) -> bool:
     try:
-        return bool(restored(flow, load_state(store.load(head.session_id))))
+        return bool(restored(flow, stored_state(store, head.session_id)))
     except SaysoError:
         return False
 

@@ -27,7 +27,7 @@ from engine.events import Event, event_from_bytes
 from engine.flow import Flow
 from engine.fold import derive_state
 from engine.live import Live, Warm
-from engine.snapshot import load_state
+from engine.snapshot import fold
 from engine.state import State
 from engine.storage.port import Head, Loaded, Row, Store
 from engine.storage.writer import Writer
@@ -36,6 +36,15 @@ log = logging.getLogger("sayso.engine")
 
 WARM_SESSIONS = 256
 """How many paused sessions are remembered, so that answers one after the other need no loading."""
+
+
+def stored_state(store: Store, session_id: str) -> State:
+    """The state of a session as an engine would load it, for whoever only looks.
+
+    Raises `UnknownSession`, `Corrupt`, `MalformedJournal`.
+    """
+    state = fold(store.load(session_id))
+    return state if state is not None else derive_state(map(event_from_bytes, store.journal(session_id)))
 
 
 class Claimant:
@@ -111,14 +120,12 @@ class Claimant:
         return frozenset(self._unsettled)
 
     async def _folded(self, loaded: Loaded) -> State:
-        """The state of a session as loaded. A snapshot is a cache: one that cannot be read is not needed."""
-        try:
-            return load_state(loaded)
-        except MalformedJournal as error:
-            if loaded.snapshot is None:
-                raise
-            log.warning("the snapshot of %s is not used: %s", loaded.head.session_id, error)
-            return derive_state(await self.journal(loaded.head.session_id))
+        """The state of a session as loaded."""
+        state = fold(loaded)
+        if state is None:
+            log.info("the snapshot of %s is not used", loaded.head.session_id)
+            state = derive_state(await self.journal(loaded.head.session_id))
+        return state
 
     async def _flow(self, digest: str) -> Flow:
         if digest not in self._flows:

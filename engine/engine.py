@@ -40,7 +40,7 @@ from engine.events import Event
 from engine.flow import Flow
 from engine.fold import derive_state
 from engine.inspection import inspection
-from engine.live import Live
+from engine.live import Live, checked_id
 from engine.machine import ENDED
 from engine.nodes.folder import copied_folder
 from engine.state import PromptRun, State
@@ -70,8 +70,9 @@ class Engine(Stepper):
         session_id: str | None = None,
         consumed: Sequence[Consumed] = (),
     ) -> str:
-        """Start a session and return its id once its start is durable. Raises `InvalidInputs`, `NotAllowed`."""
-        session_id = session_id or f"session-{self._entropy()[:10]}"
+        """Start a session and return its id once its start is durable. Raises `InvalidInputs`, `NotAllowed`, and
+        `SessionError` for a `session_id` that is none (`session-` and letters, digits, `-` or `_`)."""
+        session_id = checked_id(session_id or f"session-{self._entropy()[:10]}")
         if session_id in self._live:
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
         live = Live(session_id, users=1, claimed=True, epoch=1, flow=flow)
@@ -223,7 +224,7 @@ class Engine(Stepper):
             return state.session_id
         portable.refuse_unpaused(state)
         flow = portable.flow_in(file)
-        live = Live(state.session_id, users=1, claimed=True, epoch=1, flow=flow)
+        live = Live(checked_id(state.session_id), users=1, claimed=True, epoch=1, flow=flow)
         key = (state.thread or {}).get("key")
         new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
         try:
@@ -269,7 +270,7 @@ class Engine(Stepper):
         from engine import forks
 
         journal = await self.journal(session_id)
-        new_id = fork_id or f"session-{self._entropy()[:10]}"
+        new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
         folders = self.running.workplace.folder(session_id), self.running.workplace.folder(new_id)
         paths = str(folders[0]), str(folders[1])
         begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from decimal import Decimal
 from typing import NamedTuple, Protocol
 
 from engine import clock
+from engine.errors import SessionError
 from engine.events import Event
 from engine.flow import Flow
 from engine.state import State
@@ -71,6 +73,18 @@ class Warm(NamedTuple):
     flow: Flow
     snapshot_seq: int
     snapshot_bytes: int
+
+
+_SESSION_ID = re.compile(r"session-[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+def checked_id(session_id: str) -> str:
+    """A session id that a caller gave, or a file: it names a folder and files. Raises `SessionError`."""
+    if _SESSION_ID.fullmatch(session_id) is None:
+        raise SessionError(
+            f"{session_id!r} is no session id: it is `session-` and 1 to 100 letters, digits, `-` or `_`."
+        )
+    return session_id
 
 
 def utc_now() -> str:

@@ -48,14 +48,26 @@ def read_document(data: bytes) -> State:
         raise MalformedJournal(f"not a snapshot: {error!r}") from error
 
 
-def load_state(loaded: Loaded) -> State:
-    """The state of a session as the store gave it: the snapshot and the events after it, or all events."""
-    start = State()
-    if loaded.snapshot is not None:
-        start = read_document(loaded.snapshot)
-        if start.seq != loaded.snapshot_seq or start.session_id != loaded.head.session_id:
-            raise MalformedJournal("the snapshot belongs to another place")
-    return derive_state((event_from_bytes(row) for row in loaded.events), start)
+def fold(loaded: Loaded) -> State | None:
+    """The state of a session as the store gave it: the snapshot and the events after it, or all events.
+
+    None where the snapshot cannot be used: it is a cache, which another release wrote in its own way perhaps, and then
+    the whole journal has to be folded. Raises `MalformedJournal` for events that do not follow.
+    """
+    try:
+        start = State() if loaded.snapshot is None else read_document(loaded.snapshot)
+        if loaded.snapshot is not None:
+            _check_place(start, loaded)
+        return derive_state((event_from_bytes(row) for row in loaded.events), start)
+    except MalformedJournal:
+        if loaded.snapshot is None:
+            raise
+        return None
+
+
+def _check_place(start: State, loaded: Loaded) -> None:
+    if start.seq != loaded.snapshot_seq or start.session_id != loaded.head.session_id:
+        raise MalformedJournal("the snapshot belongs to another place")
 
 
 def export(state: State, journal: list[Event], flow_body: bytes) -> dict[str, Json]:

@@ -20,11 +20,11 @@ from bot.cli.place import Place, opened
 from bot.cli.reach import hand_over, runs_here, told
 from bot.settings import Settings
 from engine.actors import Actor
+from engine.claims import stored_state
 from engine.codec import Json, decode
 from engine.errors import UnknownFlow
 from engine.flow import Flow, flow_from_body
 from engine.migration import Plan, lines, plan
-from engine.snapshot import load_state
 from engine.storage.port import Store
 
 
@@ -42,7 +42,7 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
         refuse_ended(head)
         old = flow_from_body(store.flow(head.flow_digest))
         new = find_flow(settings, name) if name else _text_now(settings, place, head.session_id, old)
-        made = plan(old, new, load_state(store.load(head.session_id)))
+        made = plan(old, new, stored_state(store, head.session_id))
         if dry_run:
             _tell(made, "It can go on with the new text." if not made.problems else "", as_json=as_json)
             return Exit.OK if not made.problems else Exit.REFUSED

@@ -23,6 +23,7 @@ from bot.session_files import SessionFiles
 from bot.terminal import Follower, read_answer
 from engine import clock
 from engine.actors import Actor
+from engine.claims import stored_state
 from engine.codec import Json
 from engine.commands import Edit, HandOver, Undo
 from engine.engine import Engine
@@ -30,7 +31,6 @@ from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.forms import value_text
 from engine.forms.asking import asked_fields
 from engine.live import random_text
-from engine.snapshot import load_state
 from engine.storage.port import Head
 from prompt_state import store as prompt_store
 from prompt_state.model import PromptState
@@ -223,7 +223,7 @@ def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | Non
         head: Head | None = store.head(prompt.session_id)
         assert head is not None, "a prompt's session exists"
         refuse_ended(head)
-        spec = load_state(store.load(head.session_id)).prompts[prompt.prompt_id].spec
+        spec = stored_state(store, head.session_id).prompts[prompt.prompt_id].spec
         value, text = given.read(spec)
         kept = None
         if given.files:

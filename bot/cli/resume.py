@@ -15,12 +15,13 @@ from bot.cli.place import Place, opened
 from bot.cli.reach import Handed, hand_over, runs_here, told
 from bot.terminal import Follower, open_prompts, read_answer
 from engine.actors import Actor
+from engine.claims import stored_state
 from engine.codec import Json
 from engine.commands import Answer
 from engine.engine import Engine
 from engine.errors import SnapshotRefused
 from engine.live import random_text
-from engine.snapshot import load_state, read_export
+from engine.snapshot import read_export
 from engine.state import State
 from engine.storage.port import Head, Store
 
@@ -74,7 +75,7 @@ def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
     with opened(settings) as store:
         head = find_session(store, wanted.session_id)
         refuse_ended(head)
-        state = load_state(store.load(head.session_id))
+        state = stored_state(store, head.session_id)
         said = said_of(state, wanted, wanted.message)
         if head.thread_key and said.nothing:
             return _stands_in_slack(state, mode)
@@ -137,7 +138,7 @@ def say_elsewhere(store: Store, head: Head, said: Said, actor: Actor) -> Handed:
 
 def _resume_elsewhere(store: Store, head: Head, said: Said, actor: Actor, mode: Mode) -> int:
     handed = say_elsewhere(store, head, said, actor)
-    state = load_state(store.load(head.session_id))
+    state = stored_state(store, head.session_id)
     if mode.json:
         print_json({**result_json(state), "request": handed.outcome})
     else:
@@ -235,7 +236,7 @@ def pause_session(place: Place, text: str, reason: str | None, *, as_json: bool)
 
 def _handed(store: Store, head: Head, handed: Handed, done: str, *, as_json: bool) -> int:
     if as_json:
-        state = load_state(store.load(head.session_id))
+        state = stored_state(store, head.session_id)
         print_json({**result_json(state), "request": handed.outcome})
     else:
         print(told(handed, done))

@@ -388,3 +388,16 @@ async def test_what_is_remembered_of_a_session_is_not_believed_when_another_proc
     for one in (first, second):
         await one.close()
         one.store.close()
+
+
+@pytest.mark.parametrize("given", ["../../x", "session-../x", "session-", "session-a/b", "x", "session-a\n"])
+async def test_a_session_id_names_no_folder_elsewhere(backing: Backing, tmp_path: Path, given: str) -> None:
+    """An id that a caller gives is refused unless it is one: it names the folder in which commands run."""
+    async with running(backing.open(), tmp_path / "home") as rig:
+        with pytest.raises(SessionError, match="no session id"):
+            await rig.engine.start(flow_of(ASK), {}, actor=ANA, session_id=given)
+        parent = (await rig.settled(ASK)).session_id
+        with pytest.raises(SessionError, match="no session id"):
+            await rig.engine.fork(parent, 1, actor=ANA, fork_id=given)
+        assert rig.live() == []
+    assert [path.name for path in tmp_path.iterdir() if path.name == "x"] == []

@@ -338,7 +338,7 @@ async def test_row_20_a_bad_journal_is_set_aside_and_never_run_cold(
         raise MalformedJournal("event 3 (node:started): a is there already")
 
     async with office.open() as desk:
-        monkeypatch.setattr(claims, "load_state", refuse)
+        monkeypatch.setattr(claims, "fold", refuse)
         monkeypatch.setattr(claims, "derive_state", refuse)
         with pytest.raises(SessionQuarantined, match="event 3"):
             await desk.engine.apply(SESSION, Message("go on", ANA, "key-1"))
