@@ -1,5 +1,5 @@
 #!/bin/sh
-# Made `093a34c.tar.gz`: the last commit whose database has schema 1. Run in a work tree of that commit, with a Python that
+# Made `0541089.tar.gz` and `093a34c.tar.gz`, whose databases have schema 1. Run in a work tree of that commit, with a Python that
 # has its dependencies: `sh schema1.sh PYTHON WORKTREE TARGET.tar.gz`. The last process is killed, so that a WAL is left.
 set -eu
 python=$1 tree=$2 target=$3
@@ -55,7 +55,8 @@ def sayso(*words):
 prompts = json.loads(sayso("prompts", "list", "--json"))["prompts"]
 first = [p for p in prompts if p["message"] == "First?"]
 sayso("prompts", "answer", first[0]["promptId"], "one")
-sayso("sessions", "pause", first[1]["sessionId"])
+if subprocess.run([sys.executable, "-m", "bot.cli", "sessions", "pause", "-h"], capture_output=True).returncode == 0:
+    sayso("sessions", "pause", first[1]["sessionId"])  # an early commit has no pause
 (b,) = [p for p in prompts if p["message"] == "What of b?"]
 sayso("prompts", "answer", b["promptId"], "beta")
 PY

@@ -24,7 +24,7 @@ FLOWS = {
     "gate.yml": """flow: gate
 nodes:
   - {id: before, type: shell, on_crash: again, with: {run: [echo, before]}}
-  - {id: gate, type: approval, with: {message: Ship it?, approvers: ["@ben"], timeout: 25d}}
+  - {id: gate, type: approval, with: {message: Ship it?, approvers: [U0LOCALBEN], timeout: 25d}}
   - {id: ship, type: shell, on_crash: again, with: {run: [echo, shipped]}}
   - {id: tell, type: message, with: {text: "It was {{ nodes.gate.decision }}: {{ nodes.ship.stdout }}"}}
 """,
