@@ -92,5 +92,3 @@ async def test_an_agent_goes_on_at_its_turn(tmp_path: Path) -> None:
         await thread.press("ana", await thread.says("Which web?"), "web-2")
         await thread.says("Found: It is the cache.")
         assert threads.old.started_twice(session) == []
-
-
