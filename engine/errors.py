@@ -244,12 +244,14 @@ class StorageBroken(StorageError):
 
 
 class PauseError(BaseException):
-    """Raised by `ctx.checkpoint(saved)` inside a Python node that was asked to leave; carries what it saved.
+    """Raised by `ctx.checkpoint(saved)` inside a Python node that was asked to leave, with what it `saved`, and by
+    `hub.checkpoint()`, with the session's `state` (`SessionState`) at the pause.
 
     No `Exception`, so that a node's own error handling lets it pass. Catch it (with `except*` too, where a task
     group wraps it) only to clean up, and raise it again.
     """
 
-    def __init__(self, saved: object = None) -> None:
+    def __init__(self, saved: object = None, state: dict[str, object] | None = None) -> None:
         self.saved = saved
+        self.state = state
         super().__init__("the node was asked to leave")

@@ -115,9 +115,10 @@ class Hub:
             return
         raise SessionError(f"Session {self.session_id} has begun; its journal is append-only.")
 
-    async def get_paused_session(self) -> dict[str, Json] | None:
-        """The session's state (`SessionState`) while it is paused; None otherwise."""
-        state = await self.refresh()
+    async def get_paused_session(self, session_id: str) -> dict[str, Json] | None:
+        """The state (`SessionState`) of a session, this one or another, while it is paused; None otherwise. Raises
+        `UnknownSession`."""
+        state = await self.engine.state(session_id)
         return to_json(state) if state.status == "paused" else None
 
     # --- what can be asked -----------------------------------------------------------------------------------
@@ -134,10 +135,12 @@ class Hub:
         await self._signal("cancel")
         return await self.engine.abort(self.session_id, actor=self.actor, reason=reason)
 
-    async def resume(self, message: str, *, prompt_id: str | None = None, answer: Json = None) -> State:
-        """Continue the session; see `Engine.resume`."""
+    async def resume(
+        self, session_id: str, message: str, *, prompt_id: str | None = None, answer: Json = None
+    ) -> State:
+        """Continue a session, this one or another; see `Engine.resume`."""
         return await self.engine.resume(
-            self.session_id, message, actor=self.actor, prompt_id=prompt_id, answer=answer
+            session_id, message, actor=self.actor, prompt_id=prompt_id, answer=answer
         )
 
     async def send(self, session_id: str, message: str) -> None:
@@ -148,7 +151,7 @@ class Hub:
         """A place where code that works along with the session can leave: raises `PauseError` with the session's state
         (`SessionState`) once the execution under way is to stop, and does nothing before that."""
         if self.get_abort_signal().is_set():
-            raise PauseError(to_json(self._state))
+            raise PauseError(state=to_json(self._state))
 
     # --- inside ----------------------------------------------------------------------------------------------
 

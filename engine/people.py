@@ -278,9 +278,8 @@ def hold(turn: Turn, command: Hold) -> None:
     turn.permit(command.actor, "pause")
     if turn.state.phase == "held":
         return
-    path = current_path(turn.state)
     reason = clean_text(command.reason or "paused by a person")[0]
-    told: dict[str, Json] = {"path": path, "node_id": path, "reason": reason, "actor": command.actor.record()}
+    told = {**turn.place(current_path(turn.state)), "reason": reason, "actor": command.actor.record()}
     if not command.waits:
         turn.emit(ev.FlowPaused, **told, held=True)
     elif turn.state.phase == "running":
@@ -299,8 +298,7 @@ def resume(turn: Turn, command: Resume) -> None:
     if turn.state.phase != "held":
         raise SessionRunning(f"Session {turn.state.session_id} is not held; nothing was changed.")
     answers.refuse_long(text)
-    path = current_path(turn.state)
-    turn.emit(ev.FlowResumed, path=path, node_id=path, message=text, injected_messages=1)
+    turn.emit(ev.FlowResumed, **turn.place(current_path(turn.state)), message=text, injected_messages=1)
     clocks.catch_up(turn)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
     _tell_agents(turn, command, text)

@@ -1,14 +1,23 @@
 """`SessionState`: the state of a session as one JSON document, and back.
 
-Names are those of the specifications, with what they forgot. `frames` and `containers`, keyed by path, are the
-truth; `currentNodeId` and `containerStack` (outermost first) only project the oldest wait.
+Names are those of the specifications, with what they forgot, in camelCase throughout; what flows, people and services
+wrote (inputs, outputs, prompts) keeps its own. `frames` and `containers`, keyed by path, are the truth; `currentNodeId`
+and `containerStack` (outermost first) only project the oldest wait. `pendingMessages` are the texts of those `messages`
+that nothing took yet.
+
+Schema 2. Schema 1, which is still read, had the names of fields below the first level in snake_case, and all messages
+under `pendingMessages`; nothing in it says which of them were still pending.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
 from immutables import Map
 
-from engine import events as ev
 from engine.codec import Json, decode, encode
 from engine.errors import MalformedJournal, NotJson
 from engine.folds.agents import agent_of
@@ -29,6 +38,11 @@ from engine.state import (
     scope_of,
 )
 from engine.state import UNFINISHED as UNFINISHED
+
+SCHEMA = 2
+"""Of the document, not of the journal."""
+
+_READ = (1, 2)
 
 
 def current_path(state: State) -> str | None:
@@ -53,7 +67,7 @@ def to_json(state: State) -> dict[str, Json]:
     runs = sorted(state.nodes.items(), key=lambda item: (item[1].position, item[0]))
     run = state.nodes.get(place) if place else None
     return {
-        "schemaVersion": ev.SCHEMA_VERSION,
+        "schemaVersion": SCHEMA,
         "sessionId": state.session_id,
         "parentSessionId": state.parent_session_id,
         "flowName": state.flow_name,
@@ -86,9 +100,11 @@ def to_json(state: State) -> dict[str, Json]:
         },
         "nodeRuns": state.node_runs,
         "promptsAsked": state.prompts_asked,
-        "prompts": {key: prompt._asdict() for key, prompt in sorted(state.prompts.items(), key=_by_number)},
-        "timers": {key: timer._asdict() for key, timer in sorted(state.timers.items())},
-        "pendingMessages": list(state.messages),
+        "prompts": {key: _named(prompt) for key, prompt in sorted(state.prompts.items(), key=_by_number)},
+        "timers": {key: _named(timer) for key, timer in sorted(state.timers.items())},
+        "messages": list(state.messages),
+        "pendingMessages": [text for _, text in state.pending],
+        "pendingKeys": [key for key, _ in state.pending],
         "seen": sorted(state.seen),
         "pausedAt": state.paused_at,
         "pauseReason": state.pause_reason,
@@ -106,7 +122,7 @@ def _sometimes_json(state: State) -> dict[str, Json]:
     if state.pausing is not None:
         found["pausing"] = state.pausing
     if state.lock is not None:
-        found["lock"] = state.lock._asdict()
+        found["lock"] = _named(state.lock)
     if state.spent != Spent():
         found["spent"] = _spent_json(state.spent)
     if state.conversations:
@@ -114,6 +130,26 @@ def _sometimes_json(state: State) -> dict[str, Json]:
     if state.caps:
         found["caps"] = state.caps
     return found
+
+
+def _named(value: Any) -> dict[str, Json]:
+    """The fields of a named tuple under the names of the document."""
+    return {_camel(name): field for name, field in value._asdict().items()}
+
+
+def _fields(data: Mapping[str, Json]) -> dict[str, Json]:
+    """The same fields by the names of the named tuple, also out of a document of schema 1."""
+    return {_snake(name): field for name, field in data.items()}
+
+
+@lru_cache(256)
+def _camel(name: str) -> str:
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+
+
+@lru_cache(256)
+def _snake(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), name)
 
 
 def _by_number(item: tuple[str, PromptRun]) -> tuple[int, str]:
@@ -142,7 +178,10 @@ def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
                 else len(container.keys or []),
                 "currentItem": items[frame.order] if frame.order < len(items) else None,
                 "childIndex": frame.position,
-                "completedIterations": [container.results[number] for number in sorted(container.results)],
+                "completedIterations": [
+                    {**result, "item": items[number] if number < len(items) else None}
+                    for number, result in sorted(container.results.items())
+                ],
                 "partialChildOutputs": {
                     node_id: state.nodes[path].output
                     for node_id, path in frame.nodes.items()
@@ -157,7 +196,7 @@ def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
 def _frame_json(frame: Frame) -> dict[str, Json]:
     graph = frame.graph
     return {
-        **frame._asdict(),
+        **_named(frame),
         "nodes": dict(sorted(frame.nodes.items())),
         "jumps": [list(jump) for jump in frame.jumps],
         "loops": dict(sorted(frame.loops.items())),
@@ -176,7 +215,7 @@ def _read_frame(data: dict[str, Json]) -> Frame:
     graph = data["graph"]
     return Frame(
         **{
-            **data,
+            **_fields(data),
             "nodes": Map(data["nodes"]),
             "jumps": tuple((source, target) for source, target in data["jumps"]),
             "loops": Map(data["loops"]),
@@ -194,19 +233,19 @@ def _read_frame(data: dict[str, Json]) -> Frame:
 
 def _container_json(container: ContainerRun) -> dict[str, Json]:
     results = [container.results[number] for number in sorted(container.results)]
-    fields = {**container._asdict(), "results": results}
+    fields = {**_named(container), "results": results}
     del fields["agent"]
     return fields if container.agent is None else {**fields, "agent": _agent_json(container.agent)}
 
 
 def _agent_json(agent: AgentRun) -> dict[str, Json]:
     return {
-        **agent._asdict(),
+        **_named(agent),
         "lists": list(agent.lists),
         "messages": [agent.messages[number] for number in range(len(agent.messages))],
         "pending": list(agent.pending),
         "heard": list(agent.heard),
-        "calls": {path: call._asdict() for path, call in sorted(agent.calls.items())},
+        "calls": {path: _named(call) for path, call in sorted(agent.calls.items())},
         "order": list(agent.order),
         "weighed": list(agent.weighed),
         "results": dict(sorted(agent.results.items())),
@@ -216,23 +255,22 @@ def _agent_json(agent: AgentRun) -> dict[str, Json]:
 
 def _spent_json(spent: Spent) -> dict[str, Json]:
     """Tokens of calls that have no answer are there only where there are any."""
-    told = spent._asdict()
-    return {name: value for name, value in told.items() if value or not name.endswith("_tokens")}
+    return {name: value for name, value in _named(spent).items() if value or not name.endswith("Tokens")}
 
 
 def _read_agent(data: dict[str, Json]) -> AgentRun:
     return AgentRun(
         **{
-            **data,
+            **_fields(data),
             "lists": (data["lists"][0], data["lists"][1]),
             "messages": Map(enumerate(data["messages"])),
             "pending": tuple(data["pending"]),
             "heard": tuple(data["heard"]),
-            "calls": Map({path: Call(**call) for path, call in data["calls"].items()}),
+            "calls": Map({path: Call(**_fields(call)) for path, call in data["calls"].items()}),
             "order": tuple(data["order"]),
             "weighed": tuple(data["weighed"]),
             "results": Map(data["results"]),
-            "spent": Spent(**data["spent"]),
+            "spent": Spent(**_fields(data["spent"])),
         }
     )
 
@@ -240,16 +278,23 @@ def _read_agent(data: dict[str, Json]) -> AgentRun:
 def _read_container(data: dict[str, Json]) -> ContainerRun:
     results = Map({result["index"]: result for result in data["results"]})
     agent = _read_agent(data["agent"]) if "agent" in data else None
-    return ContainerRun(**{**data, "results": results, "agent": agent})
+    return ContainerRun(**{**_fields(data), "results": results, "agent": agent})
 
 
 def _read_prompt(data: dict[str, Json]) -> PromptRun:
     lists = {name: tuple(data.get(name) or ()) for name in ("votes", "escalated")}
-    return PromptRun(**{**data, **lists})
+    return PromptRun(**{**_fields(data), **lists})
+
+
+def _read_messages(data: dict[str, Json]) -> dict[str, Any]:
+    if data["schemaVersion"] == 1:
+        return {"messages": tuple(data["pendingMessages"])}
+    pending = tuple(zip(data["pendingKeys"], data["pendingMessages"], strict=True))
+    return {"messages": tuple(data["messages"]), "pending": pending}
 
 
 def _node_json(run: NodeRun) -> dict[str, Json]:
-    fields = run._asdict()
+    fields = _named(run)
     del fields["output"]
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -257,12 +302,14 @@ def _node_json(run: NodeRun) -> dict[str, Json]:
 def from_json(data: Json) -> State:
     """The state of such a document. Raises `MalformedJournal` when it is none that this release writes."""
     try:
-        if data["schemaVersion"] != ev.SCHEMA_VERSION:
+        if data["schemaVersion"] not in _READ:
             raise MalformedJournal(
-                f"snapshot of schema {data['schemaVersion']}; this release reads {ev.SCHEMA_VERSION}"
+                f"snapshot of schema {data['schemaVersion']}; this release reads up to {SCHEMA}"
             )
         outputs = data["outputs"]
-        nodes = Map({path: NodeRun(**run, output=outputs.get(path)) for path, run in data["nodes"].items()})
+        nodes = Map(
+            {path: NodeRun(**_fields(run), output=outputs.get(path)) for path, run in data["nodes"].items()}
+        )
         prompts = Map({key: _read_prompt(prompt) for key, prompt in data["prompts"].items()})
         return State(
             session_id=data["sessionId"],
@@ -286,18 +333,18 @@ def from_json(data: Json) -> State:
             prompts_asked=data["promptsAsked"],
             prompts=prompts,
             open_prompts=Map({key: None for key, prompt in prompts.items() if prompt.open}),
-            timers=Map({key: TimerRun(**timer) for key, timer in data["timers"].items()}),
-            messages=tuple(data["pendingMessages"]),
+            timers=Map({key: TimerRun(**_fields(timer)) for key, timer in data["timers"].items()}),
+            **_read_messages(data),
             seen=Map(dict.fromkeys(data["seen"])),
             paused_at=data["pausedAt"],
             pause_reason=data["pauseReason"],
             error=data["error"],
             finally_skipped=data["finallySkipped"],
-            lock=LockRun(**data["lock"]) if "lock" in data else None,
+            lock=LockRun(**_fields(data["lock"])) if "lock" in data else None,
             pausing=data.get("pausing"),
             code=Map(data.get("code", {})),
             code_changed=tuple(data.get("codeChanged", ())),
-            spent=Spent(**data.get("spent", {})),
+            spent=Spent(**_fields(data.get("spent", {}))),
             conversations=Map({path: tuple(said) for path, said in data.get("conversations", {}).items()}),
             caps=data.get("caps", {}),
         )

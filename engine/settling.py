@@ -68,8 +68,7 @@ def _hold_or_complete(turn: Turn) -> None:
     if state.inputs is not None and not state.active and not due(turn.flow, state._replace(phase="running")):
         end_flow(turn, "complete")
         return
-    path, asked = current_path(state), state.pausing or {}
-    turn.emit(ev.FlowPaused, path=path, node_id=path, held=True, **asked)
+    turn.emit(ev.FlowPaused, **turn.place(current_path(state)), held=True, **(state.pausing or {}))
 
 
 def _failed_at(state: State, frame: Frame) -> str | None:
@@ -96,8 +95,7 @@ def end_flow(
 
 
 def _pause(turn: Turn) -> None:
-    path = current_path(turn.state)
-    turn.emit(ev.FlowPaused, path=path, node_id=path, reason="waiting")
+    turn.emit(ev.FlowPaused, **turn.place(current_path(turn.state)), reason="waiting")
 
 
 def _finalize(turn: Turn) -> None:

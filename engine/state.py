@@ -274,6 +274,10 @@ class State(NamedTuple):
     open_prompts: Map[str, None] = Map()
     timers: Map[str, TimerRun] = Map()
     messages: tuple[dict[str, Json], ...] = ()
+    """All that people said to the session and that answered no prompt; `messages` in expressions."""
+    pending: tuple[tuple[str, str], ...] = ()
+    """Inbox key and text of those messages that nothing took yet: no node began since, or the agent that heard one
+    has made no model call."""
     seen: Map[str, None] = Map()
     """Inbox keys of messages and answers that were taken."""
     paused_at: str | None = None

@@ -59,11 +59,16 @@ class Turn:
         if reason is not None:
             raise NotAllowed(reason)
 
+    def place(self, path: str | None) -> dict[str, Json]:
+        """Where something happens, as events say it: the path, and the id of its node on every visit."""
+        run = self.state.nodes.get(path or "")
+        return {"path": path, "node_id": run.node_id if run else path}
+
     def wake(self, path: str | None, message: str | None = None) -> None:
         """Leave `waiting`, if that is where the session is."""
         if self.state.phase == "waiting":
             injected = 1 if message is not None else 0
-            self.emit(ev.FlowResumed, path=path, node_id=path, message=message, injected_messages=injected)
+            self.emit(ev.FlowResumed, **self.place(path), message=message, injected_messages=injected)
 
     def ask(self, path: str, spec: dict[str, Json]) -> None:
         """Request a prompt: with a number that people can say, and a nonce that only its own buttons carry."""

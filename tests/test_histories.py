@@ -7,6 +7,7 @@ that the session pinned. A release that changes events or state reads these by u
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from engine.due import due
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
-from engine.fold import derive_state
+from engine.fold import derive_state, evolve
 from engine.session_state import from_json, to_json
 from engine.snapshot import read_document
 from engine.state import State
@@ -34,6 +35,18 @@ def pinned(path: Path) -> Flow:
     return flow_from_body(path.with_suffix(".flow.json").read_bytes())
 
 
+def without_pending(state: State) -> State:
+    """A state without what states of schema 1 do not say: which of the messages nothing had taken yet."""
+    return state._replace(pending=())
+
+
+def projected(document: dict[str, Any]) -> dict[str, Any]:
+    """What a state's document says beside the truth, as every schema names it."""
+    stack = [{**frame, "completedIterations": None} for frame in document["containerStack"]]
+    names = ("status", "currentNodeId", "currentNodeIndex", "outputs", "loopCounters")
+    return {**{name: document[name] for name in names}, "containerStack": stack}
+
+
 def test_there_are_histories() -> None:
     """A release ships complete, failed, aborted and paused runs, one that waits inside a container, and conversations."""
     names = {"complete", "failed", "aborted", "paused", "inside", "talking", "talked"}
@@ -44,15 +57,18 @@ def test_there_are_histories() -> None:
 def test_a_history_folds_to_the_state_that_it_folded_to(path: Path) -> None:
     """Every journal of every release gives the state that it gave then, event by event a defined one."""
     expected = orjson.loads(path.with_suffix(".state.json").read_bytes())
-    assert orjson.loads(orjson.dumps(to_json(derive_state(journal(path))))) == expected
+    state = derive_state(journal(path))
+    assert without_pending(from_json(expected)) == without_pending(state)
+    assert projected(expected) == projected(orjson.loads(orjson.dumps(to_json(state))))
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
 def test_a_state_of_a_release_can_be_read(path: Path) -> None:
     """A snapshot's state that a release wrote is the state that its journal folds to."""
     stored = orjson.loads(path.with_suffix(".state.json").read_bytes())
-    assert from_json(stored) == derive_state(journal(path))
-    assert read_document(orjson.dumps({"version": 1, "state": stored})) == derive_state(journal(path))
+    read = read_document(orjson.dumps({"version": 1, "state": stored}))
+    assert without_pending(read) == without_pending(derive_state(journal(path)))
+    assert from_json(orjson.loads(orjson.dumps(to_json(read)))) == read
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
@@ -84,6 +100,31 @@ def test_a_history_makes_sense_to_this_release(path: Path) -> None:
     case.when(case.answer(case.prompt.spec["options"][0]["value"]))
     assert case.state.status == ("running" if path.stem == "talking" else "complete")
     check_invariants(case.flow, case.events, case.state, case.epoch)
+
+
+def _snake_names(value: Any, path: str = "") -> list[str]:
+    """Every key with an underscore in a document, except within what flows, people and services wrote."""
+    if isinstance(value, list):
+        return [name for item in value for name in _snake_names(item, path)]
+    if not isinstance(value, dict):
+        return []
+    theirs = {"input", "inputs", "given", "items", "last", "spec", "usage", "messages", "results"}
+    theirs |= {"content", "output", "outputs", "partialChildOutputs", "completedIterations", "details"}
+    return [
+        name
+        for key, item in value.items()
+        for name in ([path + key] if "_" in key else [])
+        + _snake_names({} if key in theirs else item, f"{key}.")
+    ]
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
+def test_the_document_of_a_state_has_one_case(path: Path) -> None:
+    """Every name in it is camelCase below the first level too, at every event of every history."""
+    state = State()
+    for event in journal(path):
+        state = evolve(state, event)
+        assert _snake_names(to_json(state)) == []
 
 
 def test_no_history_is_the_empty_state() -> None:

@@ -31,7 +31,7 @@ THREAD: dict[str, Json] = {
     "key": f"{TEAM}:{CHANNEL}:1767603600.000100",
     "team": TEAM,
     "channel": CHANNEL,
-    "thread_ts": "1767603600.000100",
+    "threadTs": "1767603600.000100",
 }
 """The thread that the session lives in."""
 

@@ -166,6 +166,7 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
     said = [*(agent.results[tool] for tool in agent.order), *agent.pending]
     if said:
         agent = agent._replace(messages=_said(agent.messages, "user", said))
+    state = state._replace(pending=tuple(said for said in state.pending if said[0] not in agent.heard))
     agent = agent._replace(pending=(), heard=(), order=(), results=Map(), final=False)
     return reserve(with_agent(state, owner, agent), path, run)
 

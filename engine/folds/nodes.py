@@ -63,9 +63,19 @@ def begin_node(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: s
         nodes=nodes.set(path, run),
         active=state.active.set(path, None),
         frames=state.frames.set(scope, frame),
+        pending=_undelivered(state),
         # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
         node_runs=state.node_runs + (before is None),
     )
+
+
+def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
+    """Which messages are still pending once a node began, whose expressions have them all: those that an agent heard
+    wait for its next model call."""
+    if not state.pending:
+        return ()
+    heard = {key for run in state.containers.values() if run.agent is not None for key in run.agent.heard}
+    return tuple(message for message in state.pending if message[0] in heard)
 
 
 def enter(state: State, frame: Frame, path: str, node_id: str) -> tuple[Map[str, NodeRun], Frame]:

@@ -80,7 +80,11 @@ def lock_acquired(state: State, event: ev.LockAcquired) -> State:
 
 def session_message(state: State, event: ev.SessionMessage) -> State:
     entry = {"text": event.message, "by": event.actor, "at": event.timestamp}
-    return state._replace(messages=(*state.messages, entry), seen=state.seen.set(event.key, None))
+    return state._replace(
+        messages=(*state.messages, entry),
+        pending=(*state.pending, (event.key, event.message)),
+        seen=state.seen.set(event.key, None),
+    )
 
 
 def flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
@@ -91,6 +95,7 @@ def flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
         error=event.error,
         timers=Map(),
         messages=(),
+        pending=(),
         frames=state.frames.set(FINALLY, Frame(event.list_id)),
     )
 
@@ -99,7 +104,7 @@ def session_aborted(state: State, event: ev.SessionAborted) -> State:
     if state.phase == "finalizing":
         outcome = "aborted" if state.outcome == "complete" else state.outcome
         return state._replace(outcome=outcome, timers=Map(), finally_skipped=True)
-    return state._replace(outcome="aborted", timers=Map(), error=None)
+    return state._replace(outcome="aborted", timers=Map(), pending=(), error=None)
 
 
 def session_unreachable(state: State, event: ev.SessionUnreachable) -> State:
@@ -117,4 +122,4 @@ def session_reachable(state: State, event: ev.SessionReachable) -> State:
 def session_end(state: State, event: ev.SessionEnd) -> State:
     if event.status != state.outcome:
         raise MalformedJournal(f"the session ended as {state.outcome}, not as {event.status}")
-    return state._replace(timers=Map())
+    return state._replace(timers=Map(), pending=())

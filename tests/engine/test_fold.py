@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import events as ev
+from engine.commands import Hold, Resume
 from engine.errors import MalformedJournal
 from engine.events import Event, event_from_bytes
 from engine.fold import derive_state, evolve
@@ -17,7 +18,7 @@ from engine.session_state import current_path, from_bytes, from_json, to_bytes, 
 from engine.snapshot import document, read_document
 from engine.state import State
 from tests.engine.walks import Walk, walks
-from tests.support.engine import START
+from tests.support.engine import ANA, START, Scenario, flow_of
 
 KINDS: tuple[type[ev.BaseEvent], ...] = get_args(Event)
 
@@ -292,3 +293,33 @@ def test_a_session_stands_at_its_oldest_wait() -> None:
     ended = evolve(state, ev.NodeCompleted(seq=8, timestamp=START, path="b", node_id="b"))
     assert current_path(ended) is None
     assert (to_json(ended)["currentNodeId"], to_json(ended)["currentNodeIndex"]) == (None, 2)
+
+
+def test_a_pause_in_a_later_visit_names_the_node() -> None:
+    """Waiting, held and resumed on the second visit of a node: `nodeId` is its id, `path` says which visit it is."""
+    case = Scenario(flow_of(AGAIN)).started()
+    case.when(case.answer(text="no"))
+    case.when(Hold(ANA, "lunch"))
+    case.when(Resume("go on", ANA, "msg:1"))
+    case.when(case.answer(text="yes"))
+    places = [
+        (event.type, event.node_id, event.path)
+        for event in case.events
+        if isinstance(event, ev.FlowPaused | ev.FlowResumed)
+    ]
+    assert {node_id for _, node_id, _ in places} == {"gate"}
+    assert [path for name, _, path in places if name == "flow:paused"] == [
+        "gate",
+        *["gate~2"] * 3,
+    ]
+
+
+AGAIN = """
+flow: again
+nodes:
+  - {id: gate, type: ask, with: {message: "Well?"}}
+  - {id: done, type: noop}
+edges:
+  - {from: gate, to: gate, type: loop, when: "{{ nodes.gate.text == 'no' }}", max_iterations: 3}
+  - {from: gate, to: done, when: "{{ nodes.gate.text != 'no' }}"}
+"""

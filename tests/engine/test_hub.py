@@ -14,6 +14,7 @@ from engine.errors import EmptyMessage, NotAllowed, PauseError, SessionEnded, Se
 from engine.flow import load_flow
 from engine.hub import Hub
 from engine.nodes.port import Completed, Interrupted, NodeContext, Outcome
+from engine.session_state import to_json
 from engine.state import PromptRun, State
 from engine.storage.memory import MemoryStore
 from tests.support.engine import Committed, served
@@ -79,16 +80,16 @@ async def test_pausing_tells_the_state_and_resuming_delivers_the_message_after_e
     told = heard[-1]
     assert (told["type"], told["reason"], told["sessionId"]) == ("flow:paused", "lunch", hub.session_id)
     assert told["state"]["sessionId"] == hub.session_id
-    assert await hub.get_paused_session() is not None
+    assert await hub.get_paused_session(hub.session_id) is not None
     world.go.set()
-    await hub.resume("go on")
+    await hub.resume(hub.session_id, "go on")
     assert not hub.get_abort_signal().is_set(), "a resume makes a fresh context"
     state = await engine.parked(hub.session_id)
     assert (state.phase, world.runs) == ("waiting", 2)
     types = [event.type for event in await hub.get_event_log()]
     assert types.index("session:message") > types.index("flow:paused")
     assert await hub.derive_state() == state
-    await hub.resume("the end")
+    await hub.resume(hub.session_id, "the end")
     final = await engine.parked(hub.session_id)
     assert final.nodes["more"].output == {"said": "the end", "heard": 1}
     await engine.close()
@@ -103,7 +104,7 @@ async def test_pausing_what_is_paused_changes_nothing_and_aborting_it_ends_it(tm
     assert len(await hub.get_event_log()) == before
     await hub.abort("enough")
     assert hub.status == "aborted"
-    for ask in (hub.pause(), hub.abort(), hub.resume("hello")):
+    for ask in (hub.pause(), hub.abort(), hub.resume(hub.session_id, "hello")):
         with pytest.raises(SessionEnded):
             await ask
     await engine.close()
@@ -115,7 +116,7 @@ async def test_a_node_that_completes_while_it_is_being_paused_has_completed(tmp_
     world.go.set()
     await hub.pause()
     assert hub.phase == "held"
-    await hub.resume("on")
+    await hub.resume(hub.session_id, "on")
     await engine.parked(hub.session_id)
     assert world.runs == 1
     await engine.close()
@@ -131,7 +132,7 @@ async def test_an_answer_while_held_is_kept_and_starts_nothing(tmp_path: Path) -
     held = await engine.resume(hub.session_id, "early", prompt_id=prompt_id, actor=ME)
     assert held.phase == "held"
     assert "more" not in held.nodes
-    await hub.resume("on")
+    await hub.resume(hub.session_id, "on")
     final = await engine.parked(hub.session_id)
     assert final.status == "complete"
     assert final.nodes["more"].output["said"] == "early"
@@ -159,7 +160,7 @@ async def test_messages_sent_to_a_running_session_are_kept_in_their_order(tmp_pa
     assert [message["text"] for message in state.messages] == ["first", "second"]
     await hub.send(hub.session_id, "while it waits for a text")
     assert len((await hub.refresh()).open_prompts) == 1
-    await hub.resume("the answer")
+    await hub.resume(hub.session_id, "the answer")
     final = await engine.parked(hub.session_id)
     assert final.nodes["more"].output == {"said": "the answer", "heard": 3}
     with pytest.raises(SessionEnded):
@@ -206,14 +207,49 @@ async def test_a_checkpoint_of_the_hub_raises_once_the_session_is_to_stop(tmp_pa
     await engine.pause(hub.session_id, actor=ME)
     with pytest.raises(PauseError) as left:
         hub.checkpoint()
-    assert isinstance(left.value.saved, dict)
-    assert (left.value.saved["sessionId"], left.value.saved["phase"]) == (hub.session_id, "held")
+    assert left.value.state == await hub.get_paused_session(hub.session_id)
+    assert left.value.state["sessionId"] == hub.session_id
+    assert left.value.saved is None
     world.go.set()
-    await hub.resume("go on")
+    await hub.resume(hub.session_id, "go on")
     hub.checkpoint()
     await engine.abort(hub.session_id, actor=ME)
     with pytest.raises(PauseError):
         hub.checkpoint()
+    await engine.close()
+
+
+async def test_resuming_a_session_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
+    """`resume` and `get_paused_session` are for the session that they name: an unknown one is an error."""
+    engine, world, hub, _ = await started(tmp_path)
+    await hub.pause("lunch")
+    for ask in (hub.resume("session-0000dead", "go on"), hub.get_paused_session("session-0000dead")):
+        with pytest.raises(UnknownSession):
+            await ask
+    assert hub.phase == "held"
+    world.go.set()
+    await engine.close()
+
+
+async def test_pending_messages_are_those_that_nothing_took(tmp_path: Path) -> None:
+    """A message is pending until a node begins after it, and discarded at an abort; the state names both lists."""
+    engine, world, hub, _ = await started(tmp_path)
+    await hub.send(hub.session_id, "while it runs")
+    await hub.pause("lunch")
+    paused = await hub.get_paused_session(hub.session_id)
+    assert paused is not None
+    assert paused["pendingMessages"] == ["while it runs"]
+    world.go.set()
+    await hub.resume(hub.session_id, "go on")
+    await engine.parked(hub.session_id)
+    waiting = await hub.get_paused_session(hub.session_id)
+    assert waiting is not None
+    assert waiting["pendingMessages"] == []
+    assert [message["text"] for message in waiting["messages"]] == ["while it runs", "go on"]
+    await hub.send(hub.session_id, "nobody waits for this")
+    assert to_json(await hub.refresh())["pendingMessages"] == ["nobody waits for this"]
+    await hub.abort("enough")
+    assert to_json(await hub.refresh())["pendingMessages"] == []
     await engine.close()
 
 

@@ -108,6 +108,7 @@ def test_completed_iterations_are_in_the_state_with_their_outputs() -> None:
     (finished,) = to_json(derive_state(case.events))["containerStack"][1]["completedIterations"]
     assert finished["index"] == 0
     assert finished["outputs"]["q"]["text"] == "one"
+    assert finished["item"] == 1
 
 
 def test_deriving_is_deterministic_and_the_same_in_two_parts() -> None:
