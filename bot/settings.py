@@ -127,6 +127,7 @@ def load_settings(
     Raises `SettingsError`.
     """
     env = {**read_env_file(cwd / ".env"), **environ}
+    _refuse_encryption(env)
     home_path = (cwd / (home or env.get("SAYSO_HOME") or ".sayso")).resolve()
     url = database_url or env.get("SAYSO_DATABASE_URL") or f"sqlite:///{home_path / 'sayso.db'}"
     key = env.get("SAYSO_SECRET_KEY")
@@ -157,6 +158,16 @@ def load_settings(
         agents=_agents(env, cwd),
         env=env,
     )
+
+
+def _refuse_encryption(env: Mapping[str, str]) -> None:
+    """Nobody shall believe that a key which nothing uses protects anything."""
+    for name in ("SAYSO_ENCRYPTION_KEY", "SAYSO_ENCRYPTION_KEYS"):
+        if env.get(name):
+            raise SettingsError(
+                f"{name} is set, and this release encrypts nothing at rest: the database is signed and readable. "
+                f"Unset {name}, and encrypt the disk that SAYSO_HOME is on."
+            )
 
 
 def slack_tokens(settings: Settings) -> tuple[str, str]:

@@ -47,10 +47,28 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_lower[found[0]] if found else None
 
 
+_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "name": ("flow",),
+    "nodes": ("body",),
+    "steps": ("nodes", "body"),
+    "tasks": ("nodes", "body"),
+    "do": ("body",),
+    "when": ("if",),
+}
+"""What other formats call a field, and what it is called here, in the order in which it is looked for."""
+
+
+def ours(name: str, known: Iterable[str]) -> str | None:
+    """What a field is called here that other formats call so; None where nothing of it is known."""
+    names = set(known)
+    return next((word for word in (name, *_ELSEWHERE.get(name, ())) if word in names), None)
+
+
 def suggest(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """A hint that names the nearest known name; without one all of them, when that is a short list."""
+    """A hint that names the field that other formats call so, or the nearest known name; without one all of them, when
+    that is a short list."""
     names = sorted(set(known))
-    close = nearest(name, names)
+    close = ours(name, names) or nearest(name, names)
     if close is not None:
         return f"did you mean `{close}`?"
     if otherwise is not None:
@@ -112,16 +130,21 @@ def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:
         hint = suggest(given, choices.replace(" or ", ", ").split(", "), "") if isinstance(given, str) else ""
         return Fault(path, f"expected {choices}, not {kind_of(given)}", hint or None)
     if kind in _EXPECTED:
-        return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", _type_hint(kind, given))
+        return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", _type_hint(kind, given, name))
     return Fault(path, _size_message(kind, context, given) or _plain(detail["msg"]))
 
 
 _WORDS = re.compile(r"[\w./=-]+(?: +[\w./=-]+){0,7}")
 
 
-def _type_hint(kind: str, given: Any) -> str | None:
+_SHELL = re.compile(r"[|;<>&`]|\$[({\w]")
+
+
+def _type_hint(kind: str, given: Any, name: str) -> str | None:
     if kind == "string_type" and isinstance(given, bool | int | float):
         return "quote it"
+    if name == "run" and isinstance(given, str) and _SHELL.search(given) and "{{" not in given:
+        return f"for pipes and the like write `script: {_short(given)}`; `run` takes a list, and no shell reads it"
     if kind == "list_type" and isinstance(given, str):
         return f"write [{', '.join(given.split())}]" if _WORDS.fullmatch(given) else 'write a list: ["..."]'
     return None

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from engine.codec import Json
 from engine.expression_text import has_expression
-from engine.faults import Fault, Path, faults_of, kind_of, suggest
+from engine.faults import Fault, Path, faults_of, kind_of, ours, suggest
 from engine.flow import graph
 from engine.flow.check_agents import Around, check_agent, check_unused_tools, check_used_tools
 from engine.flow.check_covers import check_covers
@@ -267,6 +267,9 @@ def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fau
         return
     with_: Mapping[str, Json] = raw or {}
     for fault in spec.check(with_):
+        part = ours(str(fault.path[0]), spec.parts) if fault.on_key and len(fault.path) == 1 else None
+        if part is not None:
+            fault = replace(fault, hint=f"write `{part}` beside `with`")
         yield (
             fault.under(("with",))
             if raw is not None

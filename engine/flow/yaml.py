@@ -349,6 +349,10 @@ _SYNTAX: tuple[tuple[str, str, str | None], ...] = (
 )  # fmt: skip
 
 
+_BARE = re.compile(r"(?<=[:,\[{] )(?! )[^\"',\[\]{}]+\{\{[^{}\"]*\}\}[^,\[\]{}]*")
+"""A text with an expression in it that stands in a mapping or list in one line, without quotes."""
+
+
 def _syntax_error(located: Located, error: yaml.MarkedYAMLError) -> FlowError:
     """The parser's complaint in words that help; both parsers of PyYAML give the same."""
     problem = error.problem or "not valid YAML"
@@ -361,7 +365,11 @@ def _syntax_error(located: Located, error: yaml.MarkedYAMLError) -> FlowError:
             break
     lines = located.text.split("\n")
     source = lines[line - 1] if line <= len(lines) else ""
-    if message == "the quote is never closed" and error.context_mark is not None:
+    bare = _BARE.search(source) if message.endswith("is never closed") else None
+    if bare is not None:
+        column, message = bare.start() + 1, "a value with {{ }} must be quoted"
+        hint = f'write "{bare[0].strip()}"'
+    elif message == "the quote is never closed" and error.context_mark is not None:
         line, column = error.context_mark.line + 1, error.context_mark.column + 1
     elif "\t" in source[: max(column, len(source) - len(source.lstrip()))]:
         column = source.index("\t") + 1

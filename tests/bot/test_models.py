@@ -112,6 +112,8 @@ def test_a_cap_can_be_none_and_zero(tmp_path: Path, given: str, cap: Any) -> Non
         ("SAYSO_PRICES", "nowhere.json", "SAYSO_PRICES takes prices as JSON"),
         ("SAYSO_PRICES", '{"x": {"input": 1}}', "the price of x has no output"),
         ("SAYSO_LINK_HOSTS", "https://example.com/", "names of hosts"),
+        ("SAYSO_ENCRYPTION_KEY", "abc", "encrypts nothing at rest"),
+        ("SAYSO_ENCRYPTION_KEYS", "abc", "encrypts nothing at rest"),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, name: str, given: str, told: str) -> None:

@@ -394,3 +394,12 @@ async def test_an_effect_that_runs_twice_without_a_kill_is_seen(
     monkeypatch.setattr(work.Workplace, "perform", twice)
     result = await played(tmp_path, GOOD)
     assert "apply was run again although its first run had not been cut." in report(result)
+
+
+def test_the_thread_of_a_scenario_has_the_parts_of_a_real_one() -> None:
+    """What a session knows of its thread has the same names in a scenario as in Slack, where people asked for them."""
+    from bot.scenarios.world import THREAD
+    from prompt_state.model import thread_key
+
+    assert set(THREAD) == {"key", "team", "channel", "threadTs"}
+    assert THREAD["key"] == thread_key(THREAD["team"], THREAD["channel"], THREAD["threadTs"])
