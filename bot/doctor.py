@@ -27,9 +27,10 @@ from bot.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.slack_api import app_client, bot_client, describe
 from bot.sockets import HEARD
 from engine import clock
+from engine.claims import stored_state
 from engine.codec import Json
-from engine.errors import FlowError, SaysoError, StorageError
-from engine.flow import Flow, load_flows
+from engine.errors import FlowError, SaysoError, SchemaTooNew, StorageError
+from engine.flow import Flow, flow_from_body, load_flows
 from engine.flow.yaml import decode_source, load_located
 from engine.nodes.secrets import SecretSource
 from engine.storage.opening import open_store
@@ -223,6 +224,7 @@ def _check_content(store: Store) -> Iterator[Check]:
     open_ones = sum(1 for head in heads if head.status in ("running", "paused"))
     yield Check("sessions", "ok", f"{len(heads)} kept, {open_ones} open")
     yield from _check_reach(heads)
+    yield from _check_newer(store, heads)
     yield from _check_packages(store)
     unsent, untaken = len(store.outbox(now=_FAR, limit=_ALL)), len(store.inbox(limit=_ALL))
     running = "bot" in store.serving()
@@ -242,6 +244,27 @@ def _check_reach(heads: Sequence[Head]) -> Iterator[Check]:
             f"sayso sessions show {lost[0]} says why; once it can post there again, each goes on by itself."
         )
         yield Check("reach", "warn", f"{len(lost)} out of reach of Slack: {', '.join(lost[:5])}", hint)
+
+
+def _check_newer(store: Store, heads: Sequence[Head]) -> Iterator[Check]:
+    """Open sessions that a newer release wrote, after it was taken back."""
+    newer = [
+        head.session_id for head in heads if head.status in ("running", "paused") and _is_newer(store, head)
+    ]
+    if newer:
+        hint = "They are left as they are, and go on when that release is installed again."
+        yield Check("newer", "warn", f"{len(newer)} written by a newer release: {', '.join(newer[:5])}", hint)
+
+
+def _is_newer(store: Store, head: Head) -> bool:
+    try:
+        stored_state(store, head.session_id)
+        flow_from_body(store.flow(head.flow_digest))
+    except SchemaTooNew:
+        return True
+    except SaysoError:
+        pass
+    return False
 
 
 def _check_packages(store: Store) -> Iterator[Check]:

@@ -51,7 +51,7 @@ from bot.views.start import Start
 from bot.views.whole import Whole
 from bot.wanted import WANTED_ROOTED
 from bot.ways_in import WaysIn
-from bot.words import quarantine_text
+from bot.words import newer_text, quarantine_text
 from engine import clock
 from engine.dispatch import LocalDispatcher
 from engine.errors import SaysoError
@@ -182,6 +182,7 @@ class Bot:
         files = SessionFiles(settings.home)
         self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
         self.engine.on_quarantine = quarantine_rows
+        self.engine.on_newer = newer_rows
         talk, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))
         self.service = Service(
             self.engine,
@@ -451,11 +452,19 @@ def said_at(row: InboxRow) -> float:
 
 def quarantine_rows(head: Head, reason: str) -> Sequence[Row]:
     """What the thread is told when its session's records do not verify."""
+    return _note(head, "quarantine", quarantine_text(head.flow_name, head.session_id))
+
+
+def newer_rows(head: Head) -> Sequence[Row]:
+    """What the thread is told when its session is left to a newer release."""
+    return _note(head, "newer", newer_text(head.flow_name, head.session_id))
+
+
+def _note(head: Head, about: str, text: str) -> Sequence[Row]:
     if head.thread_key is None:
         return ()
     _, channel, thread_ts = head.thread_key.split(":", 2)
-    text = quarantine_text(head.flow_name, head.session_id)
-    return [note_row(f"quarantine:{head.session_id}", head.thread_key, channel, thread_ts, text)]
+    return [note_row(f"{about}:{head.session_id}", head.thread_key, channel, thread_ts, text)]
 
 
 async def run_bot(settings: Settings, *, flows: Sequence[Path] = (), on_ready: Any = None) -> None:

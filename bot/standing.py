@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from bot import words
 from bot.queues import behind
 from bot.rendering.flow import around
 from engine.engine import Engine
+from engine.errors import SchemaTooNew
+from engine.state import State
 from engine.storage.port import Head
 from prompt_state.model import PromptState
 
@@ -23,11 +26,8 @@ class Standing:
 
     async def of(self, heads: Sequence[Head]) -> str:
         """Where these sessions stand; what was set aside is left out."""
-        found = [
-            (await self._engine.verified_state(head.session_id), await self._engine.flow_of(head.session_id))
-            for head in heads
-            if head.quarantined is None
-        ]
+        sound = [head for head in heads if head.quarantined is None]
+        found = [(state, await self._engine.flow_of(state.session_id)) for state in await self._states(sound)]
         queued = {state.session_id: await behind(self._engine.writer, state) for state, _ in found}
         return words.status_text(found, self._engine.now(), queued)
 
@@ -43,7 +43,15 @@ class Standing:
     async def running(self, channel: str) -> str:
         """What runs in a channel."""
         here = (await self._living_in(channel))[:_MOST_SHOWN]
-        return words.running_text([await self._engine.verified_state(head.session_id) for head in here])
+        return words.running_text(await self._states(here))
+
+    async def _states(self, heads: Sequence[Head]) -> list[State]:
+        """How these sessions stand, but for those that are left to a newer release."""
+        found = []
+        for head in heads:
+            with suppress(SchemaTooNew):
+                found.append(await self._engine.verified_state(head.session_id))
+        return found
 
     async def threads(self, channel: str) -> list[str]:
         """The threads of a conversation in which something goes on."""

@@ -348,6 +348,15 @@ def quarantine_text(flow_name: str, session_id: str) -> str:
     )
 
 
+def newer_text(flow_name: str, session_id: str) -> str:
+    """Told to the thread when a newer release wrote its session."""
+    return (
+        f"⏫ *{escape(flow_name)}* (`{session_id}`) was last run by a newer release of sayso than the one that serves this "
+        "thread now. Nothing of it is changed: it goes on when the newer release runs again, and what is written here is "
+        "read then."
+    )
+
+
 def elapsed(seconds: float) -> str:
     """A duration as people say it: `42 s`, `5 min`, `3 h 10 min`, `2 d 4 h`."""
     whole = max(0, int(seconds))

@@ -18,6 +18,7 @@ from engine.errors import (
     FlowError,
     MalformedJournal,
     Owned,
+    SchemaTooNew,
     SessionError,
     SessionQuarantined,
     StorageError,
@@ -29,11 +30,12 @@ from engine.fold import derive_state
 from engine.live import Live, Warm
 from engine.snapshot import fold
 from engine.state import State
-from engine.storage.port import Head, Loaded, Row, Store
+from engine.storage.port import Commit, Head, Loaded, Row, Store
 from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.engine")
 
+_LEFT = "Session {} was written by a newer release of sayso. It is left as it is, and goes on under that one."
 WARM_SESSIONS = 256
 """How many paused sessions are remembered, so that answers one after the other need no loading."""
 
@@ -56,6 +58,10 @@ class Claimant:
         self.now = now
         self.on_quarantine: Callable[[Head, str], Sequence[Row]] = lambda head, reason: ()
         """What to show when a session is set aside."""
+        self.on_newer: Callable[[Head], Sequence[Row]] = lambda head: ()
+        """What to show when a session is left to a newer release."""
+        self._newer: set[str] = set()
+        """Sessions that a newer release has to go on with."""
         self._owner = ""
         """Who claims; the store gives the name once it is open."""
         self._live: dict[str, Live] = {}
@@ -163,6 +169,8 @@ class Claimant:
 
     async def _take_up(self, live: Live) -> None:
         """Make the state in memory the one that is stored, under a claim of ours."""
+        if live.session_id in self._newer:
+            raise SchemaTooNew(_LEFT.format(live.session_id))
         try:
             if not live.claimed or (live.doubtful and not live.tasks):
                 await self._claim(live)
@@ -174,6 +182,9 @@ class Claimant:
         except (Corrupt, MalformedJournal) as error:
             self._lose(live)
             await self._set_aside(live.session_id, f"its records do not verify ({error})", error)
+        except SchemaTooNew as error:
+            await self._leave(live, error)
+            raise SchemaTooNew(_LEFT.format(live.session_id)) from error
         except FlowError as error:
             raise SessionError(
                 f"Session {live.session_id} cannot go on in this release, which cannot read its flow: {error}"
@@ -229,6 +240,24 @@ class Claimant:
         await self.writer.call("quarantine", session_id, reason, self.now(), rows)
         self._unsettled.discard(session_id)
         raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
+
+    async def _leave(self, live: Live, error: SchemaTooNew) -> None:
+        """Give the claim on a session of a newer release up, and say so once; its records stay as they are."""
+        self._newer.add(live.session_id)
+        self._unsettled.discard(live.session_id)
+        log.warning("%s is left as it is, for a newer release: %s", live.session_id, error)
+        head = await self.head(live.session_id)
+        given_up = Commit(
+            live.session_id,
+            live.epoch,
+            head.seq,
+            self.now(),
+            head.status,
+            head.phase,
+            rows=tuple(self.on_newer(head)),
+            release=True,
+        )
+        await self.writer.commit(given_up)
 
     def _doubt(self, live: Live) -> None:
         """Whether the step was stored is not known: memory counts for nothing until it is folded again."""

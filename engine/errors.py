@@ -217,7 +217,7 @@ class KeyMissing(StorageError):
 
 
 class SchemaTooNew(StorageError):
-    """The database was written by a newer release; it was left untouched."""
+    """The database, or a row of it that verifies, was written by a newer release; it is left for that one."""
 
     code = "schema_too_new"
 

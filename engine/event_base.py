@@ -27,6 +27,10 @@ from engine.values import Fixed
 Check = Callable[[Any], bool]
 
 
+class UnknownField(TypeError):
+    """An object has a field that its class does not have: another release wrote it."""
+
+
 class EventField(NamedTuple):
     """One field: its name in Python and on the wire, and what it takes: `kinds` are the types a value may have (None: any
     JSON value), and `inside` looks at what stands in it, or which of some words it is."""
@@ -68,7 +72,7 @@ class Frozen(Fixed):
         try:
             given = {names[wire]: value for wire, value in fields.items()}
         except KeyError as error:
-            raise TypeError(f"{_name(cls)} has no field {error}") from None
+            raise UnknownField(f"{_name(cls)} has no field {error}") from None
         made = cls.__new__(cls)
         made.__dict__.update(_checked(cls, plan, {**plan.defaults, **given}))
         return made

@@ -11,11 +11,12 @@ from functools import cache
 from typing import Literal, TypeAlias, cast, get_args
 
 from engine.codec import Json, decode, encode
-from engine.errors import MalformedJournal, NotJson
-from engine.event_base import Frozen
+from engine.errors import MalformedJournal, NotJson, SchemaTooNew
+from engine.event_base import Frozen, UnknownField
 
 SCHEMA_VERSION = 1
-"""Version of the events' schema, stored beside every journal row."""
+"""Version of the events' schema, stored beside every journal row. It counts up with every release that adds an event
+or a field, or gives one another meaning: an older release then leaves the session to a newer one."""
 
 
 class BaseEvent(Frozen):
@@ -665,13 +666,20 @@ def _types() -> dict[str, type[BaseEvent]]:
 
 
 def event_from_bytes(data: bytes) -> Event:
-    """The event that these bytes are. Raises `MalformedJournal` for anything that this release does not write."""
+    """The event that these bytes are. Raises `SchemaTooNew` for an event or a field that this release does not know, and
+    `MalformedJournal` for anything else that it does not write."""
     try:
         fields = decode(data)
         name = fields.get("type") if isinstance(fields, dict) else None
         kind = _types().get(name) if isinstance(name, str) else None
+        if not isinstance(name, str):
+            raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: it has no type")
         if kind is None:
-            raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: there is no event {name!r}")
+            raise SchemaTooNew(f"This release does not know the event {name!r}: a newer one wrote it.")
         return cast(Event, kind.from_wire(fields))
+    except UnknownField as error:
+        raise SchemaTooNew(
+            f"This release does not know all of an event ({error}): a newer one wrote it."
+        ) from error
     except (NotJson, TypeError) as error:
         raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: {error}") from error

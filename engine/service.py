@@ -22,6 +22,7 @@ from engine.errors import (
     Fenced,
     Owned,
     SaysoError,
+    SchemaTooNew,
     StorageBroken,
     StorageError,
     UnknownSession,
@@ -208,6 +209,8 @@ class Service:
             raise
         except Owned:
             log.debug("%s belongs to another process", session_id)
+        except SchemaTooNew:
+            self._unwanted.add(session_id)  # the engine has said so
         except SaysoError as error:
             log.warning("%s: %s", session_id, error)
         except Exception:
@@ -276,6 +279,9 @@ class Service:
             self._fail(error)
         except (Owned, Fenced) as error:
             log.info("inbox row %s waits: %s", row.key, error)
+        except SchemaTooNew as error:
+            log.warning("inbox row %s is left for a newer release: %s", row.key, error)
+            return True
         except Exception:
             log.exception("inbox row %s is kept and tried again", row.key)
         return await self._consumed(row)

@@ -1,6 +1,6 @@
 """Snapshots: the state at a pause as one JSON document, a cache of the fold and a portable file. Pure.
 
-v1: `{version, sessionId, event, state, meta: {promptId, channel, threadTs, threadKey, promptTs}}`; the exported
+v1: `{version, events, sessionId, event, state, meta: {promptId, channel, threadTs, threadKey, promptTs}}`; the exported
 file adds `journal` (the events) and `flow` (the pinned text), and `mac`.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from engine.codec import Json, canonical, decode
 from engine.errors import MalformedJournal, NotJson, SnapshotRefused
-from engine.events import Event, event_from_bytes
+from engine.events import SCHEMA_VERSION, Event, event_from_bytes
 from engine.fold import derive_state
 from engine.session_state import from_json, to_json
 from engine.state import State
@@ -24,6 +24,7 @@ def document(state: State, event: str = "flow:paused") -> dict[str, Json]:
     thread = state.thread or {}
     return {
         "version": VERSION,
+        "events": SCHEMA_VERSION,
         "sessionId": state.session_id,
         "event": event,
         "state": to_json(state),
@@ -43,6 +44,8 @@ def read_document(data: bytes) -> State:
         value = decode(data)
         if value["version"] != VERSION:
             raise MalformedJournal(f"snapshot version {value['version']}; this release reads {VERSION}")
+        if value.get("events", 1) > SCHEMA_VERSION:
+            raise MalformedJournal(f"a snapshot over events of schema {value['events']}")
         return from_json(value["state"])
     except (NotJson, KeyError, TypeError) as error:
         raise MalformedJournal(f"not a snapshot: {error!r}") from error

@@ -37,6 +37,7 @@ from engine.errors import (
     LockHeld,
     MalformedJournal,
     SaysoError,
+    SchemaTooNew,
     SessionQuarantined,
     StorageBroken,
     StorageError,
@@ -180,12 +181,12 @@ class Stepper(Claimant):
             return await self._step(live, command, consumed)
 
     async def verified_state(self, session_id: str) -> State:
-        """The state as it is stored; a session whose records do not verify is set aside, and its thread is told.
-        Raises `SessionQuarantined` then, and `UnknownSession`."""
+        """The state as it is stored; a session whose records do not verify is set aside, one of a newer release is left
+        to it, and its thread is told. Raises `SessionQuarantined` or `SchemaTooNew` then, and `UnknownSession`."""
         try:
             return await self.state(session_id)
-        except (Corrupt, MalformedJournal):
-            # The claim looks again, under the lease, and sets it aside.
+        except (Corrupt, MalformedJournal, SchemaTooNew):
+            # The claim looks again, under the lease, and sets it aside or leaves it.
             await self.apply(session_id, None)
             return await self.state(session_id)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
+from engine.errors import SchemaTooNew
 from engine.storage.port import PromptRow
 from prompt_state.errors import MalformedPrompt
 from prompt_state.model import OPEN_STATUSES, PromptState
@@ -36,15 +38,25 @@ def find(store: PromptReader, prompt_id: str) -> PromptState | None:
 
 def of_thread(store: PromptReader, thread_key: str) -> list[PromptState]:
     """All prompts of a thread, oldest first, closed ones too: a reply may name one of them."""
-    return [read(row) for row in store.prompts(thread_key=thread_key, limit=_ALL)]
+    return _known(store.prompts(thread_key=thread_key, limit=_ALL))
 
 
 def waiting(
     store: PromptReader, *, thread_key: str | None = None, session_id: str | None = None
 ) -> list[PromptState]:
     """The open prompts of a thread, of a session, or of all of them: what the conversations wait for."""
-    rows = store.prompts(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=_ALL)
-    return [read(row) for row in rows]
+    return _known(
+        store.prompts(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=_ALL)
+    )
+
+
+def _known(rows: Sequence[PromptRow]) -> list[PromptState]:
+    """The prompts of these rows but those of a newer release, whose sessions are left to it too."""
+    found = []
+    for row in rows:
+        with suppress(SchemaTooNew):
+            found.append(read(row))
+    return found
 
 
 def read(row: PromptRow) -> PromptState:

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from engine.due import due
-from engine.events import Event, event_from_bytes
+from engine.events import SCHEMA_VERSION, Event, _types, event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.fold import derive_state, evolve
 from engine.session_state import from_json, to_json
@@ -130,3 +130,15 @@ def test_the_document_of_a_state_has_one_case(path: Path) -> None:
 def test_no_history_is_the_empty_state() -> None:
     """An empty journal folds to the idle state."""
     assert derive_state([]) == State()
+
+
+def test_a_change_of_the_events_counts_the_schema_up() -> None:
+    """An older release can leave alone what it does not know only if rows say so: another event or field, another version.
+
+    `schemas.json` lists what stands in events by version. The version of a release that is out is never edited; add one,
+    and raise `SCHEMA_VERSION`.
+    """
+    schemas = orjson.loads((Path(__file__).parent / "histories/schemas.json").read_bytes())
+    assert max(map(int, schemas)) == SCHEMA_VERSION
+    now = {kind: " ".join(field.wire for field in event.fields()) for kind, event in _types().items()}
+    assert now == schemas[str(SCHEMA_VERSION)]

@@ -34,6 +34,7 @@ from bot.words import alike_text
 from engine import requests
 from engine.clocks import MOST_REPOSTS
 from engine.codec import Json, decode, encode
+from engine.errors import SchemaTooNew
 from engine.flow import Flow
 from engine.state import PromptRun, State
 from engine.storage.port import InboxItem, OutboxRow
@@ -94,9 +95,7 @@ class Rows:
         """Do what the row says."""
         send = self._kinds.get(row.kind)
         if send is None:
-            return Failed(
-                {"error": "unknown_kind", "message": f"This release sends no rows of kind {row.kind!r}."}
-            )
+            raise SchemaTooNew(f"This release sends no rows of kind {row.kind!r}.")
         return await send(row, decode(row.payload))
 
     def refused(self, row: OutboxRow, reason: str, message: str) -> Failed:

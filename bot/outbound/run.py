@@ -51,7 +51,9 @@ _SHORTEST_HOLD = 0.001
 _EDITS = ("close", "edit", "reaction", "agent_tool")
 """Rows that can be sent again without harm."""
 _EVER = "9999-12-31T00:00:00.000Z"
-_LOST = (UnknownSession, Corrupt, MalformedJournal, SchemaTooNew, SessionQuarantined)
+_LOST = (UnknownSession, Corrupt, MalformedJournal, SessionQuarantined)
+_NEWER_SECONDS = 3600.0
+"""How long a row of a newer release is left before it is looked at again, and what follows it in its lane."""
 
 
 class Outbound:
@@ -293,6 +295,10 @@ class Outbound:
             raise
         except SlackFault as fault:
             await self._faulted(row, fault)
+            return
+        except SchemaTooNew as error:
+            log.warning("%s is left for a newer release: %s", row.key, error)
+            self._hold_row(row, _NEWER_SECONDS)
             return
         except _LOST as error:
             log.error("%s cannot be sent, for its session cannot be read: %s", row.key, error)

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from engine.codec import decode
-from engine.errors import FlowError, Problem
+from engine.errors import FlowError, Problem, SchemaTooNew
 from engine.faults import MAX_FAULTS, Fault, Path, faults_of, kind_of
 from engine.flow.build import build
 from engine.flow.calls import FindFlow, link
@@ -82,7 +82,12 @@ def flow_from_body(body: bytes) -> Flow:
     Types of packages that cannot be used here any more are noted in `Flow.absent`, and refuse nothing.
     """
     pinned = decode(body)
-    if not isinstance(pinned, dict) or pinned.get("version") not in BODY_VERSIONS:
+    version = pinned.get("version") if isinstance(pinned, dict) else None
+    if isinstance(version, int) and version > max(BODY_VERSIONS):
+        raise SchemaTooNew(
+            f"The flow was pinned in version {version}, and this release reads up to {max(BODY_VERSIONS)}."
+        )
+    if version not in BODY_VERSIONS:
         versions = " or ".join(map(str, BODY_VERSIONS))
         raise FlowError([Problem("pinned flow", 1, 1, f"it is not of version {versions}")])
     called, packages = pinned.get("flows", {}), pinned.get("types", {})

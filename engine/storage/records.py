@@ -10,7 +10,7 @@ import hashlib
 from decimal import Decimal
 from typing import Literal, NamedTuple, TypeVar
 
-from engine.errors import Corrupt, DayBudgetSpent, LockHeld, StorageError
+from engine.errors import Corrupt, DayBudgetSpent, LockHeld, SchemaTooNew, StorageError
 from engine.events import SCHEMA_VERSION
 from engine.machine import ENDED
 from engine.storage.macs import Sealer
@@ -327,7 +327,8 @@ def claimed(sealer: Sealer, head: SessionRecord, owner: str, now: str) -> Sessio
 def verify_chain(
     sealer: Sealer, head: SessionRecord, records: list[JournalRecord], *, seq: int, chain: bytes
 ) -> None:
-    """Verify the journal rows after `seq`, where the chain stood at `chain`, up to the head. Raises `Corrupt`."""
+    """Verify the journal rows after `seq`, where the chain stood at `chain`, up to the head. Raises `Corrupt`, and
+    `SchemaTooNew` where all of them verify and some are a newer release's."""
     for record in records:
         seq += 1
         if record.seq != seq or record.session_id != head.session_id:
@@ -343,6 +344,11 @@ def verify_chain(
         raise Corrupt(
             f"The journal of {head.session_id} ends at {seq} and its head says {head.seq}: "
             "one of them was cut or rolled back."
+        )
+    newest = max((record.version for record in records), default=0)
+    if newest > SCHEMA_VERSION:
+        raise SchemaTooNew(
+            f"Session {head.session_id} has events of schema {newest}, and this release reads up to {SCHEMA_VERSION}."
         )
 
 
