@@ -52,6 +52,7 @@ def make_engine(
         label=label,
         snapshot_dir=settings.snapshot_dir,
         now=machine.now,
+        steady=machine.steady,
         entropy=machine.entropy,
         writer=machine.writer(store),
         agents=AgentFacts(

@@ -206,7 +206,11 @@ class Bot:
             budget=ReadBudget(settings.catch_up, machine.steady),
         )
         self.schedules = Schedules(
-            self.library, self.engine.writer, now=machine.now, taken=self.service.notify
+            self.library,
+            self.engine.writer,
+            now=machine.now,
+            taken=self.service.notify,
+            jumped=self.engine.clock_jumped,
         )
 
     def _understanding(

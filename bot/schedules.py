@@ -43,12 +43,14 @@ class Schedules:
         *,
         now: Callable[[], str],
         taken: Callable[[], None],
+        jumped: Callable[[], bool] = lambda: False,
         clock_changed: asyncio.Event | None = None,
     ) -> None:
         self._library = library
         self._writer = writer
         self._now = now
         self._taken = taken
+        self._jumped = jumped
         self._changed = clock_changed or asyncio.Event()
 
     async def run(self) -> None:
@@ -63,7 +65,9 @@ class Schedules:
             self._changed.clear()
 
     async def look(self) -> float:
-        """Ingest what is due now; seconds until the next time of all schedules."""
+        """Ingest what is due now; seconds until the next time of all schedules. A clock that jumped is confirmed first."""
+        if self._jumped():
+            return LOOK_SECONDS
         now = clock.from_text(self._now())
         wait = float("inf")
         for flow, trigger in Listening(self._library.refresh()).triggers("schedule"):

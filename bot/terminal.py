@@ -30,7 +30,7 @@ from engine.actors import Actor
 from engine.codec import Json, decode
 from engine.commands import Answer, Edit, Policy, Shown
 from engine.engine import Engine
-from engine.errors import InvalidAnswer, Owned, Refused
+from engine.errors import ClockJumped, InvalidAnswer, Owned, PromptTimedOut, Refused
 from engine.events import Event
 from engine.forms import Field, match_option
 from engine.nodes.absent import spec_of
@@ -142,6 +142,8 @@ class Follower:
         self._passed_over = -1
         self.left = False
         """Whether the person at the terminal left."""
+        self.too_late: PromptTimedOut | None = None
+        """Why what was to be done first was refused, where a deadline had passed: that is applied, and followed."""
 
     def leave_untold(self, events: int) -> None:
         """Say nothing of the first events of the session, which happened in another one."""
@@ -155,11 +157,11 @@ class Follower:
     async def follow(self, begin: Callable[[], Awaitable[object]]) -> State:
         """Carry out `begin` (start it, answer, or just take it up) and follow to where it rests; the state there.
 
-        Raises what `begin` raises, and storage errors.
+        Raises what `begin` raises, but for `PromptTimedOut` (see `too_late`), and storage errors.
         """
         unsubscribe = self._engine.subscribe(self._seen)
         try:
-            await begin()
+            await self._begin(begin)
             while True:
                 self._serving = asyncio.create_task(self._service.run(), name="service")
                 state = await self._until_rest()
@@ -174,6 +176,13 @@ class Follower:
         finally:
             unsubscribe()
             await self._end_service()
+
+    async def _begin(self, begin: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await begin()
+        except PromptTimedOut as error:
+            self.too_late = error
+            await self.take_up()
 
     async def take_up(self) -> None:
         """Go on where it stands; one that another living process runs is only followed."""
@@ -397,7 +406,7 @@ class Follower:
             self._screen.problem(f"{error}{hint}")
             typing.once_more()
             return False
-        except (Refused, Owned) as error:
+        except (Refused, Owned, ClockJumped) as error:
             self._screen.problem(str(error))
         return True
 

@@ -11,6 +11,7 @@ from bot.rendering.nested import asks_for, open_prompts
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine import clock
 from engine.actors import Actor
+from engine.answers import timed_out
 from engine.codec import Json
 from engine.flow import Flow
 from engine.state import PromptRun, State
@@ -196,7 +197,7 @@ def closed_text(prompt: PromptState) -> str:
         who = prompt.answered_by_name or prompt.answered_by or "somebody"
         return f"Already answered by {who} at {clock.told(prompt.answered_at)}: {prompt.answer_summary}."
     if prompt.status == "expired":
-        return f"Too late: the time to answer was over at {clock.told(prompt.answered_at)}."
+        return timed_out(prompt.deadline or prompt.answered_at)
     return "This question was withdrawn."
 
 

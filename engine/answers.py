@@ -340,6 +340,11 @@ def already(prompt: PromptRun) -> str:
     return f"Already answered by {who} at {clock.told(prompt.at)}: {summary(prompt)}{why}."
 
 
+def timed_out(moment: str | None) -> str:
+    """That an answer comes too late, for its author."""
+    return f"This timed out: the time to answer was over at {clock.told(moment)}. Nothing was changed."
+
+
 def tally(prompt: PromptRun) -> str:
     """How far the votes are, in a sentence."""
     required = prompt.spec.get("required") or 1

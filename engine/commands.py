@@ -65,6 +65,8 @@ class Facts(Value):
     agents: AgentFacts = AgentFacts()
     pausing: bool = False
     """A person pauses the session: what runs was told to leave for that, and not because the process ends."""
+    clock_jumped: bool = False
+    """`now` jumped ahead and was not confirmed: nothing is over by it yet; see `engine.clock_watch`."""
 
 
 class Start(Value):

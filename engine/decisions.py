@@ -15,7 +15,14 @@ from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text
 from engine.commands import Answer, Edit, Facts, HandOver, Undo
-from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, SaysoError
+from engine.errors import (
+    AlreadyAnswered,
+    ClockJumped,
+    InvalidAnswer,
+    PromptClosed,
+    PromptTimedOut,
+    SaysoError,
+)
 from engine.flow import Flow
 from engine.folds.prompts import asked_people, votes_without
 from engine.forms import check_form
@@ -30,11 +37,16 @@ _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:[^\s:]+",
 
 
 def open_prompt(turn: Turn, prompt_id: str, nonce: str | None = None) -> PromptRun:
-    """The prompt, if an answer still counts. Raises `PromptClosed` and `AlreadyAnswered`, in words for the late one."""
+    """The prompt, if an answer still counts: its own deadline decides, whatever became of the timer.
+
+    Raises `PromptClosed`, `PromptTimedOut` and `AlreadyAnswered`, in words for the late one, and `ClockJumped`.
+    """
     prompt = turn.state.prompts.get(prompt_id)
     if prompt is None:
         raise PromptClosed("This question is not known here.")
     _refuse_closed(turn.state, prompt)
+    if is_over(prompt.deadline, turn.facts):
+        raise PromptTimedOut(answers.timed_out(prompt.deadline))
     if nonce is not None and nonce != prompt.spec["nonce"]:
         raise PromptClosed("This button belongs to an older copy of the question.")
     return prompt
@@ -44,9 +56,21 @@ def _refuse_closed(state: State, prompt: PromptRun) -> None:
     if prompt.status == "answered":
         raise AlreadyAnswered(answers.already(prompt))
     if prompt.status == "expired":
-        raise PromptClosed(f"The time to answer was over at {clock.told(prompt.at)}.")
+        raise PromptTimedOut(answers.timed_out(prompt.deadline or prompt.at))
     if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
         raise PromptClosed("This question was withdrawn.")
+
+
+def is_over(moment: str | None, facts: Facts) -> bool:
+    """Whether this time has come. Raises `ClockJumped` where only a clock says so that was just put forward."""
+    if moment is None or facts.now < moment:
+        return False
+    if facts.clock_jumped:
+        raise ClockJumped(
+            f"The clock of this machine was put forward to {clock.told(facts.now)}, by which the time was over at "
+            f"{clock.told(moment)}. The clock is looked at again in half a minute; please try again then."
+        )
+    return True
 
 
 # --- votes -----------------------------------------------------------------------------------------------
@@ -297,6 +321,8 @@ def undo(turn: Turn, command: Undo) -> None:
         raise PromptClosed("This question is not answered, so there is nothing to take back.")
     if turn.state.phase not in OPEN_PHASES or _undo_id(turn.state, prompt) not in turn.state.timers:
         raise PromptClosed(f"This cannot be taken back any more. {answers.already(prompt)}")
+    if is_over(prompt.undo_until, turn.facts):
+        raise PromptTimedOut(f"This cannot be taken back any more. {answers.already(prompt)}")
     turn.permit(command.actor, "undo", prompt)
     turn.emit(
         ev.PromptUndone,

@@ -152,6 +152,12 @@ class PromptClosed(Refused):
     code = "prompt_closed"
 
 
+class PromptTimedOut(PromptClosed):
+    """The deadline of the prompt has passed, or the time in which its answer could be taken back; says when."""
+
+    code = "prompt_timed_out"
+
+
 class InvalidAnswer(Refused):
     """The answer does not fit the prompt; the prompt stays open."""
 
@@ -162,6 +168,12 @@ class SeveralPrompts(Refused):
     """Several prompts could take this message; names them."""
 
     code = "several_prompts"
+
+
+class ClockJumped(SaysoError):
+    """By a clock that was just put forward the time is over: decided once the clock was looked at again."""
+
+    code = "clock_jumped"
 
 
 # --- storage -------------------------------------------------------------------------------------------

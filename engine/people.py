@@ -7,7 +7,7 @@ from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text, copy
 from engine.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown, Steer
-from engine.decisions import OPEN_PHASES, open_prompt, start_undo, vote
+from engine.decisions import OPEN_PHASES, is_over, open_prompt, start_undo, vote
 from engine.errors import (
     EmptyMessage,
     InvalidAnswer,
@@ -139,9 +139,9 @@ def message(turn: Turn, command: Message) -> None:
     if command.key in turn.state.seen:
         return
     text = _said(turn, command)
-    takers = [
-        prompt for prompt in _text_prompts(turn.state, text) if _may_answer(turn, command.actor, prompt)
-    ]
+    asked = [prompt for prompt in _text_prompts(turn.state, text) if _may_answer(turn, command.actor, prompt)]
+    # Of one that timed out the author is told, unless another question takes the message.
+    takers = [prompt for prompt in asked if not is_over(prompt.deadline, turn.facts)] or asked[:1]
     if len(takers) > 1:
         names = ", ".join(f"{prompt.prompt_id} ({prompt.spec['message'][:40]})" for prompt in takers)
         raise SeveralPrompts(f"Several questions could take this message; name one of them: {names}")
@@ -210,7 +210,7 @@ def shown(turn: Turn, command: Shown) -> None:
 
 def timer_due(turn: Turn, command: Due) -> None:
     timer = turn.state.timers.get(command.timer_id)
-    if timer is None or timer.due_at > turn.facts.now:
+    if timer is None or timer.due_at > turn.facts.now or turn.facts.clock_jumped:
         return
     if turn.state.phase not in OPEN_PHASES and not in_finally(timer.path or ""):
         return

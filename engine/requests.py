@@ -29,7 +29,7 @@ from engine.commands import (
     Undo,
     Unreachable,
 )
-from engine.errors import NotJson, SaysoError, StorageError
+from engine.errors import ClockJumped, NotJson, SaysoError, StorageError
 from engine.flow import Flow
 from engine.storage.port import Consumed, InboxItem, InboxRow
 
@@ -128,7 +128,8 @@ def _migration(row: InboxRow) -> tuple[Flow, Actor] | None:
 
 
 async def perform(engine: Engine, row: InboxRow) -> None:
-    """Carry a request out and consume its row. Raises `Owned` and storage errors: then the row stays."""
+    """Carry a request out and consume its row. Raises `Owned`, `ClockJumped` and storage errors: then
+    the row stays."""
     try:
         if row.session_id is None:
             raise BadRequest("a request names the session that it is for")
@@ -142,7 +143,7 @@ async def perform(engine: Engine, row: InboxRow) -> None:
             await engine.pause(row.session_id, actor=wanted.actor, reason=wanted.reason, consumed=consumed)
         else:
             await engine.apply(row.session_id, wanted, consumed=consumed)
-    except StorageError:
+    except (StorageError, ClockJumped):
         raise
     except SaysoError as error:
         result = encode({"error": error.code, "message": str(error)})

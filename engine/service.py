@@ -18,6 +18,7 @@ from engine.commands import Due
 from engine.dispatch import Dispatcher, LocalDispatcher
 from engine.engine import Engine
 from engine.errors import (
+    ClockJumped,
     Corrupt,
     Fenced,
     Owned,
@@ -176,6 +177,8 @@ class Service:
             await self.engine.apply(session_id, None)
 
     async def _fire(self) -> None:
+        if self.engine.clock_jumped():
+            return
         now = self.engine.now()
         for timer in await self.engine.writer.call("timers", due=now, limit=_AT_ONCE + len(self._unwanted)):
             await self._guarded(self._fire_one(timer), timer.session_id)
@@ -277,7 +280,7 @@ class Service:
             return await self._handlers[row.kind](row)
         except StorageBroken as error:
             self._fail(error)
-        except (Owned, Fenced) as error:
+        except (Owned, Fenced, ClockJumped) as error:
             log.info("inbox row %s waits: %s", row.key, error)
         except SchemaTooNew as error:
             log.warning("inbox row %s is left for a newer release: %s", row.key, error)

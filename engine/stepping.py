@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from engine import locks
 from engine.agents.facts import AgentFacts
 from engine.claims import Claimant
+from engine.clock_watch import ClockWatch
 from engine.codec import encode
 from engine.commands import (
     Begin,
@@ -81,12 +83,17 @@ class Stepper(Claimant):
         extensions: Sequence[Extension] = (),
         label: str = "engine",
         now: Callable[[], str] = utc_now,
+        steady: Callable[[], float] | None = None,
         entropy: Callable[[], str] = random_text,
         snapshot_dir: Path | None = None,
         writer: Writer | None = None,
         agents: AgentFacts | None = None,
     ) -> None:
+        """`steady` are the seconds of a clock that only goes forward, by which jumps of `now` are seen; a `now` of one's
+        own decides as it is where it is left out."""
         super().__init__(store, writer or Writer(store), now)
+        steady = time.monotonic if steady is None and now is utc_now else steady
+        self._watch = None if steady is None else ClockWatch(steady)
         self.running = Running(
             runners, home, secret, record=self._record, lost=self._lose_trust, left=self._forget
         )
@@ -151,6 +158,10 @@ class Stepper(Claimant):
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [task for live in self._live.values() for task in live.tasks.values()]
+
+    def clock_jumped(self) -> bool:
+        """Look at the clock: whether it was put forward and nothing is over by it yet."""
+        return self._watch is not None and self._watch.jumped(self.now())
 
     @property
     def draining(self) -> bool:
@@ -251,7 +262,9 @@ class Stepper(Claimant):
         code, agents = self._code.of(live.flow), self._agents
         if live.day_left is not None:
             agents = replace(agents, day_left=live.day_left)
-        return Facts(self.now(), live.epoch, self._entropy(), self._policy, code, agents, live.pausing)
+        now = self.now()
+        jumped = self._watch is not None and self._watch.jumped(now)
+        return Facts(now, live.epoch, self._entropy(), self._policy, code, agents, live.pausing, jumped)
 
     def _decide(self, live: Live, command: Command | None) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""

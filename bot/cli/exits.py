@@ -51,6 +51,8 @@ _BY_CODE: dict[str, Exit] = {
     "not_allowed": Exit.REFUSED,
     "already_answered": Exit.REFUSED,
     "prompt_closed": Exit.REFUSED,
+    "prompt_timed_out": Exit.REFUSED,
+    "clock_jumped": Exit.REFUSED,
     "answer_invalid": Exit.REFUSED,
     "text_too_long": Exit.REFUSED,
     "several_prompts": Exit.REFUSED,

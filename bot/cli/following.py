@@ -107,6 +107,8 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         print_json(result_json(state))
     else:
         _tell_end(place, screen, state, gate, actor, left=follower.left)
+    if follower.too_late is not None:
+        raise follower.too_late
     return exit_of(state.status)
 
 

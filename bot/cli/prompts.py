@@ -23,11 +23,12 @@ from bot.session_files import SessionFiles
 from bot.terminal import Follower, read_answer
 from engine import clock
 from engine.actors import Actor
+from engine.answers import timed_out
 from engine.claims import stored_state
 from engine.codec import Json
 from engine.commands import Edit, HandOver, Undo
 from engine.engine import Engine
-from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
+from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, PromptTimedOut
 from engine.forms import value_text
 from engine.forms.asking import asked_fields
 from engine.live import random_text
@@ -327,5 +328,7 @@ def _refuse_closed(prompt: PromptState) -> None:
         who = prompt.answered_by_name or prompt.answered_by
         at = f" at {clock.told(prompt.answered_at)}" if prompt.answered_at else ""
         raise AlreadyAnswered(f"Already answered by {who}{at}: {prompt.answer_summary}.")
+    if prompt.status == "expired":
+        raise PromptTimedOut(timed_out(prompt.deadline or prompt.answered_at))
     if not prompt.open:
         raise PromptClosed(f"This question is closed: {prompt.status}.")

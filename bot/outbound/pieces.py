@@ -398,10 +398,10 @@ class Pieces:
         if self._clock() - stream.since >= STREAM_SECONDS or part < len(live.parts) - 1:
             await self.end(live, part)
             return
-        text = growing(live.parts[part], self._hosts)
+        text = growing(live.parts[part], self._hosts) if part < len(live.parts) else ""
         if not text.startswith(stream.sent):
             # What was sent cannot be taken back (the turn began again, or is read otherwise now), but edited it can be.
-            if not stream.sent.startswith(text):
+            if not text or not stream.sent.startswith(text):
                 await self.end(live, part)
             return
         if text == stream.sent:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 
 from bot.agent_intents import agent_of, text_key, writing_row
 from bot.outbound.outcomes import Sessions
@@ -27,7 +28,7 @@ from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.outbound")
 
-_STARTS = ("node:started", "container:childStarted", "node:retrying")
+_STARTS = ("node:started", "container:childStarted", "node:retried")
 _RARER = ((40, 3.0), (12, 2.0), (0, 1.0))
 """From so many edits of one answer on, so much rarer: Slack takes about fifty edits a minute from the whole app, and
 those of questions and cards must have room."""
@@ -95,6 +96,7 @@ class Streams:
             live = self._pieces.lives.get((state.session_id, str(getattr(event, "path", None) or "")))
             if live is not None and event.type in _STARTS:
                 live.blocks.clear()
+                live.changed.set()
             if isinstance(event, AgentCompacted):
                 self._pieces.lives.pop((state.session_id, event.turn), None)
         if state.ended:
@@ -179,12 +181,15 @@ class Streams:
                 live.changed.set()
 
     async def _posted(self, live: LiveText) -> list[tuple[int, OutboxRow]]:
-        """The parts that can be edited: posted, and not written for good."""
+        """The parts that can be edited: posted, and not written for good. Of a call that failed also those that it has no
+        words for any more."""
         found = []
-        for part in range(len(live.parts)):
+        for part in count():
             key = text_key(live.session_id, live.turn, part)
             row: OutboxRow | None = await self._writer.call("outbox_row", key)
-            if row is not None and posted_of(row) is not None and part not in live.over and not live.closed:
+            if row is None:
+                break
+            if posted_of(row) is not None and part not in live.over and not live.closed:
                 found.append((part, row))
         return found
 

@@ -8,6 +8,7 @@ from bot.people import LookupFailed, People
 from bot.views.values import Opening, Submission
 from bot.words import closed_text
 from engine.actors import Actor
+from engine.answers import timed_out
 from engine.codec import Json, decode
 from engine.engine import Engine
 from engine.flow import Flow
@@ -52,6 +53,12 @@ class Desk:
         run = state.prompts.get(prompt_id)
         if run is None or not run.open:
             return UNKNOWN
+        if (
+            run.deadline is not None
+            and run.deadline <= self._engine.now()
+            and not self._engine.clock_jumped()
+        ):
+            return timed_out(run.deadline)
         return Asked(row, run, state, await self._engine.flow_of(row.session_id))
 
     def out_of_question(self, asked: Asked, user: str, action: Action) -> str | None:

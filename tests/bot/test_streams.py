@@ -5,10 +5,12 @@ Real outbox, real slack_sdk, the local workspace over its sockets.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from bot.agent_intents import (
@@ -21,7 +23,9 @@ from bot.agent_intents import (
     tools_key,
     writing_row,
 )
+from bot.outbound.pieces import Pieces
 from bot.rendering.agents import MOST_PART
+from engine.events import NodeRetried
 from engine.providers.turns import TextDelta
 from engine.state import State
 from tests.bot.outbound_kit import ASK, Rig, running_rig
@@ -97,6 +101,14 @@ def hears(rig: Rig, session_id: str, words: str, turn: str = TURN) -> None:
     """The model says more."""
     assert rig.outbound is not None
     rig.outbound.streams.heard(session_id, turn, TextDelta(0, words))
+
+
+def retried(rig: Rig, state: State) -> None:
+    """The model call failed and is made again later: the event that says so, as it is on the wire."""
+    assert rig.outbound is not None
+    failed = {"error": {"type": "stream_cut", "message": "cut"}, "attempt": 1, "timer_id": "t", "due_at": "x"}
+    event = NodeRetried(seq=1, timestamp="x", path=TURN, node_id="turn[1]", **failed)
+    rig.outbound.streams.happened(state, [event])
 
 
 async def until_said(rig: Rig, session_id: str, wanted: list[str]) -> None:
@@ -251,11 +263,27 @@ async def test_a_turn_that_begins_again_takes_the_place_of_the_first_attempt(rig
         return len(await said(rig, session_id)) == 2
 
     await rig.until(two)
-    assert rig.outbound is not None
-    rig.outbound._pieces.lives[session_id, TURN].blocks.clear()
+    retried(rig, state)
     hears(rig, session_id, "new")
     await rig.put(*said_rows(state, TURN, text("new text"), interrupted=False))
     await until_said(rig, session_id, ["new text"])
+
+
+async def test_words_of_a_failed_call_are_gone_before_the_next_one_speaks(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model call that failed is made again later, hours later perhaps: what it said is no part of the answer."""
+    session_id, state = await writing(rig, "Half an answer that nobody")
+    drawn, draw = asyncio.Event(), Pieces.draw
+
+    async def told(self: Pieces, *args: Any, **more: Any) -> None:
+        await draw(self, *args, **more)
+        drawn.set()
+
+    monkeypatch.setattr(Pieces, "draw", told)
+    retried(rig, state)
+    await drawn.wait()
+    assert await said(rig, session_id) == ["✍️ _writing …_"]
 
 
 async def test_a_broken_text_that_nothing_follows_is_taken_away(rig: Rig) -> None:

@@ -249,9 +249,9 @@ nodes:
         case.state.prompts[key]
         for key in sorted(case.state.open_prompts, key=lambda k: case.state.prompts[k].path)
     )
-    case.when(Shown(first.prompt_id, {"ts": "1"}), Shown(second.prompt_id, {"ts": "2"})).later(600)
+    case.when(Shown(first.prompt_id, {"ts": "1"}), Shown(second.prompt_id, {"ts": "2"})).later(599)
     case.when(Answer(second.prompt_id, ANA, "k", text="fine"))
-    case.when(Due(f"{case.state.session_id}:{first.prompt_id}:deadline"))
+    case.later(1).when(Due(f"{case.state.session_id}:{first.prompt_id}:deadline"))
     outputs = [one["outputs"] for one in case.node("each").output["iterations"]]
     assert [sorted(one) for one in outputs] == [["late", "q"], ["go", "late", "q"]]
 

@@ -14,6 +14,7 @@ from engine.errors import (
     InvalidAnswer,
     NotAllowed,
     PromptClosed,
+    PromptTimedOut,
     SessionEnded,
     SeveralPrompts,
 )
@@ -203,7 +204,7 @@ def test_a_prompt_that_expired_is_refused() -> None:
     case = given(ASK + "\nlimits: {deadline: 1h}").started()
     late = case.answer(text="late")
     case.when(case.shown()).later(3600).when(case.timer_due())
-    assert "time to answer was over" in case.refused(late, PromptClosed)
+    assert "time to answer was over at 2026-11-21 10:00 UTC" in case.refused(late, PromptTimedOut)
 
 
 def test_a_prompt_of_an_aborted_session_is_refused() -> None:

@@ -126,13 +126,13 @@ def test_a_deadline_of_an_answered_prompt_changes_nothing() -> None:
     case.when(case.answer(text="in time")).later(600).when(stale).then()
 
 
-def test_a_reply_and_a_deadline_at_once_first_one_wins() -> None:
-    """Whichever is committed first holds; the other changes nothing."""
-    case = asked("ask", "").later(600)
-    late = case.answer(text="just in time")
-    due = case.timer_due()
-    case.when(late, due)
+def test_a_reply_before_its_deadline_holds_and_the_timer_changes_nothing() -> None:
+    """What is answered in the last millisecond is answered; the timer that comes then finds nothing to do."""
+    case = asked("ask", "").later(599.999)
+    in_time, due = case.answer(text="just in time"), case.timer_due()
+    case.when(in_time)
     assert case.state.status == "complete"
+    case.later(0.001).when(due).then()
 
 
 def test_an_abort_takes_all_timers_away() -> None:
