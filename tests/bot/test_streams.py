@@ -274,6 +274,7 @@ async def test_words_of_a_failed_call_are_gone_before_the_next_one_speaks(
 ) -> None:
     """A model call that failed is made again later, hours later perhaps: what it said is no part of the answer."""
     session_id, state = await writing(rig, "Half an answer that nobody")
+    await rig.settled(text_key(session_id, TURN))
     drawn, draw = asyncio.Event(), Pieces.draw
 
     async def told(self: Pieces, *args: Any, **more: Any) -> None:
