@@ -20,6 +20,7 @@ from engine.durations import format_duration
 from engine.errors import SaysoError
 from engine.evaluation import evaluate_config, node_at
 from engine.flow import Flow, Node
+from engine.queries import is_rejected
 from engine.state import NodeRun, PromptRun, State, scope_of, visit_path
 
 
@@ -84,7 +85,7 @@ def declined(flow: Flow, state: State, node: Node, path: str) -> str | None:
     for gate in _gates(flow, state, node, path):
         if gate.run is not None and gate.run.status == "skipped":
             return f"`{gate.node_id}` was skipped, so nobody approved it"
-        if _decision(gate.run) == "reject":
+        if gate.run is not None and is_rejected(gate.run):
             return f"it was rejected at `{gate.node_id}`"
         if _decision(gate.run) != "approve":
             raise NotApproved(f"node {node.id} did not run: {_unsaid(gate)}")

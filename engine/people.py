@@ -17,6 +17,7 @@ from engine.errors import (
 )
 from engine.forms import match_option
 from engine.forms.asking import takes_typed_choice
+from engine.rejections import conclude
 from engine.session_state import current_path
 from engine.state import AGAIN, RETRY, PromptRun, State, in_finally
 from engine.turn import Turn
@@ -85,7 +86,7 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
     elif prompt.spec.get("tool"):
         agents.tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind != "input":
-        turn.complete(prompt.path, answers.output(turn.state.prompts[prompt.prompt_id]))
+        conclude(turn, prompt.path, answers.output(turn.state.prompts[prompt.prompt_id]))
 
 
 def go_on_with_inputs(turn: Turn) -> None:
@@ -230,7 +231,7 @@ def timer_due(turn: Turn, command: Due) -> None:
 def _let_follow(turn: Turn, prompt: PromptRun) -> None:
     """The time to take the answer back is over."""
     turn.wake(prompt.path, answers.summary(prompt))
-    turn.complete(prompt.path, answers.output(prompt))
+    conclude(turn, prompt.path, answers.output(prompt))
 
 
 def _expire(turn: Turn, prompt: PromptRun) -> None:
@@ -251,7 +252,7 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
     elif outcome == "fail":
         turn.fail(prompt.path, _timed_out(prompt))
     else:
-        turn.complete(prompt.path, answers.expired_output(turn.state.prompts[prompt.prompt_id], outcome))
+        conclude(turn, prompt.path, answers.expired_output(turn.state.prompts[prompt.prompt_id], outcome))
 
 
 def _timed_out(prompt: PromptRun) -> dict[str, Json]:

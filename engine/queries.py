@@ -5,6 +5,9 @@ from __future__ import annotations
 from engine.nodes.absent import spec_of
 from engine.state import ROOT, NodeRun, PromptRun, State, below, scope_of
 
+REJECTED = "rejected"
+"""The type of the error of an approval that was rejected, and of what fails with it."""
+
 
 def doomed(state: State, path: str) -> bool:
     """Whether a container around this place is being given up, so that nothing new may start here."""
@@ -53,3 +56,12 @@ def open_prompt_at(state: State, path: str) -> PromptRun | None:
         if state.prompts[prompt_id].path == path:
             return state.prompts[prompt_id]
     return None
+
+
+def is_rejected(run: NodeRun) -> bool:
+    """Whether a node is an approval that people, or its timeout, said no to, whatever followed from it."""
+    if run.type != "approval":
+        return False
+    if run.status == "completed":
+        return isinstance(run.output, dict) and run.output.get("decision") == "reject"
+    return (run.error or {}).get("type") == REJECTED

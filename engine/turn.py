@@ -22,7 +22,7 @@ from engine.flow import Flow, Node
 from engine.fold import evolve
 from engine.folds.agents import TURN, agent_of
 from engine.pinned import code_key
-from engine.queries import doomed
+from engine.queries import REJECTED, doomed
 from engine.state import PromptRun, State, in_finally, scope_of
 
 
@@ -175,9 +175,9 @@ class Turn:
 
 
 def _in_vain(error: dict[str, Json]) -> bool:
-    """Whether the other side said that the same request will fail again."""
+    """Whether the other side said that the same request will fail again, or people said no."""
     details = error.get("details")
-    return isinstance(details, dict) and details.get("retryable") is False
+    return error.get("type") == REJECTED or (isinstance(details, dict) and details.get("retryable") is False)
 
 
 def _asked_wait(error: dict[str, Json]) -> float:

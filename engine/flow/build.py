@@ -11,16 +11,22 @@ from engine.faults import Path
 from engine.flow.agent_tools import agents
 from engine.flow.build_agents import Around, inputs_of, with_agent
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
-from engine.flow.model import FINALLY, ROOT, Edge, Flow, Gate, Limits, Node, NodeList, Retry
+from engine.flow.model import FINALLY, ROOT, Edge, Edition, Flow, Gate, Limits, Node, NodeList, Retry
 from engine.flow.triggers import trigger_of
 from engine.flow.yaml import Located
 from engine.nodes.absent import package_of
 from engine.nodes.node_spec import OnCrash
 
 
-def build(document: FlowDoc, located: Located, pinned: Mapping[str, str], absent: Mapping[str, str]) -> Flow:
+def build(
+    document: FlowDoc,
+    located: Located,
+    pinned: Mapping[str, str],
+    absent: Mapping[str, str],
+    edition: Edition,
+) -> Flow:
     """The flow of a document that has passed every check. `pinned` are the packages that a session's text names for its
-    node types, `absent` those of the types that cannot be used here, with why."""
+    node types, `absent` those of the types that cannot be used here, with why; `edition` is that of the text."""
     builder = _Builder(Around(document.tools, _kept(located.data), document.flow, located, frozenset(absent)))
     builder.add(ROOT, document.nodes, ("nodes",), document.edges)
     if document.finally_ is not None:
@@ -40,6 +46,7 @@ def build(document: FlowDoc, located: Located, pinned: Mapping[str, str], absent
         on_conflict=document.on_conflict,
         packages=_packages(builder.lists, document, pinned, absent),
         absent=absent,
+        edition=edition,
     )
 
 

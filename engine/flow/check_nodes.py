@@ -145,7 +145,7 @@ def _fields(
         return
     yield from _of_type(node, spec, site)
     if spec.mode == "prompt":
-        yield from _on_timeout(node, site, siblings)
+        yield from _ways_out(node, site, siblings)
     yield from _with(node, spec, scope)
     if kind == "agent":
         yield from check_agent(node, Around(scope, site.tools, site.asks))
@@ -253,12 +253,13 @@ def _goto(target: str, path: Path, site: Site, siblings: Mapping[str, int]) -> I
         yield Fault(path, f"there is no node `{target}` in this list", hint)
 
 
-def _on_timeout(node: Mapping[str, Any], site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
-    """Where a question leads that nobody answered in time."""
-    value = as_mapping(node.get("with")).get("on_timeout")
-    goto = GOTO.fullmatch(value) if isinstance(value, str) else None
-    if goto is not None:
-        yield from _goto(goto[1], ("with", "on_timeout"), site, siblings)
+def _ways_out(node: Mapping[str, Any], site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
+    """Where a question leads that nobody answered in time, or that was rejected."""
+    for name in ("on_timeout", "on_reject"):
+        value = as_mapping(node.get("with")).get(name)
+        goto = GOTO.fullmatch(value) if isinstance(value, str) else None
+        if goto is not None:
+            yield from _goto(goto[1], ("with", name), site, siblings)
 
 
 def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fault]:

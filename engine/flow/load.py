@@ -20,7 +20,8 @@ from engine.flow.build import build
 from engine.flow.calls import FindFlow, link
 from engine.flow.check import check_flow
 from engine.flow.document import FlowDoc
-from engine.flow.model import BODY_VERSIONS, Flow
+from engine.flow.editions import spell_out
+from engine.flow.model import BODY_VERSIONS, Edition, Flow
 from engine.flow.outline import as_mapping
 from engine.flow.yaml import MAX_BYTES, Located, decode_source, load_located
 from engine.nodes.absent import why_absent
@@ -91,15 +92,20 @@ def flow_from_body(body: bytes) -> Flow:
         versions = " or ".join(map(str, BODY_VERSIONS))
         raise FlowError([Problem("pinned flow", 1, 1, f"it is not of version {versions}")])
     called, packages = pinned.get("flows", {}), pinned.get("types", {})
+    edition: Edition = 2 if pinned["version"] == 4 else 1
 
     def find(name: str) -> Flow | None:
-        return _read(called[name]["text"], called[name]["file"], packages)[0] if name in called else None
+        if name not in called:
+            return None
+        return _read(called[name]["text"], called[name]["file"], packages, edition)[0]
 
-    flow, located = _read(pinned["text"], pinned["file"], packages)
+    flow, located = _read(pinned["text"], pinned["file"], packages, edition)
     return link(flow, located, find, called)
 
 
-def _read(text: str, file: str, packages: Mapping[str, str] = MappingProxyType({})) -> tuple[Flow, Located]:
+def _read(
+    text: str, file: str, packages: Mapping[str, str] = MappingProxyType({}), edition: Edition = 2
+) -> tuple[Flow, Located]:
     """The flow of a text without those that it calls; `packages` are those that a session pinned for its node types.
     Raises `FlowError`."""
     located = load_located(text, file)
@@ -112,7 +118,9 @@ def _read(text: str, file: str, packages: Mapping[str, str] = MappingProxyType({
         problems[MAX_FAULTS:] = [Problem(file, last.line, last.column, more, "correct these first")]
     if problems:
         raise FlowError(problems)
-    return build(FlowDoc.model_validate(located.data), located, packages, absent), located
+    if edition == 1:
+        spell_out(located.data)
+    return build(FlowDoc.model_validate(located.data), located, packages, absent, edition), located
 
 
 def _text(file: str) -> str:

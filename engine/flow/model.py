@@ -38,9 +38,13 @@ InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array"
 DEFAULT_DEADLINE = 30 * 86400.0
 """How long a question stays open when neither it nor the flow says so, in seconds."""
 
-BODY_VERSIONS = (1, 2, 3)
-"""Versions of what `Flow.body()` gives: 1 for a flow that calls no other, 2 with the texts of the called ones, 3 with the
-packages that its node types come from."""
+BODY_VERSIONS = (1, 2, 3, 4)
+"""Versions of what `Flow.body()` gives. 1 to 3 are of the first edition: 1 for a flow that calls no other, 2 with the texts
+of the called ones, 3 with the packages that its node types come from. 4 is of the second edition, with all of these."""
+
+Edition: TypeAlias = Literal[1, 2]
+"""What a text means that says nothing else: since the second edition a rejection stops, a loop edge that is used up is a
+failure, and so is a graph of which no final node ran. A session keeps the edition that its text was pinned under."""
 
 Gate: TypeAlias = Literal["any", "all"]
 
@@ -334,6 +338,7 @@ class Flow:
     flows: Mapping[str, Flow] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    edition: Edition = 2
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -363,6 +368,8 @@ class Flow:
             pinned |= {"version": 2, "flows": called}
         if self.packages:
             pinned |= {"version": 3, "types": dict(self.packages)}
+        if self.edition == 2:
+            pinned["version"] = 4
         return canonical(pinned)
 
     @cached_property

@@ -23,7 +23,8 @@ ROOTS: Mapping[str, str] = {
     "inputs": "the inputs, `inputs.<name>`",
     "nodes": "the outputs of the nodes before, `nodes.<id>`; null for a node that was skipped or failed",
     "status": "how the nodes before ended, `status.<id>`: `completed`, `skipped` or `failed`; null for one that did not run",
-    "errors": "why a node before failed, `errors.<id>`: `{type, message}`; null for the others",
+    "errors": "why a node before failed, `errors.<id>`: `{type, message}`, of a rejected approval also `by`, `reason`, `at` and "
+    "`values`; null for the others",
     "messages": "the messages of people that answered no question, as a list of `{text, by, at}`; `by` is `{id, name}`",
     "session": "`session.id`, `session.requester` (`{id, name}`) and `session.flow`",
     "secrets": "`secrets.NAME`, in `env` of shell and `headers` of http only",

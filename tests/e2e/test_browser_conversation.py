@@ -25,7 +25,7 @@ flow: backups
 nodes:
   - id: gate
     type: approval
-    with: {message: "Delete the old backups?", approvers: [ben@example.com], require_reason: true}
+    with: {message: "Delete the old backups?", approvers: [ben@example.com], require_reason: true, on_reject: continue}
   - id: tell
     type: message
     with: {text: "It was {{ nodes.gate.decision }}, because: {{ nodes.gate.reason }}"}

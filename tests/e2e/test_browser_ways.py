@@ -18,7 +18,7 @@ GATE = """
 flow: gate
 description: Opens the gate
 nodes:
-  - {id: gate, type: approval, with: {message: "Open the gate?", approvers: ["@sre"]}}
+  - {id: gate, type: approval, with: {message: "Open the gate?", approvers: ["@sre"], on_reject: continue}}
   - {id: tell, type: message, with: {text: "It is {{ nodes.gate.decision }}"}}
 """
 LOOK = """

@@ -15,7 +15,7 @@ ASK = """
 flow: asks
 nodes:
   - {id: first, type: ask, with: {message: "First?"}}
-  - {id: gate, type: approval, with: {message: "Go?", approvers: [channel]}}
+  - {id: gate, type: approval, with: {message: "Go?", approvers: [channel], on_reject: continue}}
   - {id: tell, type: message, with: {text: "It was {{ nodes.first.text }}, {{ nodes.gate.decision }}"}}
 """
 

@@ -201,7 +201,7 @@ async def test_people_talking_to_each_other_answer_nothing(workspace: Workspace,
 GATE = """
 flow: gate
 nodes:
-  - {id: gate, type: approval, with: {message: "Open the gate?", approvers: [ana@example.com, ben@example.com]}}
+  - {id: gate, type: approval, with: {message: "Open the gate?", approvers: [ana@example.com, ben@example.com], on_reject: continue}}
   - {id: tell, type: message, with: {text: "The verdict is {{ nodes.gate.decision }}"}}
 """
 
@@ -340,7 +340,7 @@ LATE = """
 flow: late
 nodes:
   - {id: q, type: ask, with: {message: "Quick, which one?", timeout: 3s, on_timeout: default, default: none}}
-  - {id: gate, type: approval, with: {message: "And now?", approvers: [ben@example.com], timeout: 3s, on_timeout: reject}}
+  - {id: gate, type: approval, with: {message: "And now?", approvers: [ben@example.com], timeout: 3s, on_timeout: reject, on_reject: continue}}
   - {id: tell, type: message, with: {text: "{{ nodes.q.text }} and {{ nodes.gate.decision }}"}}
 """
 

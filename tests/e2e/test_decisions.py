@@ -21,6 +21,7 @@ nodes:
     with:
       message: "Roll out?"
       approvers: [ben@example.com, cleo@example.com, dev@example.com]
+      on_reject: continue
       required: REQUIRED
       require_reason: true
       form:

@@ -36,6 +36,7 @@ nodes:
     with:
       message: "Move *{{ nodes.plan.values.service }}* for {{ nodes.plan.values.ticket }}?"
       approvers: ["@sre", cleo@example.com, ben@example.com]
+      on_reject: continue
       required: 2
       require_reason: true
       timeout: 30m

@@ -110,7 +110,6 @@ nodes:
       exclude_requester: true
   - id: opened
     type: shell
-    if: "{{ nodes.gate.decision == 'approve' }}"
     with: {script: 'echo opened >> "$LOG"', env: {LOG: "LOGFILE"}}
   - {id: tell, type: message, with: {text: "The verdict came from {{ nodes.gate.by[0].name }}"}}
 """

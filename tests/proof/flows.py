@@ -67,11 +67,22 @@ nodes:
     "approval": """
 nodes:
   - {id: gate, type: approval, with: {message: "Go?", approvers: [channel]}}
-  - {id: a, type: shell, if: "{{ nodes.gate.decision == 'approve' }}", with: {run: [do, a]}}
+  - {id: a, type: shell, with: {run: [do, a]}}
 """,
     "approval_rejected": """
 nodes:
+  - {id: gate, type: approval, on_error: continue, with: {message: "Go? -> reject", approvers: [channel]}}
+  - {id: a, type: shell, with: {run: [do, "{{ errors.gate.type }}"]}}
+""",
+    "approval_rejected_stops": """
+nodes:
   - {id: gate, type: approval, with: {message: "Go? -> reject", approvers: [channel]}}
+  - {id: a, type: shell, with: {run: [do, a]}}
+finally: [{id: tidy, type: shell, with: {run: [do, tidy]}}]
+""",
+    "approval_rejected_goes_on": """
+nodes:
+  - {id: gate, type: approval, with: {message: "Go? -> reject", approvers: [channel], on_reject: continue}}
   - {id: a, type: shell, if: "{{ nodes.gate.decision == 'approve' }}", with: {run: [do, a]}}
   - {id: b, type: message, with: {text: "{{ nodes.gate.decision }}"}}
 """,
@@ -82,7 +93,7 @@ nodes:
     with:
       {message: "Go?", approvers: [channel], covers: a, form: {properties: {n: {type: integer, default: 2}}}, editable: [n]}
   - {id: a, type: shell, with: {run: [do, "{{ nodes.gate.values.n }}"]}}
-  - {id: no, type: approval, with: {message: "Go? -> reject", approvers: [channel], covers: b}}
+  - {id: no, type: approval, with: {message: "Go? -> reject", approvers: [channel], covers: b, on_reject: continue}}
   - {id: b, type: shell, with: {run: [do, b]}}
   - {id: c, type: shell, with: {run: [do, "{{ status.b }}"]}}
 """,

@@ -29,7 +29,7 @@ flow: deploy
 nodes:
   - id: gate
     type: approval
-    with: {message: "Deploy?", approvers: [ben@example.com, dev@example.com]}
+    with: {message: "Deploy?", approvers: [ben@example.com, dev@example.com], on_reject: continue}
   - id: apply
     type: shell
     if: "{{ nodes.gate.decision == 'approve' }}"
@@ -116,7 +116,7 @@ flow: late
 nodes:
   - id: gate
     type: approval
-    with: {message: "Quick?", approvers: [channel], timeout: 40s, on_timeout: reject}
+    with: {message: "Quick?", approvers: [channel], timeout: 40s, on_timeout: reject, on_reject: continue}
   - id: note
     type: ask
     with: {message: "A word?", choices: [fine, bad], timeout: 30s, on_timeout: default, default: fine}
@@ -155,6 +155,7 @@ nodes:
     with:
       message: "Both?"
       approvers: [ana@example.com, ben@example.com, dev@example.com]
+      on_reject: continue
       required: 2
       remind_every: 1m
       escalate:

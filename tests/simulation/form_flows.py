@@ -40,6 +40,7 @@ nodes:
     with:
       message: "Release?"
       approvers: [ana@example.com, ben@example.com, dev@example.com]
+      on_reject: continue
       required: 2
       form:
         properties:
@@ -66,6 +67,7 @@ nodes:
     with:
       message: "Careful?"
       approvers: [ben@example.com, dev@example.com]
+      on_reject: continue
       exclude_requester: true
       form:
         properties:

@@ -13,6 +13,7 @@ nodes:
     with:
       message: "Strict?"
       approvers: [ana@example.com, ben@example.com, dev@example.com]
+      on_reject: continue
       require_reason: true
       form:
         properties:
@@ -37,6 +38,7 @@ nodes:
     with:
       message: "What says the council?"
       approvers: [ana@example.com, ben@example.com, dev@example.com]
+      on_reject: continue
       required: 2
       veto: majority
       require_reason: true
@@ -91,6 +93,7 @@ nodes:
     with:
       message: "Are the settings right?"
       approvers: [ana@example.com, ben@example.com, dev@example.com]
+      on_reject: continue
       form:
         properties:
           one: {type: string, default: v0001, title: One}
