@@ -29,6 +29,7 @@ nodes:
       on_timeout: reject
   - id: apply
     type: shell
+    if: "{{ nodes.gate.decision == 'approve' }}"
     with:
       run: [./rollback.sh, "{{ inputs.service }}", "{{ inputs.count }}"]
       env: {TOKEN: "Bearer {{ secrets.TOKEN }}", KEY: "{{ secrets.deploy_key }}", COUNT: 3}

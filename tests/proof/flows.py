@@ -78,7 +78,7 @@ nodes:
 nodes:
   - {id: gate, type: approval, with: {message: "Go? -> reject", approvers: [channel]}}
   - {id: a, type: shell, with: {run: [do, a]}}
-finally: [{id: tidy, type: shell, with: {run: [do, tidy]}}]
+finally: [{id: tidy, type: shell, on_crash: again, with: {run: [do, tidy]}}]
 """,
     "approval_rejected_goes_on": """
 nodes:
