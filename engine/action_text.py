@@ -60,12 +60,15 @@ def _shell(kind: str, config: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _http(kind: str, config: Mapping[str, Json]) -> Iterator[str]:
-    yield f"{config['method']} {quoted(config['url'])}"
+    url, body = config["url"], config.get("body")
+    yield f"{config['method']} {quoted(url) if isinstance(url, str) else _without_secrets(url)}"
     for name, value in (config.get("query") or {}).items():
-        yield f"query {quoted(name)}: {_json(value)}"
+        yield f"query {quoted(name)}: {_without_secrets(value) if isinstance(value, dict) else _json(value)}"
     yield from _named("header", config.get("headers") or {})
-    if config.get("body") is not None:
-        yield from _block("body", config["body"])
+    if isinstance(body, dict):
+        yield f"body: {_without_secrets(body)}"
+    elif body is not None:
+        yield from _block("body", body)
     yield from _others(kind, config, ("method", "url", "query", "headers", "body"))
 
 

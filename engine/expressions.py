@@ -260,7 +260,7 @@ def _check_secret(expression: Expression, allowed: bool) -> None:
     if not allowed:
         raise BadExpression(
             "a secret cannot be used here",
-            "secrets may stand in `env` of shell and in `headers` of http only",
+            "secrets may stand in `env` of shell and in url, query, headers and body of http only",
         )
     if expression.secret is None:
         raise BadExpression(

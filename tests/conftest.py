@@ -1,10 +1,21 @@
-"""How tests search that are given generated values: the same values every time, or with PROVE=1 new ones."""
+"""What holds for all tests. Searches with generated values use the same values every time, or with PROVE=1 new ones;
+child processes run the code of this tree and can be interrupted."""
 
 from __future__ import annotations
 
 import os
+import signal
+from pathlib import Path
 
 from hypothesis import settings
+
+# What a command runs in a folder of its own is this tree, and no installed copy of it.
+_PATHS = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
+
+# A shell starts what runs in the background with SIGINT ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("test", derandomize=True, database=None, deadline=None)
 settings.register_profile("prove", print_blob=True, deadline=None)

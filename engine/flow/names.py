@@ -27,7 +27,7 @@ ROOTS: Mapping[str, str] = {
     "`values`; null for the others",
     "messages": "the messages of people that answered no question, as a list of `{text, by, at}`; `by` is `{id, name}`",
     "session": "`session.id`, `session.requester` (`{id, name}`) and `session.flow`",
-    "secrets": "`secrets.NAME`, in `env` of shell and `headers` of http only",
+    "secrets": "`secrets.NAME`, in `env` of shell and in requests of http only",
 }
 """The names that expressions know everywhere, with what the flow reference says of them."""
 

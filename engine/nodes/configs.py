@@ -9,7 +9,7 @@ mapping, in which any field may be missing, of the wrong type, or still an expre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -126,12 +126,21 @@ def _scalar(value: Any) -> str | dict[str, Json]:
     raise ValueError(f"expected text, not {kind_of(value)}")
 
 
-def _query(value: Any) -> str | list[str] | None:
+def _or_reference(value: Any, handler: Callable[[Any], Any]) -> Any:
+    """Lets a reference to a secret through where text is wanted: it is text once the request leaves."""
+    return (
+        value
+        if isinstance(value, dict) and len(value) == 1 and is_marker_key(next(iter(value)))
+        else handler(value)
+    )
+
+
+def _query(value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, list):
-        return [_plain_scalar(item) for item in value]
-    return _plain_scalar(value)
+        return [_scalar(item) for item in value]
+    return _scalar(value)
 
 
 def _plain_scalar(value: Any) -> str:
@@ -178,6 +187,7 @@ Query: TypeAlias = Annotated[
     ),
 ]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
+_REFERABLE = WrapValidator(_or_reference)
 Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75)]
 
 
@@ -310,7 +320,8 @@ def _name_conflicts(
 class HttpConfig(Config):
     """Sends a request. A status of 400 or more, or one that `ok_status` does not have, fails the node.
 
-    Redirects are followed, up to five, without credentials across hosts. Everything but `GET`, `HEAD` and
+    `{{ secrets.NAME }}` may stand anywhere in the request. Redirects are followed, up to five, without credentials across
+    hosts. Everything but `GET`, `HEAD` and
     `OPTIONS` carries an `Idempotency-Key`. Link-local and metadata addresses are refused unless `allow_hosts`
     names their host.
     """
@@ -318,15 +329,18 @@ class HttpConfig(Config):
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(
         "GET", description="The method."
     )
-    url: Text = Field(description="Where to, beginning with http:// or https://.")
-    headers: dict[str, Scalar] = Field(
-        default_factory=dict, description="Headers; `{{ secrets.NAME }}` may stand in them."
+    url: Annotated[Text, _REFERABLE, _AS_IT_IS] = Field(
+        description="Where to, beginning with http:// or https://. A secret that begins it stands as it is; further on its "
+        "value is quoted for URLs."
     )
+    headers: dict[str, Scalar] = Field(default_factory=dict, description="Headers.")
     query: dict[str, Query] = Field(
         default_factory=dict,
         description="What is added to the URL behind `?`, quoted; a list gives a name repeatedly, null leaves it out.",
     )
-    body: str | None = Field(None, description="The body as text. Either this or `json`.")
+    body: Annotated[str | None, _REFERABLE, _AS_IT_IS] = Field(
+        None, description="The body as text. Either this or `json`."
+    )
     json_: Json = Field(None, alias="json", description="The body as JSON.")
     ok_status: (
         Annotated[

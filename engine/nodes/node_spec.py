@@ -2,7 +2,7 @@
 
 References to secrets
 ---------------------
-In the fields that `NodeSpec.secret_fields` names (`env` of shell, `headers` of http), an expression
+In the fields that `NodeSpec.secret_fields` names (`env` of shell, the request of http), an expression
 `{{ secrets.NAME }}` becomes a reference, and what is journaled has references only:
 
 * `{"$secret": "NAME"}` where it is the whole text,

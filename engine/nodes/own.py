@@ -35,14 +35,4 @@ def own_runner(kind: OwnType) -> Runner:
 
 
 def _given(kind: OwnType, name: str, value: Json, resolver: Resolver) -> Json:
-    return _resolved(value, name, resolver) if name in kind.secret_fields else value
-
-
-def _resolved(value: Json, where: str, resolver: Resolver) -> Json:
-    if isinstance(value, dict) and value.keys() & {"$secret", "$secret_text"}:
-        return resolver.text(value, where)
-    if isinstance(value, dict):
-        return {key: _resolved(item, f"{where}.{key}", resolver) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_resolved(item, f"{where}[{number}]", resolver) for number, item in enumerate(value)]
-    return value
+    return resolver.json(value, name) if name in kind.secret_fields else value

@@ -1,9 +1,11 @@
 """Takes secret values out of whatever leaves a node: text, JSON, and text that arrives in pieces.
 
-A value is looked for as itself and as the encodings in which programs print it: base64 at its three
-alignments, percent-quoted, JSON-escaped, hex, and so on. Line breaks are ignored on both sides, since
-`base64` wraps at 76 characters; in encodings without backslashes also the escaped ones of a JSON text. Taking out too much is a blemish, too little a leak: occurrences may overlap
-and all of them go.
+A value is looked for as itself and as the encodings in which programs print it, in four views of a text: as it is (JSON,
+percent and shell quotes of the common libraries, HTML), packed (base64 once and twice, base32, at all alignments),
+as hex digits in any case with or without separators, and with every character escape decoded (`%63`, `\\u0063`, `\\x63`,
+`&#99;`), in any mixture. Line breaks are ignored on both sides, since `base64` wraps at 76 characters; in encodings
+without backslashes also the escaped ones of a JSON text. Taking out too much is a blemish, too little a leak:
+occurrences may overlap and all of them go.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ import html
 import json
 import logging
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -30,6 +33,20 @@ _SHORTEST_LINE = 16
 _BREAKS = re.compile(r"[\r\n]+")
 _ESCAPED_BREAKS = re.compile(r"(?:[\r\n]|\\+[rn]|\\+\Z)+")
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
+_SEPARATORS = re.compile(r"[\s:,_.-]+")
+_SMALL = str.maketrans("ABCDEF", "abcdef")
+_ESCAPES = re.compile(
+    r"(?P<percent>(?:%[0-9A-Fa-f]{2})+)|(?P<unicode>(?:\\+u[0-9A-Fa-f]{4})+)|\\+u\{(?P<braced>[0-9A-Fa-f]{1,6})\}"
+    r"|(?P<bytes>(?:\\+x[0-9A-Fa-f]{2})+)|&#0*(?P<decimal>\d{1,7});|&#[xX]0*(?P<hexadecimal>[0-9A-Fa-f]{1,6});"
+    r"|&(?P<named>amp|lt|gt|quot|apos);|\\(?P<char>[\"'\\/])|(?P<breaks>[\r\n]+)"
+)
+_UNFINISHED = re.compile(
+    r"(?:(?:%[0-9A-Fa-f]{2})*(?:%[0-9A-Fa-f]?)?|(?:\\+u[0-9A-Fa-f]{4})*(?:\\+(?:u(?:[0-9A-Fa-f]{0,3}|\{[0-9A-Fa-f]{0,6}))?)?"
+    r"|(?:\\+x[0-9A-Fa-f]{2})*(?:\\+(?:x[0-9A-Fa-f]?)?)?|&(?:#?[0-9A-Za-z]{0,9})?)\Z"
+)
+"""An escape, or a run of them, that more text may continue."""
+_ESCAPE_LENGTH = 6
+"""Characters of an escape for one character, as it is mostly written."""
 
 
 class Span(NamedTuple):
@@ -49,6 +66,8 @@ class Redactor:
     def __init__(self, values: Mapping[str, str]) -> None:
         plain: dict[str, str] = {}
         packed: dict[str, str] = {}
+        digits: dict[str, str] = {}
+        bare: dict[str, str] = {}
         unprotected: list[str] = []
         for name, value in values.items():
             if len(_BREAKS.sub("", value)) < SHORTEST:
@@ -58,9 +77,12 @@ class Redactor:
                 plain.setdefault(_BREAKS.sub("", form), name)
             for form in packed_forms(value):
                 packed.setdefault(form, name)
-        self._views = (_View(_BREAKS, plain), _View(_ESCAPED_BREAKS, packed)) if plain else ()
+            digits.setdefault(_bytes_of(value).hex(), name)
+            bare.setdefault(_BREAKS.sub("", value), name)
+        views = (_View(_BREAKS, plain), _View(_ESCAPED_BREAKS, packed), _HexView(digits), _EscapeView(bare))
+        self._views: tuple[_View, ...] = views if plain else ()
         self.unprotected = tuple(unprotected)
-        self.longest = max((len(needle) for view in self._views for needle in view.needles), default=0)
+        self.longest = max((view.reach for view in self._views), default=0)
         if unprotected:
             log.warning(
                 "secrets shorter than %d characters are not redacted from outputs: %s",
@@ -193,8 +215,14 @@ def forms(value: str) -> set[str]:
 
 def packed_forms(value: str) -> set[str]:
     """Those of its forms that consist of letters, digits and little else, so that they are often wrapped."""
-    data = value.encode("utf-8", "surrogatepass")
-    return {form for form in (data.hex(), data.hex().upper(), *_base64(data)) if len(form) >= SHORTEST}
+    data = _bytes_of(value)
+    once = {*_base64(data), base64.encodebytes(data).decode()}
+    twice = {form for inner in once for form in _base64(inner.encode())}
+    return {form for form in (*once, *twice, *_base32(data)) if len(form) >= SHORTEST and "\n" not in form}
+
+
+def _bytes_of(value: str) -> bytes:
+    return value.encode("utf-8", "surrogatepass")
 
 
 def _quoted(value: str) -> Iterator[str]:
@@ -220,6 +248,14 @@ def _base64(data: bytes) -> Iterator[str]:
             yield whole[first : (before + len(data)) * 8 // 6]
 
 
+def _base32(data: bytes) -> Iterator[str]:
+    """The same in base32, at each of its five alignments, in capital and in small letters."""
+    for before in range(5):
+        whole = base64.b32encode(bytes(before) + data).decode()
+        form = whole[-(-before * 8 // 5) : (before + len(data)) * 8 // 5]
+        yield from (form, form.lower())
+
+
 class _View:
     """What is looked for in a text from which certain line breaks were taken out."""
 
@@ -227,27 +263,68 @@ class _View:
         self._breaks = breaks
         self.needles = needles
         self._sorted = sorted(needles)
-        self._longest = max(map(len, needles), default=0)
+        self._begins = {needle[:size] for needle in needles for size in (1, 2)}
+        self._longest = self.reach = max(map(len, needles), default=0)
+        "The most characters of a text in which one of them stands, line breaks aside."
+
+    def read(self, text: str) -> _Squeezed:
+        """The text in which they are looked for."""
+        return _Squeezed.of(text, self._breaks)
 
     def spans(self, text: str) -> Iterator[Span]:
         """Every place where one stands, overlapping ones too, in no order."""
-        squeezed = _Squeezed.of(text, self._breaks)
+        squeezed = self.read(text)
         for needle, name in self.needles.items():
             start = squeezed.text.find(needle)
             while start >= 0:
-                yield Span(squeezed.place(start), squeezed.place(start + len(needle) - 1) + 1, name)
+                yield Span(squeezed.place(start), squeezed.end(start + len(needle) - 1), name)
                 start = squeezed.text.find(needle, start + 1)
 
     def undecided(self, text: str, least: int) -> int:
         """Where the end of the text begins that at least one begins with."""
-        squeezed = _Squeezed.of(text, self._breaks)
+        squeezed = self.read(text)
         size = len(squeezed.text)
         for start in range(max(0, size - self._longest + 1), size - least + 1):
+            if squeezed.text[start : start + 2] not in self._begins:
+                continue
             suffix = squeezed.text[start:]
             at = bisect_right(self._sorted, suffix)
             if at < len(self._sorted) and self._sorted[at].startswith(suffix):
                 return squeezed.place(start)
         return len(text)
+
+
+class _HexView(_View):
+    """Hex digits of bytes in any case, with or without something between the bytes."""
+
+    def __init__(self, needles: dict[str, str]) -> None:
+        super().__init__(_SEPARATORS, needles)
+        self.reach = self._longest * 3 // 2
+
+    def read(self, text: str) -> _Squeezed:
+        return _Squeezed.of(text.translate(_SMALL), self._breaks)
+
+
+class _EscapeView(_View):
+    """Characters that are written as escapes, each by itself or all of them."""
+
+    def __init__(self, needles: dict[str, str]) -> None:
+        super().__init__(_BREAKS, needles)
+        self.reach = max((_ESCAPE_LENGTH * len(_bytes_of(needle)) for needle in needles), default=0)
+
+    def read(self, text: str) -> _Squeezed:
+        return _Squeezed.decoded(text)
+
+    def spans(self, text: str) -> Iterator[Span]:
+        # Without any escape there is nothing that the other views do not see.
+        return super().spans(text) if any(mark in text for mark in "%\\&") else iter(())
+
+    def undecided(self, text: str, least: int) -> int:
+        if not any(mark in text for mark in "%\\&"):
+            return super().undecided(text, least)
+        unfinished = _UNFINISHED.search(text)
+        assert unfinished is not None, "it matches the end of every text"
+        return super().undecided(text[: unfinished.start()], least)
 
 
 @dataclass(frozen=True)
@@ -257,6 +334,30 @@ class _Squeezed:
     text: str
     breaks: list[int]
     removed: list[int]
+    widths: Mapping[int, int] = field(default_factory=dict)
+    """How many characters stood for a character that was an escape."""
+
+    @classmethod
+    def decoded(cls, text: str) -> _Squeezed:
+        """A text with its escapes decoded too."""
+        parts: list[str] = []
+        breaks: list[int] = []
+        removed = [0]
+        widths: dict[int, int] = {}
+        at = size = 0
+        for match in _ESCAPES.finditer(text):
+            parts.append(text[at : match.start()])
+            size += match.start() - at
+            at = match.end()
+            for char, width in _unescaped(match):
+                kept = char not in "\r\n"
+                if kept:
+                    parts.append(char)
+                    widths[size] = width
+                    size += 1
+                breaks.append(size)
+                removed.append(removed[-1] + width - kept)
+        return cls("".join((*parts, text[at:])), breaks, removed, widths)
 
     @classmethod
     def of(cls, text: str, pattern: re.Pattern[str]) -> _Squeezed:
@@ -274,6 +375,39 @@ class _Squeezed:
     def place(self, index: int) -> int:
         """Where the character at this index stood."""
         return index + self.removed[bisect_right(self.breaks, index)]
+
+    def end(self, index: int) -> int:
+        """Where it ended."""
+        return self.place(index) + self.widths.get(index, 1)
+
+
+def _unescaped(match: re.Match[str]) -> list[tuple[str, int]]:
+    """The characters that an escape, or a run of them, stands for, each with its length in the text."""
+    kind, given = str(match.lastgroup), match[match.lastgroup or 0]
+    if kind == "breaks":
+        return [("\n", len(given))]
+    if kind in ("percent", "bytes"):
+        escapes = re.findall(r"%..|\\+x..", given)
+        return _in_chars(bytes(int(escape[-2:], 16) for escape in escapes), "utf-8", 1, escapes)
+    if kind == "unicode":
+        escapes = re.findall(r"\\+u....", given)
+        return _in_chars(b"".join(bytes.fromhex(escape[-4:]) for escape in escapes), "utf-16-be", 2, escapes)
+    whole = len(match[0])
+    if kind in ("named", "char"):
+        return [(html.unescape(match[0]) if kind == "named" else given, whole)]
+    number = int(given, 10 if kind == "decimal" else 16)
+    return [(chr(number) if number <= sys.maxunicode else "\ufffd", whole)]
+
+
+def _in_chars(data: bytes, encoding: str, unit: int, escapes: list[str]) -> list[tuple[str, int]]:
+    """The characters of these bytes, each with the length of the escapes that it was written with."""
+    found: list[tuple[str, int]] = []
+    at = 0
+    for char in data.decode(encoding, "surrogatepass" if unit == 2 else "replace"):
+        size = max(1, len(char.encode(encoding, "surrogatepass")) // unit) if char != "\ufffd" else 1
+        found.append((char, sum(map(len, escapes[at : at + size]))))
+        at += size
+    return found
 
 
 def _merge(spans: list[Span]) -> list[Span]:

@@ -14,7 +14,7 @@ from engine.codec import Json, encode
 from engine.errors import NotJson
 from engine.nodes.address import is_disguised
 from engine.nodes.port import Refusal, as_text
-from engine.nodes.secrets import Resolver
+from engine.nodes.secrets import Resolver, marked
 
 MAX_BODY = 256 * 1024
 """Bytes kept of an answer, unless `max_body` says otherwise."""
@@ -38,6 +38,10 @@ class Request:
     ok_status: Container[int] | None
     max_body: int
     allow_hosts: tuple[str, ...]
+    shown: str | None = None
+    """The URL as errors name it, where secrets stand in it."""
+    secret_body: bool = False
+    """Whether secrets stand in the body."""
 
     @property
     def is_safe(self) -> bool:
@@ -58,12 +62,15 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
     method = as_text(config.get("method") or "GET", "`method`").upper()
     if not _TOKEN.fullmatch(method):
         raise Refusal("invalid", f"`method`: {method!r} is no HTTP method")
-    url = _with_query(_url(as_text(config.get("url"), "`url`")), config.get("query"))
+    given = config.get("url")
+    shown = None if isinstance(given, str) else marked(given)
+    url = _with_query(_url(resolver.url(given, "`url`"), shown), config.get("query"), resolver)
     headers = _headers(config.get("headers"), resolver)
     if url.user is not None or url.password is not None:
         pair = f"{url.user or ''}:{url.password or ''}".encode()
         headers.setdefault("Authorization", f"Basic {base64.b64encode(pair).decode()}")
-    body = _body(config, headers)
+    body = _body(config, headers, resolver)
+    secret_body = any(marked(config.get(name)) != config.get(name) for name in ("body", "json"))
     headers.setdefault("User-Agent", "sayso")
     if method not in _SAFE:
         headers.setdefault("Idempotency-Key", key)
@@ -76,6 +83,8 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
         ok_status=None if ok_status is None else _statuses(ok_status),
         max_body=_limit(config.get("max_body")),
         allow_hosts=tuple(config.get("allow_hosts") or ()),
+        shown=shown,
+        secret_body=secret_body,
     )
 
 
@@ -86,7 +95,7 @@ def _statuses(given: Json) -> Container[int]:
 def redirected(request: Request, status: int, location: str) -> Request:
     """The request that follows this one when the server sends us elsewhere. Raises `Refusal`.
 
-    Another host, port or scheme gets no credentials: only headers that cannot be any. 303, and 301 and 302
+    Another host, port or scheme gets no credentials: only headers that cannot be any, and no body with secrets. 303, and 301 and 302
     for a POST, turn the request into a GET without a body, as browsers do.
     """
     try:
@@ -98,26 +107,36 @@ def redirected(request: Request, status: int, location: str) -> Request:
         ) from error
     headers = request.headers.copy()
     # A URL can name an origin in many ways; yarl's has scheme, host and port and nothing else.
-    if url.origin() != request.url.origin():
+    elsewhere = url.origin() != request.url.origin()
+    if elsewhere:
         headers = CIMultiDict((name, value) for name, value in headers.items() if name.lower() in _HARMLESS)
     method, body = request.method, request.body
     if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
         method, body = "GET", None
         for name in ("Content-Type", "Idempotency-Key"):
             headers.popall(name, None)
+    if elsewhere and body is not None and request.secret_body:
+        raise Refusal(
+            "redirect", f"{reported(request)} was redirected to another host, and its body has secrets"
+        )
     return replace(request, url=_bare(url), method=method, body=body, headers=headers)
 
 
 def reported(request: Request) -> str:
     """The request as errors name it: without query, which may hold what is nobody's business."""
-    return f"{request.method} {request.url.with_query(None)}"
+    return f"{request.method} {request.shown or request.url.with_query(None)}"
 
 
-def _url(text: str) -> URL:
+def _url(text: str, shown: str | None) -> URL:
+    """The address in this text; of one with secrets errors say only how it is `shown`, since they may quote a part."""
     try:
         url = URL(text.strip())
         _check(url)
-    except ValueError as error:
+    except (ValueError, Refusal) as error:
+        if shown is not None:
+            raise Refusal("invalid", f"`url`: {shown} is no address that can be used") from None
+        if isinstance(error, Refusal):
+            raise
         raise Refusal("invalid", f"`url`: {text[:200]!r} is no URL ({error})") from error
     return url
 
@@ -136,13 +155,13 @@ def _bare(url: URL) -> URL:
     return url.with_user(None).with_fragment(None)
 
 
-def _with_query(url: URL, query: Json) -> URL:
+def _with_query(url: URL, query: Json, resolver: Resolver) -> URL:
     if query is None:
         return url
     if not isinstance(query, dict):
         raise Refusal("invalid", "`query` must be a mapping of names to values")
     pairs = [
-        (name, as_text(item, f"`query` {name}"))
+        (name, resolver.text(item, f"`query` {name}"))
         for name, value in query.items()
         for item in (value if isinstance(value, list) else [value])
         if item is not None  # an optional parameter that was not given
@@ -164,8 +183,8 @@ def _headers(given: Json, resolver: Resolver) -> CIMultiDict[str]:
     return headers
 
 
-def _body(config: Mapping[str, Json], headers: CIMultiDict[str]) -> bytes | None:
-    body, value = config.get("body"), config.get("json")
+def _body(config: Mapping[str, Json], headers: CIMultiDict[str], resolver: Resolver) -> bytes | None:
+    body, value = (resolver.json(config.get(name), f"`{name}`") for name in ("body", "json"))
     if body is not None and value is not None:
         raise Refusal("invalid", "an http node has either `body` (text) or `json`, not both")
     if value is not None:

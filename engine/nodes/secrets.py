@@ -14,6 +14,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from engine.codec import Json
 from engine.errors import SaysoError
@@ -102,6 +103,25 @@ class Resolver:
             return "".join(self.text(part, where) for part in value["$secret_text"])
         return as_text(value, where)
 
+    def url(self, value: Json, where: str) -> str:
+        """The same for an address: what begins it stands as it is, a secret further on is quoted as one part of it."""
+        if isinstance(value, dict) and set(value) == {"$secret_text"}:
+            first, *rest = value["$secret_text"]
+            return self.text(first, where) + "".join(
+                part if isinstance(part, str) else quote(self.text(part, where), safe="") for part in rest
+            )
+        return self.text(value, where)
+
+    def json(self, value: Json, where: str) -> Json:
+        """A JSON value whose references, wherever they stand in it, are resolved. Raises `Refusal`."""
+        if isinstance(value, dict) and value.keys() & {"$secret", "$secret_text"}:
+            return self.text(value, where)
+        if isinstance(value, dict):
+            return {key: self.json(item, f"{where}.{key}") for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.json(item, f"{where}[{number}]") for number, item in enumerate(value)]
+        return value
+
     def redactor(self) -> Redactor:
         """Takes out the values that were used so far."""
         return Redactor(self._used)
@@ -114,6 +134,17 @@ class Resolver:
         except SaysoError as error:
             raise Refusal("secret", f"{where}: {error}") from error
         return self._used[name]
+
+
+def marked(value: Json) -> Json:
+    """A value in which a mark stands for each reference; without query where it is an address."""
+    if isinstance(value, dict) and set(value) == {"$secret"}:
+        return f"[secret {value['$secret']}]"
+    if isinstance(value, dict) and set(value) == {"$secret_text"}:
+        return "".join(map(marked, value["$secret_text"])).partition("?")[0]
+    if isinstance(value, dict):
+        return {key: marked(item) for key, item in value.items()}
+    return [marked(item) for item in value] if isinstance(value, list) else value
 
 
 def without_secrets(outcome: Outcome, names: Iterable[str], secret: Callable[[str], str]) -> Outcome:

@@ -108,7 +108,7 @@ _SPECS = (
         mode="run",
         on_crash=_by_method,
         timeout=30.0,
-        secret_fields=frozenset({"headers"}),
+        secret_fields=frozenset({"url", "query", "headers", "body", "json"}),
         unknown_output={"status": None, "headers": {}, "body": "", "json": None},
     ),
     NodeSpec(

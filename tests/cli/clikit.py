@@ -25,7 +25,9 @@ _ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 
 def environment(cwd: Path, **extra: str) -> dict[str, str]:
     """A clean environment: nothing of the developer's own settings."""
-    keep = {name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV") if name in os.environ}
+    keep = {
+        name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH") if name in os.environ
+    }
     base = {"HOME": str(cwd), "SAYSO_USER": "ana", "TERM": "xterm", "PYTHONUNBUFFERED": "1"}
     return {**keep, **base, **extra}
 

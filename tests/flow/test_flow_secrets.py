@@ -83,17 +83,15 @@ def test_nothing_can_be_computed_with_a_secret(text: str) -> None:
         "{id: x, type: shell, with: {run: [a, '{{ secrets.X }}']}}",
         "{id: x, type: shell, with: {run: [a], cwd: '{{ secrets.X }}'}}",
         "{id: x, type: shell, with: {run: [a], stdin: '{{ secrets.X }}'}}",
-        "{id: x, type: http, with: {url: 'http://a/{{ secrets.X }}'}}",
-        "{id: x, type: http, with: {url: 'http://a', query: {q: '{{ secrets.X }}'}}}",
-        "{id: x, type: http, with: {url: 'http://a', json: {q: '{{ secrets.X }}'}}}",
-        "{id: x, type: http, with: {url: 'http://a', body: 'a {{ secrets.X }}'}}",
+        "{id: x, type: http, with: {url: 'http://a', method: '{{ secrets.X }}'}}",
+        "{id: x, type: http, with: {url: 'http://a', allow_hosts: ['{{ secrets.X }}']}}",
         "{id: x, type: set, with: {env: '{{ secrets.X }}'}}",
         "{id: x, type: ask, with: {message: '{{ secrets.X }}'}}",
         "{id: x, type: noop, if: \"{{ secrets.X == 'a' }}\"}",
     ],
 )
 def test_a_secret_anywhere_else_is_a_load_error(node: str) -> None:
-    """Only `env` of shell and `headers` of http take secrets."""
+    """Only `env` of shell and what is sent of a request take secrets."""
     found = problems(f"flow: f\nnodes:\n  - {node}\n")
     assert len(found) == 1
     assert "a secret cannot be used here" in found[0]
@@ -168,6 +166,28 @@ def test_references_survive_settling() -> None:
     }
     leaving = {name: resolved_text(value) for name, value in settled["env"].items()}
     assert leaving == {"T": "Bearer <T>", "U": "<U>", "N": "3"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_request_takes_secrets_everywhere() -> None:
+    """URL, query, headers, text body and anywhere within `json`; what is journaled has the references."""
+    first, second = flow_with(
+        "- id: x\n  type: http\n  with:\n"
+        "    url: 'https://a/bot{{ secrets.T }}/send'\n"
+        "    query: {key: '{{ secrets.K }}', list: [a, 'b{{ secrets.K }}']}\n"
+        "    json: {deep: [{token: 'Bearer {{ secrets.T }}'}]}\n"
+        "- {id: y, type: http, with: {url: '{{ secrets.U }}', body: 'a {{ secrets.T }}'}}"
+    ).nodes
+    assert (first.secrets, second.secrets) == ({"T", "K"}, {"T", "U"})
+    settled = first.spec.settle(first.compiled.evaluate({}))
+    assert settled["url"] == {"$secret_text": ["https://a/bot", {"$secret": "T"}, "/send"]}
+    assert settled["query"] == {
+        "key": {"$secret": "K"},
+        "list": ["a", {"$secret_text": ["b", {"$secret": "K"}]}],
+    }
+    assert settled["json"] == {"deep": [{"token": {"$secret_text": ["Bearer ", {"$secret": "T"}]}}]}
+    settled = second.spec.settle(second.compiled.evaluate({}))
+    assert (settled["url"], settled["body"]) == ({"$secret": "U"}, {"$secret_text": ["a ", {"$secret": "T"}]})
 
 
 def test_a_reference_cannot_be_written_by_hand() -> None:

@@ -119,6 +119,17 @@ def b64(before: int, urlsafe: bool, pad: bool) -> Callable[[str], str]:
     return form
 
 
+def units(value: str) -> list[int]:
+    """The UTF-16 code units of a text, as JSON and JavaScript escape them."""
+    data = value.encode("utf-16-be")
+    return [int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2)]
+
+
+def b32(before: int) -> Callable[[str], str]:
+    """Base32 of a value with so many bytes in front of it."""
+    return lambda value: base64.b32encode(b"x" * before + value.encode()).decode().rstrip("=")
+
+
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "plain": lambda value: value,
     "json": lambda value: json.dumps({"x": value}),
@@ -135,6 +146,27 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "wrapped base64": lambda value: base64.encodebytes(value.encode()).decode(),
     "wrapped base64 in json": lambda value: json.dumps(base64.encodebytes(value.encode() * 3).decode()),
     "wrapped with returns": lambda value: base64.encodebytes(value.encode()).decode().replace("\n", "\r\n"),
+    "hex with colons": lambda value: value.encode().hex(":"),
+    "hex in capitals with spaces": lambda value: value.encode().hex(" ").upper(),
+    "every character as u escape": lambda value: "".join(f"\\u{unit:04x}" for unit in units(value)),
+    "every character as U escape in json": lambda value: json.dumps(
+        "".join(f"\\u{unit:04X}" for unit in units(value))
+    ),
+    "every byte as x escape": lambda value: "".join(f"\\x{byte:02x}" for byte in value.encode()),
+    "every byte with percent": lambda value: "".join(f"%{byte:02x}" for byte in value.encode()),
+    "every second byte with percent": lambda value: "".join(
+        f"%{ord(char):02X}" if place % 2 and char.isascii() else char for place, char in enumerate(value)
+    ),
+    "html, decimal": lambda value: "".join(f"&#{ord(char)};" for char in value),
+    "html, hexadecimal": lambda value: "".join(f"&#x{ord(char):x};" for char in value),
+    "html, named and decimal": lambda value: value.replace("&", "&#38;").replace('"', "&quot;"),
+    **{f"base32 at {before}": b32(before) for before in range(5)},
+    "base32, small": lambda value: base64.b32encode(value.encode()).decode().lower(),
+    "base64 twice": lambda value: base64.b64encode(base64.b64encode(value.encode())).decode(),
+    "base64 twice, wrapped": lambda value: base64.encodebytes(base64.encodebytes(value.encode())).decode(),
+    "base64 twice, in the middle": lambda value: base64.b64encode(
+        b"ab" + base64.b64encode(b"x" + value.encode()).rstrip(b"=")
+    ).decode(),
     **{
         f"base64 at {before}{' url' * urlsafe}{' padded' * pad}": b64(before, urlsafe, pad)
         for before in range(3)

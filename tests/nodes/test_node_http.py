@@ -685,6 +685,62 @@ async def test_secrets_in_headers_come_back_as_marks(context: Context) -> None:
     assert failed.details["headers"]["x-echo"] == "[secret TOKEN]"
 
 
+async def test_secrets_leave_from_everywhere_in_a_request(context: Context) -> None:
+    """In the path quoted as one part, in the query, and within the body as text or JSON; an echo has marks."""
+    context.secrets.update({"TOKEN": "canary/5f3a?x", "KEY": "canary key&1"})
+
+    async def echo(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"path": request.raw_path, "body": await request.text()})
+
+    async with serve(echo) as seen:
+        config = {
+            "method": "POST",
+            "url": {"$secret_text": [f"{seen.url}/bot", {"$secret": "TOKEN"}, "/send"]},
+            "query": {"key": {"$secret": "KEY"}},
+            "json": {"deep": [{"token": {"$secret_text": ["Bearer ", {"$secret": "TOKEN"}]}}]},
+        }
+        got = output(await http(config, context.build()))
+        assert seen.requests[0][1] == "/botcanary%2F5f3a%3Fx/send?key=canary+key%261"
+        whole = {"url": {"$secret": "HOOK"}, "method": "POST", "body": {"$secret": "TOKEN"}}
+        context.secrets["HOOK"] = f"{seen.url}/services/canary-hook"
+        plain = output(await http(whole, context.build()))
+        assert seen.requests[1][1] == "/services/canary-hook"
+    assert got["json"]["body"] == '{"deep":[{"token":"Bearer [secret TOKEN]"}]}'
+    assert plain["json"]["body"] == "[secret TOKEN]"
+    assert "canary" not in repr(got)
+
+
+@pytest.mark.parametrize(
+    ("url", "secret"),
+    [
+        ({"$secret": "S"}, "canary:1/path?sig=canary"),
+        ({"$secret": "S"}, "http://canary host/"),
+        ({"$secret": "S"}, "http://127.0.0.1:1/canary/x?sig=canary"),
+        ({"$secret_text": ["http://127.0.0.1:1/", {"$secret": "S"}, "?a=1"]}, "canary/1"),
+        ({"$secret_text": ["http://", {"$secret": "S"}, "/a"]}, "canary:x"),
+    ],
+)
+async def test_an_error_quotes_no_part_of_a_url_with_secrets(
+    context: Context, url: dict[str, Any], secret: str
+) -> None:
+    """Whatever is wrong with it, or cannot be reached, the message has the secret's name only."""
+    context.secrets["S"] = secret
+    failed = failure(await http({"url": url}, context.build()))
+    assert "[secret S]" in failed.message
+    assert "canary" not in repr(failed)
+
+
+async def test_a_body_with_secrets_does_not_cross_hosts(context: Context) -> None:
+    """A redirect that would send it again to another host is a failure; the same body without secrets goes on."""
+    context.secrets["TOKEN"] = "canary-token"
+    async with serve() as other, serve(redirecting(307, f"{other.url}/end")) as seen:
+        config = {"url": seen.url, "method": "POST", "json": {"token": {"$secret": "TOKEN"}}}
+        assert failure(await http(config, context.build())).type == "redirect"
+        assert other.requests == []
+        output(await http({**config, "json": {"token": "none"}}, context.build()))
+    assert len(other.requests) == 1
+
+
 async def test_fifty_canaries_in_every_encoding_never_come_back(context: Context) -> None:
     """A server that answers with 50 secrets in each encoding, in body, JSON and headers, gives none away."""
     # A header holds one line of Latin letters, so only such values can be sent at all.
