@@ -240,6 +240,20 @@ class WrongWorkspace(StorageError):
     code = "wrong_workspace"
 
 
+class StoreSuspended(StorageError):
+    """The database is older than what was acknowledged, or was changed outside: it can be read, and nothing is written
+    until a person released it. `reason` says what was found."""
+
+    code = "store_suspended"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{reason} The store is suspended: nothing runs and nothing is stored. `sayso doctor` says what may run a "
+            "second time; `sayso store release` lets it go on."
+        )
+
+
 class StorageFull(StorageError):
     """No space is left on the device; nothing was written. Work goes on when there is space."""
 

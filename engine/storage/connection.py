@@ -34,6 +34,26 @@ _UNSYNCED = {
 _SHM_GROWTH = {apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP}
 
 
+class Watch:
+    """Whoever watches the write transactions of a connection. This one lets all of them pass."""
+
+    def begin(self, *, suspended: bool) -> None:
+        """One begins; raising refuses it. With `suspended` none is refused."""
+
+    def mark(self) -> int:
+        """Where it stands, for `back_to`."""
+        return 0
+
+    def back_to(self, mark: int) -> None:
+        """What came after that mark was undone."""
+
+    def advance(self) -> None:
+        """It has changed rows, and is about to be committed; raising undoes it."""
+
+    def publish(self) -> None:
+        """Its COMMIT has returned."""
+
+
 class Connection:
     """A connection. Not for two threads at once."""
 
@@ -42,6 +62,7 @@ class Connection:
         self._path = path
         self._broken: str | None = None
         self._wal_pages = 0
+        self.watch = Watch()
         self.transactions = 0
         """How many write transactions there were: what was read for one of them says nothing about the next."""
         self._lock = threading.RLock()
@@ -90,19 +111,26 @@ class Connection:
     # -- transactions
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[None]:
-        """A write transaction: durable when the block is left normally, undone when it raises."""
+    def write(self, *, suspended: bool = False) -> Iterator[None]:
+        """A write transaction: durable when the block is left normally, undone when it raises.
+
+        With `suspended` it is allowed where a watch refuses all others."""
         with self._lock:
             self._usable()
+            self.watch.begin(suspended=suspended)
             self.transactions += 1
             with self.translated():
                 try:
                     self.raw.execute("BEGIN IMMEDIATE")
+                    before = self.raw.total_changes()
                     yield
+                    if self.raw.total_changes() != before:
+                        self.watch.advance()
                     self.raw.execute("COMMIT")
                 except BaseException:
                     self._rollback()
                     raise
+            self.watch.publish()
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self.checkpoint()
 
@@ -122,9 +150,11 @@ class Connection:
     def savepoint(self) -> Iterator[None]:
         """A part of a write transaction that is undone alone when it raises."""
         self.raw.execute("SAVEPOINT part")
+        mark = self.watch.mark()
         try:
             yield
         except BaseException:
+            self.watch.back_to(mark)
             # A full disk may have ended the whole transaction; then there is nothing left to go back to.
             if self.raw.in_transaction:
                 self.raw.execute("ROLLBACK TO part")

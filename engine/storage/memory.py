@@ -16,6 +16,7 @@ from engine.storage.memory_sessions import MemorySessions
 from engine.storage.memory_tables import Tables
 from engine.storage.owners import label_of, new_owner_id
 from engine.storage.port import (
+    NOTICE,
     Claim,
     Commit,
     Consumed,
@@ -26,6 +27,7 @@ from engine.storage.port import (
     LockRow,
     OutboxRow,
     PromptRow,
+    PutOutbox,
     Row,
     SpendRow,
     TimerRow,
@@ -336,6 +338,23 @@ class MemoryStore:
     def sign(self, purpose: str, body: bytes) -> bytes:
         """See `Store.sign`."""
         return self._sealer.mac(b"sign", purpose, body)
+
+    # -- freshness: rows in memory have no older copy
+
+    def suspended(self) -> str | None:
+        """See `Store.suspended`."""
+        return None
+
+    def stale(self) -> str | None:
+        """See `Store.stale`."""
+        return None
+
+    def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
+        """See `Store.give_notice`."""
+        self._write(lambda: self._rows.put_all([row.but(key=NOTICE + row.key) for row in notices], now))
+
+    def unsuspend(self) -> None:
+        """See `Store.unsuspend`."""
 
     # -- housekeeping
 

@@ -115,6 +115,9 @@ class DropLock(Value):
     session_id: str
 
 
+NOTICE = "suspended:"
+"""How the keys of intents begin that are sent although the store is suspended."""
+
 NANO = 1_000_000_000
 """Costs are stored as whole billionths of a dollar."""
 
@@ -445,6 +448,21 @@ class Store(Protocol):
 
     def sign(self, purpose: str, body: bytes) -> bytes:
         """A MAC under this store's key for what leaves it (an exported snapshot)."""
+
+    # -- freshness
+    def suspended(self) -> str | None:
+        """Why nothing may be written, or None: the store is older than what it acknowledged, or its rows were changed
+        outside. Then every write raises `StoreSuspended`. Whether somebody released it meanwhile is looked up."""
+
+    def stale(self) -> str | None:
+        """The same, found by counting everything anew: rows may have been changed since the store was opened."""
+
+    def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
+        """Intents that tell people of a suspended store: `outbox` gives no others then. Those that were not sent are
+        dropped by `unsuspend`."""
+
+    def unsuspend(self) -> None:
+        """Take what is stored for true, and allow writes: a person has seen to what may happen a second time."""
 
     # -- housekeeping
     def changed(self) -> bool:

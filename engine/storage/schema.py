@@ -176,7 +176,18 @@ CREATE INDEX spend_day ON spend (day, cost, reserved);
 """What model calls cost, in billionths of a dollar: what was set aside for each, and what it came to once that is known.
 The rows outlive their sessions, so that deleting one makes no room in a day's budget."""
 
-STEPS: tuple[str, ...] = (V1, V2, V3)
+V4 = """
+CREATE TABLE freshness (
+    n INTEGER PRIMARY KEY CHECK (n = 1),
+    counter INTEGER NOT NULL,
+    total BLOB NOT NULL,
+    mac BLOB NOT NULL
+) STRICT;
+"""
+"""How many transactions there were, and a hash over what they left: see `engine.storage.freshness`. A release without it
+must not write, for its transactions would not be counted."""
+
+STEPS: tuple[str, ...] = (V1, V2, V3, V4)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 import apsw
 
 from engine.errors import Corrupt, KeyMissing, Owned, SessionError, StorageError, WrongWorkspace
+from engine.storage.anchor import remove_anchor
 from engine.storage.connection import Connection, row_error
 from engine.storage.files import (
     check_private,
@@ -25,9 +26,11 @@ from engine.storage.files import (
     private_directory,
     read_key,
 )
+from engine.storage.freshness import Freshness
 from engine.storage.macs import Sealer
 from engine.storage.owners import Owners, label_of
 from engine.storage.port import (
+    NOTICE,
     Claim,
     Commit,
     Consumed,
@@ -38,6 +41,7 @@ from engine.storage.port import (
     LockRow,
     OutboxRow,
     PromptRow,
+    PutOutbox,
     Row,
     SpendRow,
     TimerRow,
@@ -92,7 +96,7 @@ def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
         migrate(db.raw, file, owners.living())
     sealer = Sealer(_key(db, file, key))
     _check_key(db, file, sealer)
-    return SqliteStore(db, sealer, owners)
+    return SqliteStore(db, sealer, owners, Freshness(db, sealer, file))
 
 
 def _key(db: Connection, file: Path, given: bytes | None) -> bytes:
@@ -130,6 +134,9 @@ def _check_key(db: Connection, file: Path, sealer: Sealer) -> None:
         )
     with db.write():
         db.run(_PUT_META, ("key", "sayso", mac))
+        db.run("DELETE FROM freshness")
+    if row is not None:
+        remove_anchor(file)
 
 
 class _NothingStored(Exception):
@@ -139,11 +146,12 @@ class _NothingStored(Exception):
 class SqliteStore:
     """`Store` on one SQLite file. Threads may share it; their calls run one after the other."""
 
-    def __init__(self, db: Connection, sealer: Sealer, owners: Owners) -> None:
+    def __init__(self, db: Connection, sealer: Sealer, owners: Owners, freshness: Freshness) -> None:
         """Made by `open_sqlite`."""
         self._db = db
         self._sealer = sealer
         self._owners = owners
+        self._freshness = freshness
         self._sessions = SessionTables(db, sealer)
         self._rows = RowTables(db, sealer)
         self._version = db.data_version()
@@ -151,16 +159,20 @@ class SqliteStore:
     def close(self) -> None:
         """See `Store.close`."""
         self._owners.close()
+        self._freshness.close()
         self._db.close()
 
     def bind(self, team_id: str, app_id: str) -> None:
         """See `Store.bind`."""
         value = f"{team_id} {app_id}"
         mac = self._sealer.mac(b"meta", "workspace", value)
-        with self._db.write():
+        with self._db.read():
             row = self._db.one(_META, ("workspace",))
-            if row is None:
-                self._db.run(_PUT_META, ("workspace", value, mac))
+        if row is None:
+            with self._db.write():
+                row = self._db.one(_META, ("workspace",))
+                if row is None:
+                    self._db.run(_PUT_META, ("workspace", value, mac))
         if row is None or row == (value, mac):
             return
         if row[1] != self._sealer.mac(b"meta", "workspace", row[0]):
@@ -381,7 +393,7 @@ class SqliteStore:
     def outbox(self, *, now: str, limit: int = 100) -> list[OutboxRow]:
         """See `Store.outbox`."""
         with self._db.read():
-            rows, corrupt = self._rows.pending_outbox(now, limit)
+            rows, corrupt = self._rows.pending_outbox(now, limit, notices=self._freshness.suspended is not None)
         if corrupt:
             with self._db.write():
                 self._rows.mark_outbox_corrupt(corrupt)
@@ -394,7 +406,7 @@ class SqliteStore:
 
     def outbox_attempt(self, row_id: int, now: str) -> None:
         """See `Store.outbox_attempt`."""
-        with self._db.write():
+        with self._db.write(suspended=True):
             self._rows.attempt(row_id, now)
 
     def outbox_finish(
@@ -409,7 +421,7 @@ class SqliteStore:
         items: Sequence[InboxItem] = (),
     ) -> bool:
         """See `Store.outbox_finish`."""
-        with self._db.write():
+        with self._db.write(suspended=True):
             done = self._rows.finish(row_id, rev, state, result, not_before)
             if items:
                 self._rows.ingest(items, now)
@@ -433,6 +445,28 @@ class SqliteStore:
     def sign(self, purpose: str, body: bytes) -> bytes:
         """See `Store.sign`."""
         return self._sealer.mac(b"sign", purpose, body)
+
+    # -- freshness
+
+    def suspended(self) -> str | None:
+        """See `Store.suspended`."""
+        return self._freshness.look_again()
+
+    def stale(self) -> str | None:
+        """See `Store.stale`."""
+        return self._freshness.findings()
+
+    def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
+        """See `Store.give_notice`."""
+        with self._db.write(suspended=True):
+            for row in notices:
+                self._rows.put(row.but(key=NOTICE + row.key), now)
+
+    def unsuspend(self) -> None:
+        """See `Store.unsuspend`."""
+        with self._db.write(suspended=True):
+            self._rows.drop_notices()
+        self._freshness.release()
 
     # -- housekeeping
 

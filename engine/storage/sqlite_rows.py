@@ -17,6 +17,7 @@ from engine.errors import Corrupt, Fenced, LockHeld, StorageError
 from engine.storage.connection import Connection, Value
 from engine.storage.macs import Sealer
 from engine.storage.port import (
+    NOTICE,
     Consumed,
     DropLock,
     DropTimer,
@@ -120,6 +121,9 @@ _OUTBOX_PENDING = """SELECT id FROM outbox INDEXED BY outbox_pending
                  AND ahead.lane = outbox.lane AND ahead.id < outbox.id
                  AND ahead.attempts > 0 AND ahead.not_before > ?1)
  ORDER BY id LIMIT ?2"""
+_OUTBOX_NOTICES = """SELECT id FROM outbox INDEXED BY outbox_pending WHERE state = 'pending'
+ AND (not_before IS NULL OR not_before <= ?1) AND substr(key, 1, length(?3)) = ?3 ORDER BY id LIMIT ?2"""
+_DROP_NOTICES = "DELETE FROM outbox WHERE state = 'pending' AND substr(key, 1, length(?1)) = ?1"
 _OUTBOX_CORRUPT = "UPDATE outbox SET state = 'failed' WHERE id = ?"
 _REAP_OUTBOX = "DELETE FROM outbox WHERE session_id IS NULL AND state != 'pending' AND created_at < ?"
 
@@ -404,11 +408,22 @@ class RowTables:
         record = sealed(self._sealer, record)
         self._db.run(_UPDATE_OUTBOX, (*record[1:], record.id))
 
-    def pending_outbox(self, now: str, limit: int) -> tuple[list[OutboxRow], list[int]]:
-        """Intents that may be sent, and the ids of those that do not verify."""
+    def drop_notices(self) -> None:
+        """Send no more of the notices of a suspended store."""
+        self._db.run(_DROP_NOTICES, (NOTICE,))
+
+    def pending_outbox(
+        self, now: str, limit: int, *, notices: bool = False
+    ) -> tuple[list[OutboxRow], list[int]]:
+        """Intents that may be sent (of a suspended store, its notices), and the ids of those that do not verify."""
         rows: list[OutboxRow] = []
         corrupt: list[int] = []
-        for (row_id,) in self._db.all(_OUTBOX_PENDING, (now, limit)):
+        ids = (
+            self._db.all(_OUTBOX_NOTICES, (now, limit, NOTICE))
+            if notices
+            else self._db.all(_OUTBOX_PENDING, (now, limit))
+        )
+        for (row_id,) in ids:
             try:
                 record = self._get(OutboxRecord, _OUTBOX, row_id, "outbox row")
             except Corrupt:

@@ -1,0 +1,217 @@
+"""Freshness: whether a database is as new as what it acknowledged, and holds what was committed.
+
+Each row has a MAC, but a whole database that went back (a damaged or deleted WAL, a restored copy), or a genuine older
+row that was written back, has good MACs too. So every write transaction counts up and keeps a hash over all session
+heads and all open inbox rows, in one row of the database, and then in an anchor outside of it (`engine.storage.anchor`).
+The hash is a sum over keyed hashes of the rows' MACs, so a commit costs the same however many rows there are. What is
+stored is the sum under a mask of its own for each counter: whoever reads the file does not learn the summands, and so
+finds no other set of genuine rows that has the same sum.
+
+Triggers of the connection keep the sum, so no statement that changes those rows can miss it. A database that is behind
+its anchor, or does not hold what its sum says, is *suspended*: it can be read, and every write raises `StoreSuspended`
+until a person released it. A release takes what is there for true, and counts on from beyond the anchor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine.errors import StoreSuspended
+from engine.storage.anchor import Anchor, Point, anchor_of
+from engine.storage.connection import Connection, Watch
+from engine.storage.macs import Sealer
+
+_log = logging.getLogger("sayso.storage")
+_MODULUS = 1 << 256
+_POINT = "SELECT counter, total, mac FROM freshness WHERE n = 1"
+_PUT_POINT = """INSERT INTO freshness (n, counter, total, mac) VALUES (1, ?, ?, ?)
+ ON CONFLICT (n) DO UPDATE SET counter = excluded.counter, total = excluded.total, mac = excluded.mac"""
+_COUNTED = ("SELECT mac FROM sessions", "SELECT mac FROM inbox WHERE outcome IS NULL")
+_OPEN = "CASE WHEN {0}.outcome IS NULL THEN {0}.mac END"
+_TRIGGERS = (
+    "CREATE TEMP TRIGGER head_made AFTER INSERT ON main.sessions BEGIN SELECT moved(NULL, NEW.mac); END",
+    "CREATE TEMP TRIGGER head_moved AFTER UPDATE OF mac ON main.sessions BEGIN SELECT moved(OLD.mac, NEW.mac); END",
+    "CREATE TEMP TRIGGER head_gone AFTER DELETE ON main.sessions BEGIN SELECT moved(OLD.mac, NULL); END",
+    f"CREATE TEMP TRIGGER row_came AFTER INSERT ON main.inbox BEGIN SELECT moved(NULL, {_OPEN.format('NEW')}); END",
+    f"""CREATE TEMP TRIGGER row_taken AFTER UPDATE OF outcome, mac ON main.inbox
+ BEGIN SELECT moved({_OPEN.format("OLD")}, {_OPEN.format("NEW")}); END""",
+    f"CREATE TEMP TRIGGER row_gone AFTER DELETE ON main.inbox BEGIN SELECT moved({_OPEN.format('OLD')}, NULL); END",
+)
+
+
+class Freshness(Watch):
+    """Keeps the point of one connection's database, and its anchor."""
+
+    def __init__(self, db: Connection, sealer: Sealer, database: Path) -> None:
+        """Checks the database against its anchor; see `suspended`. Only under `files.only_opener`."""
+        self.suspended: str | None = None
+        """Why nothing may be written; None where the database is as it should be."""
+        self._db = db
+        self._sealer = sealer
+        self._database = database
+        self._element_key = sealer.mac(b"freshness", "element")
+        self._change = 0
+        self._last: tuple[Point, int] | None = None
+        self._next: tuple[Point, int] | None = None
+        self._anchor = Anchor(anchor_of(database), self._genuine)
+        db.raw.create_scalar_function("moved", self._moved, 2)
+        for trigger in _TRIGGERS:
+            db.raw.execute(trigger)
+        self._check()
+        db.watch = self
+
+    def close(self) -> None:
+        """Close the anchor's file."""
+        self._anchor.close()
+
+    # -- while it is served: see `connection.Watch`
+
+    def begin(self, *, suspended: bool) -> None:
+        """A write transaction begins. Raises `StoreSuspended`, unless it is one for a suspended store."""
+        self._change, self._next = 0, None
+        if self.suspended is not None and not suspended:
+            raise StoreSuspended(self.suspended)
+
+    def mark(self) -> int:
+        """What has changed in this transaction so far: for `back_to`."""
+        return self._change
+
+    def back_to(self, mark: int) -> None:
+        """A part of the transaction, or all of it, was undone."""
+        self._change = mark
+
+    def advance(self) -> None:
+        """Count the transaction, directly before its COMMIT. Raises `StoreSuspended` for a database that went back."""
+        if self.suspended is not None:
+            return
+        point = self._stored()
+        if self._last is None or point != self._last[0]:
+            if point is None or not self._genuine(point) or self._went_back(point):
+                self.suspended = (
+                    f"{self._database} was put back to an older state while it was served, or its record of how new it "
+                    "is was changed."
+                )
+                raise StoreSuspended(self.suspended)
+            self._last = point, self._sum_in(point)
+        total = (self._last[1] + self._change) % _MODULUS
+        after = self._sealed(self._last[0].counter + 1, total)
+        self._db.run(_PUT_POINT, after)
+        self._next = after, total
+
+    def _went_back(self, point: Point) -> bool:
+        return self._last is not None and point.counter <= self._last[0].counter
+
+    def publish(self) -> None:
+        """The COMMIT returned: move the anchor. What was committed is durable whatever becomes of that."""
+        if self._next is None:
+            return
+        self._last, self._next = self._next, None
+        try:
+            self._anchor.move(self._last[0])
+        except OSError as error:
+            _log.error("%s could not be written: %s", self._anchor.path, error.strerror)
+
+    # -- checks
+
+    def look_again(self) -> str | None:
+        """`suspended`, after a look whether another process has released the store."""
+        if self.suspended is not None:
+            self._check()
+        return self.suspended
+
+    def release(self) -> None:
+        """Take what is stored for true: it counts on from beyond the anchor."""
+        newest = self._anchor.newest()
+        with self._db.write(suspended=True):
+            stored = self._stored()
+            known = [point.counter for point in (newest, stored) if point is not None and self._genuine(point)]
+            total = self._sum()
+            after = self._sealed(max(known, default=0) + 1, total)
+            self._db.run(_PUT_POINT, after)
+        self._anchor.make(after)
+        self.suspended, self._last = None, (after, total)
+
+    def _check(self) -> None:
+        if self._is_new():
+            self._anchor.make(self._sealed(0, 0))
+            with self._db.write():
+                total = self._sum()
+                first = self._sealed(1, total)
+                self._db.run(_PUT_POINT, first)
+            self._anchor.move(first)
+        self.suspended = self.findings()
+
+    def _is_new(self) -> bool:
+        """Whether no point was ever stored: a database that was made just now, or by a release without them."""
+        newest = self._anchor.newest()
+        with self._db.read():
+            stored = self._stored()
+        return stored is None and (not self._anchor.exists or (newest is not None and newest.counter == 0))
+
+    def findings(self) -> str | None:
+        """What is wrong with what is stored, counted anew; None for nothing."""
+        # The anchor first: what others commit meanwhile makes the database newer, and never older.
+        newest = self._anchor.newest()
+        with self._db.read():
+            stored, total = self._stored(), self._sum()
+        if not self._anchor.exists:
+            return (
+                f"{self._anchor.path} is missing: a copy of {self._database.name} that was restored or moved without it "
+                "may be older than what was acknowledged."
+            )
+        if newest is None:
+            return f"{self._anchor.path} does not verify: how new {self._database.name} must be is not known."
+        if stored is None or not self._genuine(stored):
+            return f"The record in {self._database} of how new it is was changed outside this program."
+        if stored.counter < newest.counter:
+            return self._older(newest.counter - stored.counter)
+        if total != self._sum_in(stored) or (stored.counter == newest.counter and stored != newest):
+            return (
+                f"{self._database} does not hold what was committed last: sessions or messages in it were written back, "
+                "added or deleted outside this program."
+            )
+        self._last = stored, total
+        self._anchor.move(stored)
+        return None
+
+    def _older(self, missing: int) -> str:
+        last = datetime.fromtimestamp(self._anchor.moved_at(), UTC).isoformat(timespec="seconds")
+        return (
+            f"{self._database} is older than what was acknowledged (damaged, put back, or restored from a copy): "
+            f"{missing} commit{'s are' if missing > 1 else ' is'} missing, the last from {last.replace('+00:00', 'Z')}."
+        )
+
+    # -- points
+
+    def _moved(self, before: object, after: object) -> None:
+        self._change += self._element(after) - self._element(before)
+
+    def _element(self, mac: object) -> int:
+        if mac is None:
+            return 0
+        data = mac if isinstance(mac, bytes) else repr(mac).encode()
+        return int.from_bytes(hashlib.blake2b(data, key=self._element_key, digest_size=32).digest())
+
+    def _sum(self) -> int:
+        macs = (mac for sql in _COUNTED for (mac,) in self._db.each(sql))
+        return sum(map(self._element, macs)) % _MODULUS
+
+    def _stored(self) -> Point | None:
+        row = self._db.one(_POINT)
+        return None if row is None else Point(*row)
+
+    def _sealed(self, counter: int, total: int) -> Point:
+        masked = ((total + self._mask(counter)) % _MODULUS).to_bytes(32)
+        return Point(counter, masked, self._sealer.mac(b"freshness", counter, masked))
+
+    def _genuine(self, point: Point) -> bool:
+        return self._sealer.genuine(b"freshness", point)
+
+    def _sum_in(self, point: Point) -> int:
+        return (int.from_bytes(point.total) - self._mask(point.counter)) % _MODULUS
+
+    def _mask(self, counter: int) -> int:
+        return int.from_bytes(self._sealer.mac(b"freshness", "mask", counter))
