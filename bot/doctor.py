@@ -20,6 +20,7 @@ from typing import Any
 from bot.doctor_agents import check_agents
 from bot.doctor_mcp import check_mcp
 from bot.doctor_slack import check_named, check_reading
+from bot.doctor_store import check_deep, check_freshness
 from bot.findings import Check, Level
 from bot.packages import needs
 from bot.scopes import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
@@ -51,10 +52,10 @@ _OF_PROGRAMS = ("SAYSO_SESSION_ID", "SAYSO_IDEMPOTENCY_KEY")
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:\S+", re.ASCII)
 
 
-async def examine(settings: Settings, manifest: Path | None) -> AsyncIterator[Check]:
-    """All checks, in the order in which things build on each other."""
+async def examine(settings: Settings, manifest: Path | None, *, deep: bool = False) -> AsyncIterator[Check]:
+    """All checks, in the order in which things build on each other; `deep` reads all that is stored."""
     here = (*check_versions(), *check_user(), *check_settings(settings))
-    for check in (*here, *check_flows(settings), *check_database(settings)):
+    for check in (*here, *check_flows(settings), *check_database(settings, deep=deep)):
         yield check
     flows = list(load_flows(settings.flows)[0].values()) if settings.flows.is_dir() else []
     for check in (*check_agents(settings, flows), *check_manifest(manifest, flows)):
@@ -161,7 +162,7 @@ def _check_secrets(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Ch
 # --- the database ------------------------------------------------------------------------------------------
 
 
-def check_database(settings: Settings) -> Iterator[Check]:
+def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]:
     """Whether it opens, is sound, is ours alone, and what lies in it undone."""
     prefix = "sqlite:///"
     if not settings.database_url.startswith(prefix):
@@ -182,7 +183,10 @@ def check_database(settings: Settings) -> Iterator[Check]:
         return
     try:
         yield Check("database", "ok", f"{file}: opens with its key, schema is current, pages are sound")
+        yield from check_freshness(store)
         yield from _check_content(store)
+        if deep:
+            yield from check_deep(store)
     except StorageError as error:
         yield Check("database", "fail", str(error))
     finally:

@@ -96,8 +96,7 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
         case PromptHanded():
             return [_again(state, event.prompt_id), _handed(state, event)]
         case PromptReposted():
-            key = prompt_key(event.prompt_id, state.prompts[event.prompt_id].reposts)
-            return [_about_prompt(state, "prompt", key, event.prompt_id)]
+            return [unseen(state, event.prompt_id)]
         case PromptReminded():
             return [_remind(state, event)]
         case PromptEscalated():
@@ -155,6 +154,12 @@ def _file(state: State, key: str, name: str, content: str) -> PutOutbox:
 def _about_prompt(state: State, kind: str, key: str, prompt_id: str) -> PutOutbox:
     payload: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id}
     return PutOutbox(key, _lane(state), kind, encode(payload), state.session_id)
+
+
+def unseen(state: State, prompt_id: str) -> PutOutbox:
+    """The row that shows a prompt which nobody sees yet."""
+    key = prompt_key(prompt_id, state.prompts[prompt_id].reposts)
+    return _about_prompt(state, "prompt", key, prompt_id)
 
 
 def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:

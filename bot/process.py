@@ -18,6 +18,7 @@ from bot.assembly import make_engine
 from bot.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.channels import Channels
 from bot.conversation import Conversation
+from bot.derived import mend
 from bot.flows import Library
 from bot.incoming_files import IncomingFiles
 from bot.intents import note_row
@@ -40,6 +41,7 @@ from bot.settings import Settings, slack_tokens
 from bot.slack_api import AuthLost, Permanent, app_client, bot_client, classify, describe
 from bot.sockets import HEARD
 from bot.starting import Starter
+from bot.suspension import until_released
 from bot.views.desk import Desk
 from bot.views.forms import Change, Fill
 from bot.views.hand import Hand
@@ -339,10 +341,17 @@ class Bot:
         self.library.refresh()
         await self.engine.open()
         await self.aliases.load(self.engine.writer)
-        await look_after(self.engine, in_slack)
+        outbound = asyncio.create_task(self.outbound.run(), name="outbound")
+        try:
+            await until_released(self.engine.writer, self.machine.now(), self.stopping)
+            await self.engine.writer.call(mend, self.engine.store, self.machine.now())
+            await look_after(self.engine, in_slack)
+        except BaseException:
+            await self._drain([outbound])
+            raise
         tasks = [
             asyncio.create_task(self.service.run(), name="service"),
-            asyncio.create_task(self.outbound.run(), name="outbound"),
+            outbound,
             asyncio.create_task(self._listen(identity, on_ready), name="listen"),
             asyncio.create_task(self._keep_house(), name="housekeeping"),
             asyncio.create_task(self._watch_token(), name="token"),

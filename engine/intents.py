@@ -56,22 +56,25 @@ def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence
 
     A journal that comes from elsewhere as a whole has begun and ended such nodes: what was delivered stays so.
     """
-    rows: list[Row] = []
-    for event in events:
-        if isinstance(event, NodeStarted | ChildStarted) and _undelivered(after, event):
-            payload: dict[str, Json] = {
-                "sessionId": after.session_id,
-                "path": event.path,
-                "attempt": event.attempt,
-                "config": event.input,
-            }
-            rows.append(
-                PutOutbox(
-                    key=f"message:{after.session_id}:{event.path}:{event.attempt}",
-                    lane=lane(after),
-                    kind="message",
-                    payload=encode(payload),
-                    session_id=after.session_id,
-                )
-            )
-    return rows
+    return [
+        delivery(after, event.path or "", event.attempt, event.input)
+        for event in events
+        if isinstance(event, NodeStarted | ChildStarted) and _undelivered(after, event)
+    ]
+
+
+def delivery(state: State, path: str, attempt: int, config: Json) -> PutOutbox:
+    """The outbox row of a `message` node's attempt."""
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "path": path,
+        "attempt": attempt,
+        "config": config,
+    }
+    return PutOutbox(
+        key=f"message:{state.session_id}:{path}:{attempt}",
+        lane=lane(state),
+        kind="message",
+        payload=encode(payload),
+        session_id=state.session_id,
+    )

@@ -32,6 +32,13 @@ locks_app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(locks_app, name="locks")
+store_app = typer.Typer(
+    help="The store as a whole: let one go on that is older than what it acknowledged.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(store_app, name="store")
 
 
 def run(arguments: list[str]) -> int:
@@ -286,12 +293,16 @@ def doctor(
     manifest: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="The app manifest. [manifest.yml]")
     ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also verify every stored session, and what follows from its journal."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check versions, settings, flows, the database, tokens, scopes and the manifest, and say what to do."""
     from bot.cli.checks import doctor_command
 
-    end(doctor_command(place_of(context), manifest, as_json=as_json))
+    end(doctor_command(place_of(context), manifest, deep=deep, as_json=as_json))
 
 
 @app.command("manifest")
@@ -330,6 +341,45 @@ def locks_release(
     from bot.cli.locks import release_lock
 
     end(release_lock(place_of(context), name, session_id))
+
+
+# --- the store ---------------------------------------------------------------------------------------------
+
+
+@store_app.command("release")
+def store_release(context: typer.Context) -> None:
+    """Let a store go on that is suspended, once somebody has seen to what may be done a second time.
+
+    A store is suspended when it is opened and is older than what was acknowledged: its files were damaged, put back or
+    restored. `sayso doctor` says what its sessions may do again.
+    """
+    from bot.cli.store import release_store
+
+    end(release_store(place_of(context)))
+
+
+@app.command("backup")
+def backup(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.", dir_okay=False)],
+) -> None:
+    """Copy the database to a file, also while the bot runs. The key is not in it: keep that apart."""
+    from bot.cli.store import back_up_store
+
+    end(back_up_store(place_of(context), file))
+
+
+@app.command("restore")
+def restore(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A copy that `backup` made.", exists=True, dir_okay=False)
+    ],
+) -> None:
+    """Put a backup in place of the database, which is kept beside it. The store is suspended then: see `store release`."""
+    from bot.cli.store import restore_store
+
+    end(restore_store(place_of(context), file))
 
 
 # --- what agents cost --------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from bot.settings import Settings
 _MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
 
 
-def doctor_command(place: Place, manifest: Path | None, *, as_json: bool) -> int:
+def doctor_command(place: Place, manifest: Path | None, *, deep: bool, as_json: bool) -> int:
     """Print every check; the exit code says whether one failed. Raises `SettingsError`."""
-    checks = asyncio.run(_examine(place.settings(), manifest, quiet=as_json))
+    checks = asyncio.run(_examine(place.settings(), manifest, deep=deep, quiet=as_json))
     failed = sum(1 for check in checks if check.level == "fail")
     warned = sum(1 for check in checks if check.level == "warn")
     if as_json:
@@ -29,9 +29,9 @@ def doctor_command(place: Place, manifest: Path | None, *, as_json: bool) -> int
     return Exit.FAILED if failed else Exit.OK
 
 
-async def _examine(settings: Settings, manifest: Path | None, *, quiet: bool) -> list[Check]:
+async def _examine(settings: Settings, manifest: Path | None, *, deep: bool, quiet: bool) -> list[Check]:
     paint, checks = Paint(sys.stdout), []
-    async for check in examine(settings, manifest):
+    async for check in examine(settings, manifest, deep=deep):
         checks.append(check)
         if not quiet:
             print(_line(check, paint), flush=True)

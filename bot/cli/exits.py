@@ -18,6 +18,7 @@ class Exit(IntEnum):
     REFUSED = 5
     STORE = 6
     SLACK = 7
+    SUSPENDED = 10
 
 
 MEANINGS: dict[Exit, str] = {
@@ -29,6 +30,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.REFUSED: "refused: not allowed, already answered, already ended",
     Exit.STORE: "the database cannot be used, or the session's records are damaged",
     Exit.SLACK: "Slack cannot be reached, or does not accept the tokens",
+    Exit.SUSPENDED: "the store is suspended: it is older than what was acknowledged",
 }
 
 INTERRUPTED = 130
@@ -69,6 +71,7 @@ _BY_CODE: dict[str, Exit] = {
     "wrong_workspace": Exit.STORE,
     "storage_full": Exit.STORE,
     "storage_broken": Exit.STORE,
+    "store_suspended": Exit.SUSPENDED,
     "prompt_malformed": Exit.STORE,
     "start_failed": Exit.SLACK,
     "slack": Exit.SLACK,

@@ -35,11 +35,10 @@ class Anchor:
     """The anchor's file. `genuine` says whether a point carries its MAC."""
 
     def __init__(self, path: Path, genuine: Callable[[Point], bool]) -> None:
-        """Opens the file where there is one. Raises `StorageError` where it is not ours alone."""
         self.path = path
         self._genuine = genuine
         self._written = b""
-        self._file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) if check_private(path) else None
+        self._file: int | None = None
 
     def close(self) -> None:
         """Close; a second call does nothing."""
@@ -47,9 +46,11 @@ class Anchor:
             os.close(self._file)
             self._file = None
 
-    @property
-    def exists(self) -> bool:
-        """Whether there is a file."""
+    def open(self) -> bool:
+        """Open the file that is there now; False for none. Raises `StorageError` where it is not ours alone."""
+        self.close()
+        if check_private(self.path):
+            self._file = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         return self._file is not None
 
     def newest(self) -> Point | None:
@@ -65,8 +66,8 @@ class Anchor:
     def make(self, point: Point) -> None:
         """The file with this point alone, durable: in place of whatever is there."""
         make_private(self.path)
-        if self._file is None:
-            self._file = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self.open()
+        assert self._file is not None
         with self._locked(self._file):
             os.pwrite(self._file, _SLOT.pack(*point) * 2, 0)
             os.fsync(self._file)

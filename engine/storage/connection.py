@@ -239,6 +239,15 @@ class Connection:
         return apsw.SQLITE_OK
 
 
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Whatever SQLite raises inside about this file becomes one of our errors."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise _translate(error, path) from error
+
+
 def row_error(error: Exception) -> StorageError | None:
     """Our error when this one concerns only the row that was written, not the database; else None."""
     if isinstance(error, apsw.ConstraintError):

@@ -19,6 +19,8 @@ import logging
 from datetime import UTC, datetime
 from pathlib import Path
 
+import apsw
+
 from engine.errors import StoreSuspended
 from engine.storage.anchor import Anchor, Point, anchor_of
 from engine.storage.connection import Connection, Watch
@@ -127,7 +129,9 @@ class Freshness(Watch):
         newest = self._anchor.newest()
         with self._db.write(suspended=True):
             stored = self._stored()
-            known = [point.counter for point in (newest, stored) if point is not None and self._genuine(point)]
+            known = [
+                point.counter for point in (newest, stored) if point is not None and self._genuine(point)
+            ]
             total = self._sum()
             after = self._sealed(max(known, default=0) + 1, total)
             self._db.run(_PUT_POINT, after)
@@ -146,25 +150,27 @@ class Freshness(Watch):
 
     def _is_new(self) -> bool:
         """Whether no point was ever stored: a database that was made just now, or by a release without them."""
-        newest = self._anchor.newest()
+        there, newest = self._anchor.open(), self._anchor.newest()
         with self._db.read():
             stored = self._stored()
-        return stored is None and (not self._anchor.exists or (newest is not None and newest.counter == 0))
+        return stored is None and (not there or (newest is not None and newest.counter == 0))
 
     def findings(self) -> str | None:
         """What is wrong with what is stored, counted anew; None for nothing."""
         # The anchor first: what others commit meanwhile makes the database newer, and never older.
-        newest = self._anchor.newest()
+        there, newest = self._anchor.open(), self._anchor.newest()
         with self._db.read():
             stored, total = self._stored(), self._sum()
-        if not self._anchor.exists:
+        if not there:
             return (
                 f"{self._anchor.path} is missing: a copy of {self._database.name} that was restored or moved without it "
                 "may be older than what was acknowledged."
             )
         if newest is None:
             return f"{self._anchor.path} does not verify: how new {self._database.name} must be is not known."
-        if stored is None or not self._genuine(stored):
+        if stored is None:
+            return self._older(newest.counter)
+        if not self._genuine(stored):
             return f"The record in {self._database} of how new it is was changed outside this program."
         if stored.counter < newest.counter:
             return self._older(newest.counter - stored.counter)
@@ -186,7 +192,8 @@ class Freshness(Watch):
 
     # -- points
 
-    def _moved(self, before: object, after: object) -> None:
+    def _moved(self, *macs: apsw.SQLiteValue) -> None:
+        before, after = macs
         self._change += self._element(after) - self._element(before)
 
     def _element(self, mac: object) -> int:

@@ -40,6 +40,7 @@ from engine.storage.records import (
     genuine,
     is_later,
     lock_record,
+    lost_place,
     outbox_record,
     prompt_record,
     received,
@@ -104,7 +105,13 @@ class MemoryRows:
 
     def _put_lock(self, put: PutLock, now: str) -> None:
         tables = self._tables
-        if self._place(put.name, put.session_id) is None:
+        if self._place(put.name, put.session_id) is not None:
+            return
+        if put.first:
+            first = next(iter(self._queue(put.name)), None)
+            record = lost_place(first, min(tables.locks, default=1), put, now)
+            tables.put(tables.locks, record.n, sealed(self._sealer, record))
+        else:
             n = tables.next_id("locks")
             tables.put(tables.locks, n, sealed(self._sealer, lock_record(n, put, now)))
             tables.put(tables.last_ids, "locks", n)

@@ -83,7 +83,8 @@ class PutOutbox(Value):
     """An intent to show something. A second one with the same key is a no-op, or, with `replace`, takes the
     place of its payload, counts `rev` up and makes the row pending again (a card that is edited in place). Its
     result and the count of its attempts stay.
-    `lane` orders: rows of one lane are sent one after the other."""
+    `lane` orders: rows of one lane are sent one after the other. With `uncertain` it may have been sent, and its record was
+    lost: it is looked for first."""
 
     key: str
     lane: str
@@ -92,13 +93,16 @@ class PutOutbox(Value):
     session_id: str | None = None
     not_before: str | None = None
     replace: bool = False
+    uncertain: bool = False
 
 
 class PutLock(Value):
-    """Takes a place at the end of the queue for a lock; no error for a session that has one."""
+    """Takes a place at the end of the queue for a lock; no error for a session that has one. With `first` it is the place
+    of one who holds the lock and whose row was lost: `LockHeld` where another one has taken the lock since."""
 
     name: str
     session_id: str
+    first: bool = False
 
 
 class TakeLock(Value):

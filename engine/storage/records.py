@@ -382,6 +382,13 @@ def lock_record(n: int, put: PutLock, now: str) -> LockRecord:
     return LockRecord(n, put.name, put.session_id, now, None)
 
 
+def lost_place(first: LockRecord | None, lowest: int, put: PutLock, now: str) -> LockRecord:
+    """The place of a holder whose row was lost, ahead of the `first` one and of the `lowest` number. Raises `LockHeld`."""
+    if first is not None and first.taken_at is not None:
+        raise LockHeld(f"Lock {put.name} was lost by {put.session_id}, and {first.session_id} has taken it.")
+    return LockRecord(lowest - 1, put.name, put.session_id, now, None)
+
+
 def taken(record: LockRecord, *, first: bool, ahead: str, now: str) -> LockRecord:
     """The place of whoever takes the lock. Raises `LockHeld` for one who is not first; `ahead` is."""
     if not first:
@@ -406,7 +413,7 @@ def settled(record: SpendRecord, settle: SettleSpend) -> SpendRecord:
 def outbox_record(row_id: int, put: PutOutbox, now: str) -> OutboxRecord:
     """A new intent."""
     return OutboxRecord(
-        row_id, put.key, put.lane, put.kind, put.payload, put.session_id, "pending", 1, 0,
+        row_id, put.key, put.lane, put.kind, put.payload, put.session_id, "pending", 1, int(put.uncertain),
         put.not_before, now, None, None,
     )  # fmt: skip
 

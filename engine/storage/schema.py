@@ -237,8 +237,12 @@ def migrate(
 
 
 def _copy(connection: apsw.Connection, path: Path, version: int) -> None:
-    """A whole, durable copy beside the file; one from an earlier attempt at this upgrade is replaced."""
-    target = path.with_name(f"{path.name}.v{version}.bak")
+    """A copy beside the file; one from an earlier attempt at this upgrade is replaced."""
+    copy_to(connection, path.with_name(f"{path.name}.v{version}.bak"))
+
+
+def copy_to(connection: apsw.Connection, target: Path) -> None:
+    """A whole, durable copy of a database, in place of any file of that name."""
     if check_private(target):
         target.unlink()
     make_private(target)
@@ -248,4 +252,4 @@ def _copy(connection: apsw.Connection, path: Path, version: int) -> None:
             backup.step(-1)
     finally:
         copy.close()
-    sync_directory(path.parent)
+    sync_directory(target.absolute().parent)

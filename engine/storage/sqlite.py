@@ -393,7 +393,9 @@ class SqliteStore:
     def outbox(self, *, now: str, limit: int = 100) -> list[OutboxRow]:
         """See `Store.outbox`."""
         with self._db.read():
-            rows, corrupt = self._rows.pending_outbox(now, limit, notices=self._freshness.suspended is not None)
+            rows, corrupt = self._rows.pending_outbox(
+                now, limit, notices=self._freshness.suspended is not None
+            )
         if corrupt:
             with self._db.write():
                 self._rows.mark_outbox_corrupt(corrupt)

@@ -52,6 +52,7 @@ from engine.storage.records import (
     genuine,
     is_later,
     lock_record,
+    lost_place,
     outbox_record,
     prompt_record,
     received,
@@ -133,6 +134,7 @@ _PUT_LOCK = "INSERT INTO locks (n, name, session_id, requested_at, taken_at, mac
 _LOCK = "SELECT n, name, session_id, requested_at, taken_at, mac FROM locks WHERE n = ?"
 _LOCK_OF = "SELECT n FROM locks WHERE session_id = ? AND name = ?"
 _LOCK_FIRST = "SELECT n, session_id FROM locks WHERE name = ? ORDER BY n LIMIT 1"
+_LOWEST_LOCK = "SELECT coalesce(min(n), 1) FROM locks"
 _LOCKS = "SELECT n FROM locks ORDER BY name, n"
 _LOCKS_OF_NAME = "SELECT n FROM locks WHERE name = ? ORDER BY n"
 _LOCK_GRANTS = """SELECT n FROM locks INDEXED BY locks_waiting WHERE taken_at IS NULL AND NOT EXISTS
@@ -205,8 +207,7 @@ class RowTables:
                 self._put_outbox(row, now)
             case PutLock():
                 if not self._db.one(_LOCK_OF, (row.session_id, row.name)):
-                    record = lock_record(self._next(_NEXT_LOCK), row, now)
-                    self._db.run(_PUT_LOCK, sealed(self._sealer, record))
+                    self._db.run(_PUT_LOCK, sealed(self._sealer, self._new_lock(row, now)))
             case TakeLock():
                 self._take_lock(row, now)
             case DropLock():
@@ -331,6 +332,14 @@ class RowTables:
         return list(islice((record.row() for record in records), limit))
 
     # -- locks
+
+    def _new_lock(self, put: PutLock, now: str) -> LockRecord:
+        if not put.first:
+            return lock_record(self._next(_NEXT_LOCK), put, now)
+        found, lowest = self._db.one(_LOCK_FIRST, (put.name,)), self._db.one(_LOWEST_LOCK)
+        first = self._get(LockRecord, _LOCK, found[0], "lock") if found else None
+        assert lowest is not None, "an aggregate without GROUP BY always gives a row"
+        return lost_place(first, lowest[0], put, now)
 
     def _take_lock(self, take: TakeLock, now: str) -> None:
         own, first = (

@@ -1,0 +1,126 @@
+"""Whole copies of a database: one that is made while it is served, and one that is put back.
+
+A copy is one SQLite file without its key: without the key it opens nowhere, and it is as readable as the database.
+What is put back is older than what was acknowledged since. So the anchor is set beyond it first, and the store opens
+suspended (`engine.storage.freshness`), whatever a crash leaves half done.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+
+from engine.errors import Corrupt, KeyMissing, StorageError
+from engine.storage.anchor import Anchor, Point, anchor_of
+from engine.storage.connection import translated
+from engine.storage.files import (
+    check_private,
+    only_opener,
+    private_directory,
+    read_key,
+    sync_directory,
+)
+from engine.storage.macs import Sealer
+from engine.storage.owners import Owners, label_of
+from engine.storage.schema import copy_to, refuse_newer
+
+_FILES = ("-wal", "-shm", "-journal", "")
+_META_KEY = "SELECT value, mac FROM meta WHERE name = 'key'"
+_COUNTER = "SELECT counter FROM freshness"
+
+
+def back_up(database: Path, target: Path) -> None:
+    """Copy a database, which may be in use, to a new file of mode 0600. Raises `StorageError`, `Corrupt`."""
+    if os.path.lexists(target):
+        raise StorageError(f"{target} exists; name a new file, so that no older backup is lost.")
+    part = target.with_name(f"{target.name}.part")
+    with translated(database), closing(_opened(database)) as source:
+        copy_to(source, part)
+    with translated(part), closing(_opened(part)) as copy:
+        copy.pragma("journal_mode", "DELETE")
+        _check_pages(copy, part)
+    part.rename(target)
+    sync_directory(target.absolute().parent)
+
+
+def restore(database: Path, backup: Path, key: bytes | None, stamp: str) -> Path | None:
+    """Put a copy in the place of a database, which then opens suspended.
+
+    The files that were there are kept beside it, under names with `stamp`: where, or None where there were none. Raises `StorageError`
+    while a process serves the database, `KeyMissing`, `Corrupt`, `SchemaTooNew`; nothing was changed then.
+    """
+    folder = private_directory(database.parent)
+    file = folder / database.name
+    with only_opener(file.with_name(f"{file.name}.lock")):
+        living = Owners(folder / "owners" / file.name).living()
+        if living:
+            raise StorageError(f"{file} is in use by {', '.join(map(label_of, living))}. Stop them first.")
+        sealer = Sealer(_key_of(file, key))
+        part = file.with_name(f"{file.name}.restored")
+        with translated(backup), closing(_opened(backup, apsw.SQLITE_OPEN_READONLY)) as source:
+            counter = _checked(source, backup, sealer)
+            copy_to(source, part)
+        _suspend(file, sealer, counter)
+        kept = _set_apart(file, stamp)
+        part.rename(file)
+        sync_directory(folder)
+    return kept
+
+
+def _opened(path: Path, mode: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+    connection = apsw.Connection(str(path), flags=mode | apsw.SQLITE_OPEN_NOFOLLOW)
+    connection.set_busy_timeout(5_000)
+    return connection
+
+
+def _check_pages(connection: apsw.Connection, path: Path) -> None:
+    found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    if found != ["ok"]:
+        raise Corrupt(f"{path} is damaged: {'; '.join(found)}")
+
+
+def _key_of(file: Path, given: bytes | None) -> bytes:
+    path = file.with_name(f"{file.name}.key")
+    key = given or read_key(path)
+    if key is None:
+        raise KeyMissing(
+            f"The key is not there ({path.name}), and a backup does not hold it. Put the key file beside the database, or "
+            "give the key in SAYSO_SECRET_KEY."
+        )
+    return key
+
+
+def _checked(source: apsw.Connection, backup: Path, sealer: Sealer) -> int:
+    """The counter of a backup that this release can read with this key."""
+    refuse_newer(source, backup)
+    _check_pages(source, backup)
+    try:
+        row = source.execute(_META_KEY).fetchone()
+        counter = source.execute(_COUNTER).fetchone() if source.pragma("user_version") > 3 else None
+    except apsw.SQLError as error:
+        raise StorageError(f"{backup} is no database of sayso ({error}).") from error
+    if row != ("sayso", sealer.mac(b"meta", "key", "sayso")):
+        raise KeyMissing(f"{backup} was not written with this key; restore the key that belongs to it first.")
+    return int(counter[0]) if counter else 0
+
+
+def _suspend(file: Path, sealer: Sealer, counter: int) -> None:
+    """Set the anchor beyond what is put back, and beyond what was there."""
+    with closing(Anchor(anchor_of(file), lambda point: sealer.genuine(b"freshness", point))) as anchor:
+        anchor.open()
+        newest = anchor.newest()
+        beyond = max(counter, newest.counter if newest else 0) + 1
+        total = bytes(32)
+        anchor.make(Point(beyond, total, sealer.mac(b"freshness", beyond, total)))
+
+
+def _set_apart(file: Path, stamp: str) -> Path | None:
+    """Rename the files of the database that is there, its log first: where the database is then."""
+    kept = file.with_name(f"{file.name}.{stamp}.replaced")
+    there = [suffix for suffix in _FILES if check_private(file.with_name(file.name + suffix))]
+    for suffix in there:
+        file.with_name(file.name + suffix).rename(kept.with_name(kept.name + suffix))
+    return kept if "" in there else None
