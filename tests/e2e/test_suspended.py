@@ -1,0 +1,62 @@
+"""A database that lost acknowledged work: nothing of it runs until a person released it, and every thread is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.workspace import Workspace
+from tests.e2e.test_slice import two_steps
+from tests.support.bot import ROOT, counted, running_bot, start_flow
+
+pytestmark = pytest.mark.process
+
+
+async def sayso(home: Path, *arguments: str) -> tuple[int, str]:
+    """A command on that home: its exit code, and all that it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bot.cli", "--home", str(home), *arguments),
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def test_a_log_that_was_lost_suspends_the_store(workspace: Workspace, tmp_path: Path) -> None:
+    """A kill, and the log is gone: the bot starts nothing, its thread is told once, commands end with 10; released, it goes on."""
+    log, home = tmp_path / "log", tmp_path / "home"
+    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        code, text = await sayso(home, "backup", str(tmp_path / "backup"))
+        assert (code, "1 session" in text) == (0, True)
+        await thread.reply("ana", "carry-on")
+        await thread.says("All is done")
+        assert counted(log) == ["before", "after:carry-on"]
+        await bot.kill()
+        (home / "sayso.db-wal").unlink()
+        (home / "sayso.db").write_bytes((tmp_path / "backup").read_bytes())
+        await bot.launch()
+        await thread.says("stands still")
+        code, text = await sayso(home, "doctor")
+        assert (code, "`question` waits for an answer" in text) == (1, True)
+        session_id = next(word for word in text.split() if word.startswith("session-"))
+        code, text = await sayso(home, "sessions", "abort", session_id)
+        assert (code, "sayso store release" in text) == (10, True)
+        await bot.kill()
+        await bot.launch()
+        await bot.said("suspended")
+        assert counted(log) == ["before", "after:carry-on"]
+        code, text = await sayso(home, "store", "release")
+        assert (code, session_id in text) == (0, True)
+        # The reply is in the thread, so it is read again; a person has been told that its step may run once more.
+        await workspace.wait_for(lambda: counted(log) == ["before", *["after:carry-on"] * 2])
+    assert thread.count("stands still") == 1
