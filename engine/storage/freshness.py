@@ -32,15 +32,17 @@ _POINT = "SELECT counter, total, mac FROM freshness WHERE n = 1"
 _PUT_POINT = """INSERT INTO freshness (n, counter, total, mac) VALUES (1, ?, ?, ?)
  ON CONFLICT (n) DO UPDATE SET counter = excluded.counter, total = excluded.total, mac = excluded.mac"""
 _COUNTED = ("SELECT mac FROM sessions", "SELECT mac FROM inbox WHERE outcome IS NULL")
-_OPEN = "CASE WHEN {0}.outcome IS NULL THEN {0}.mac END"
 _TRIGGERS = (
     "CREATE TEMP TRIGGER head_made AFTER INSERT ON main.sessions BEGIN SELECT moved(NULL, NEW.mac); END",
     "CREATE TEMP TRIGGER head_moved AFTER UPDATE OF mac ON main.sessions BEGIN SELECT moved(OLD.mac, NEW.mac); END",
     "CREATE TEMP TRIGGER head_gone AFTER DELETE ON main.sessions BEGIN SELECT moved(OLD.mac, NULL); END",
-    f"CREATE TEMP TRIGGER row_came AFTER INSERT ON main.inbox BEGIN SELECT moved(NULL, {_OPEN.format('NEW')}); END",
-    f"""CREATE TEMP TRIGGER row_taken AFTER UPDATE OF outcome, mac ON main.inbox
- BEGIN SELECT moved({_OPEN.format("OLD")}, {_OPEN.format("NEW")}); END""",
-    f"CREATE TEMP TRIGGER row_gone AFTER DELETE ON main.inbox BEGIN SELECT moved({_OPEN.format('OLD')}, NULL); END",
+    """CREATE TEMP TRIGGER row_came AFTER INSERT ON main.inbox WHEN NEW.outcome IS NULL
+ BEGIN SELECT moved(NULL, NEW.mac); END""",
+    """CREATE TEMP TRIGGER row_taken AFTER UPDATE OF outcome, mac ON main.inbox
+ BEGIN SELECT moved(CASE WHEN OLD.outcome IS NULL THEN OLD.mac END,
+ CASE WHEN NEW.outcome IS NULL THEN NEW.mac END); END""",
+    """CREATE TEMP TRIGGER row_gone AFTER DELETE ON main.inbox WHEN OLD.outcome IS NULL
+ BEGIN SELECT moved(OLD.mac, NULL); END""",
 )
 
 

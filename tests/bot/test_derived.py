@@ -1,0 +1,154 @@
+"""Rows that follow from the journal: deleted or older ones are found, and written anew as the journal has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from bot.derived import differences, mend
+from bot.intents import slack_intents
+from engine.commands import Shown
+from engine.live import utc_now
+from engine.storage.port import DropLock, PutLock, Store, TakeLock
+from engine.storage.sqlite import open_sqlite
+from prompt_state.extension import projection
+from tests.support.engine import EngineRig, running
+
+ASKS = """flow: asks
+lock: api
+nodes: [{id: sure, type: ask, with: {message: Sure?, timeout: 1h, remind_every: 10m}}]
+"""
+THREAD = {"team": "T1", "channel": "C1", "threadTs": "1.0", "key": "T1:C1:1.0"}
+TABLES = ("timers", "locks", "prompts", "outbox")
+
+
+class Home:
+    """A database, an engine over it, and a hand that changes rows from outside."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.folder = folder / "sayso.db", folder
+
+    def rig(self) -> Any:
+        """An engine as the bot has it."""
+        extensions = [projection, slack_intents]
+        return running(open_sqlite(self.path), self.folder, extensions=extensions)
+
+    def outside(self, sql: str) -> None:
+        """Change rows as another program would."""
+        connection = apsw.Connection(str(self.path))
+        connection.set_busy_timeout(5000)
+        connection.execute(sql)
+        connection.close()
+
+    def rows(self) -> dict[str, list[Any]]:
+        """What there is of each table that follows from journals, without numbers and times of writing."""
+        connection = apsw.Connection(str(self.path))
+        sql = {
+            "timers": "SELECT timer_id, due_at FROM timers ORDER BY 1",
+            "locks": "SELECT name, session_id, taken_at IS NULL FROM locks ORDER BY n",
+            "prompts": "SELECT prompt_id, status, deadline FROM prompts ORDER BY 1",
+            "outbox": "SELECT key FROM outbox WHERE kind = 'prompt' ORDER BY 1",
+        }
+        found = {table: list(connection.execute(sql[table])) for table in TABLES}
+        connection.close()
+        return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home of its own."""
+    return Home(tmp_path)
+
+
+async def asked(rig: EngineRig, *, shown: bool = True) -> str:
+    """A session that holds a lock and waits for an answer; its id."""
+    session_id = await rig.start(ASKS, thread=THREAD)
+    await rig.engine.parked(session_id)
+    if shown:
+        prompt = await rig.open_prompt(session_id)
+        await rig.engine.apply(session_id, Shown(prompt.prompt_id, {"channel": "C1", "ts": "2.0"}))
+        await rig.engine.parked(session_id)
+    return session_id
+
+
+def told(store: Store) -> list[str]:
+    """The differences, in words."""
+    return [str(found) for found in differences(store)]
+
+
+async def test_what_was_written_is_what_the_journal_says(home: Home) -> None:
+    """Waiting, queued, answered and ended sessions differ in nothing."""
+    async with home.rig() as rig:
+        first, _second = await asked(rig), await asked(rig, shown=False)
+        assert told(rig.store) == []
+        await rig.reply(first, "yes")
+        assert told(rig.store) == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_deleted_rows_come_back(home: Home, table: str) -> None:
+    """Timers, locks, prompts and questions that are still to be shown."""
+    async with home.rig() as rig:
+        await asked(rig, shown=table != "outbox")
+        before = home.rows()
+        assert before[table]
+        home.outside(f"DELETE FROM {table}")  # noqa: S608 - our own names
+        [what] = told(rig.store)
+        assert ("messages" if table == "outbox" else table) in what
+        mend(rig.store, utc_now())
+        assert (home.rows(), told(rig.store)) == (before, [])
+
+
+async def test_a_question_that_may_have_been_shown_is_looked_for_first(home: Home) -> None:
+    """Its record is gone, so nobody knows whether it was sent: it counts as attempted."""
+    async with home.rig() as rig:
+        await asked(rig, shown=False)
+        home.outside("DELETE FROM outbox WHERE kind = 'prompt'")
+        mend(rig.store, utc_now())
+        [row] = [row for row in rig.store.outbox(now="9999") if row.kind == "prompt"]
+        assert row.attempts == 1
+
+
+async def test_older_rows_are_put_right(home: Home) -> None:
+    """A prompt that is open again, a timer at another time, a lock of a session that has ended: genuine, and wrong."""
+    async with home.rig() as rig:
+        session_id = await asked(rig)
+        home.outside("CREATE TABLE kept AS SELECT * FROM prompts")
+        home.outside("CREATE TABLE times AS SELECT * FROM timers")
+        home.outside("CREATE TABLE places AS SELECT * FROM locks")
+        await rig.reply(session_id, "yes")
+        before = home.rows()
+        home.outside("DELETE FROM prompts")
+        for table, copy in (("prompts", "kept"), ("timers", "times"), ("locks", "places")):
+            home.outside(f"INSERT INTO {table} SELECT * FROM {copy}")  # noqa: S608 - our own names
+        [what] = told(rig.store)
+        assert "(locks, prompts, timers)" in what
+        mend(rig.store, utc_now())
+        assert home.rows() == before
+
+
+async def test_a_holder_gets_its_place_back_before_those_who_wait(home: Home) -> None:
+    """Its row was deleted: whoever waits does not get the lock meanwhile."""
+    async with home.rig() as rig:
+        holder, waits = await asked(rig), await asked(rig, shown=False)
+        home.outside(f"DELETE FROM locks WHERE session_id = '{holder}'")  # noqa: S608 - our own names
+        assert rig.store.grants() == [waits]
+        mend(rig.store, utc_now())
+        assert rig.store.grants() == []
+        assert [row.session_id for row in rig.store.locks()] == [holder, waits]
+
+
+async def test_a_holder_whose_lock_was_taken_is_set_aside(home: Home) -> None:
+    """Two sessions would work under one lock: the one that lost its row does not go on."""
+    async with home.rig() as rig:
+        holder, waits = await asked(rig), await asked(rig, shown=False)
+        rig.store.consume(
+            (), utc_now(), [DropLock("api", holder), PutLock("api", waits), TakeLock("api", waits)]
+        )
+        mend(rig.store, utc_now())
+        head = rig.store.head(holder)
+        assert head is not None
+        assert "lock was deleted" in (head.quarantined or "")
