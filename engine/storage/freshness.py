@@ -57,6 +57,7 @@ class Freshness(Watch):
         self._sealer = sealer
         self._database = database
         self._element_key = sealer.mac(b"freshness", "element")
+        self._mask_key = sealer.mac(b"freshness", "mask")
         self._change = 0
         self._last: tuple[Point, int] | None = None
         self._next: tuple[Point, int] | None = None
@@ -201,8 +202,7 @@ class Freshness(Watch):
     def _element(self, mac: object) -> int:
         if mac is None:
             return 0
-        data = mac if isinstance(mac, bytes) else repr(mac).encode()
-        return int.from_bytes(hashlib.blake2b(data, key=self._element_key, digest_size=32).digest())
+        return self._number(mac if isinstance(mac, bytes) else repr(mac).encode(), self._element_key)
 
     def _sum(self) -> int:
         macs = (mac for sql in _COUNTED for (mac,) in self._db.each(sql))
@@ -223,4 +223,8 @@ class Freshness(Watch):
         return (int.from_bytes(point.total) - self._mask(point.counter)) % _MODULUS
 
     def _mask(self, counter: int) -> int:
-        return int.from_bytes(self._sealer.mac(b"freshness", "mask", counter))
+        return self._number(b"%d" % counter, self._mask_key)
+
+    @staticmethod
+    def _number(data: bytes, key: bytes) -> int:
+        return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=32).digest())
