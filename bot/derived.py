@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bot.intents import unseen
+from engine.claims import stored_state
 from engine.codec import decode
 from engine.errors import LockHeld, SaysoError
 from engine.intents import delivery
 from engine.nodes.absent import spec_of
-from engine.snapshot import load_state
 from engine.state import State
 from engine.storage.port import (
     Commit,
@@ -76,7 +76,7 @@ def differences(store: Store) -> Iterator[Difference]:
         if head.quarantined is not None:
             continue
         try:
-            state = load_state(store.load(session_id))
+            state = stored_state(store, session_id)
             found = Stored(
                 timers.get(session_id, []), locks.get(session_id, []), store.prompts(session_id=session_id)
             )

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from bot.intents import note_row
 from bot.rendering.text import escape
+from engine.claims import stored_state
 from engine.due import due
 from engine.errors import SaysoError, StoreSuspended
 from engine.flow.load import flow_from_body
 from engine.queries import launched
-from engine.snapshot import load_state
 from engine.storage.port import Head, PutOutbox, Store
 from engine.storage.writer import Writer
 
@@ -33,7 +33,7 @@ def may_repeat(store: Store) -> Iterator[tuple[Head, str]]:
 
 def _stands(store: Store, head: Head) -> str:
     try:
-        state = load_state(store.load(head.session_id))
+        state = stored_state(store, head.session_id)
         next_ones = [work.path for work in due(flow_from_body(store.flow(head.flow_digest)), state)]
     except SaysoError as error:
         return f"cannot be read: {error}"

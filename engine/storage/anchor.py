@@ -3,22 +3,26 @@
 It holds the last two *points*, each a commit counter, a hash of what was stored then, and a MAC. A point is written
 after its commit returned, so the anchor is never ahead of what was acknowledged. It is not synced: after a power loss
 it may be behind, which is harmless, and a killed process leaves it as new as its last commit.
-Each write replaces the older slot, so that one that is torn leaves the other. Several processes move one anchor: each
-under the file's lock, and only forward.
+The points take turns in two slots, so a write that is torn leaves the other one. Several processes move one anchor: each
+under the file's lock and only forward, unless no other one has committed since its own last point. Where two commit in
+the same instant it may stay one commit behind until the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
+import hmac
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from engine.errors import StorageError
 from engine.storage.files import check_private, make_private, sync_directory
+from engine.storage.macs import Sealer
 
 _SLOT = struct.Struct(">Q32s32s")
 
@@ -31,13 +35,31 @@ class Point(NamedTuple):
     mac: bytes
 
 
-class Anchor:
-    """The anchor's file. `genuine` says whether a point carries its MAC."""
+class Points:
+    """Makes points under one key, and checks them."""
 
-    def __init__(self, path: Path, genuine: Callable[[Point], bool]) -> None:
+    def __init__(self, sealer: Sealer) -> None:
+        self._key = sealer.mac(b"freshness", "point")
+
+    def sealed(self, counter: int, total: bytes) -> Point:
+        """The point with its MAC."""
+        return Point(counter, total, self._mac(counter, total))
+
+    def genuine(self, point: Point) -> bool:
+        """Whether a point carries its MAC."""
+        right = type(point.counter) is int and type(point.total) is bytes and type(point.mac) is bytes
+        return right and hmac.compare_digest(point.mac, self._mac(point.counter, point.total))
+
+    def _mac(self, counter: int, total: bytes) -> bytes:
+        return hashlib.blake2b(b"%d %b" % (counter, total), key=self._key, digest_size=32).digest()
+
+
+class Anchor:
+    """The anchor's file."""
+
+    def __init__(self, path: Path, points: Points) -> None:
         self.path = path
-        self._genuine = genuine
-        self._written = b""
+        self._points = points
         self._file: int | None = None
 
     def close(self) -> None:
@@ -55,8 +77,7 @@ class Anchor:
 
     def newest(self) -> Point | None:
         """The newest point that verifies; None where there is none."""
-        found = [point for point in self._slots() if self._genuine(point)]
-        return max(found, default=None)
+        return max(filter(self._points.genuine, self._slots()), default=None)
 
     def moved_at(self) -> float:
         """When it was written last, in seconds since 1970."""
@@ -73,18 +94,22 @@ class Anchor:
             os.fsync(self._file)
         sync_directory(self.path.parent)
 
-    def move(self, point: Point) -> None:
-        """Write a point in place of the older one, unless the anchor is as new already. Raises `OSError`."""
+    def move(self, point: Point, *, alone: bool) -> None:
+        """Write a point, unless the anchor is as new already; `alone` where nobody else can have moved it since our last
+        one. Raises `OSError`."""
         if self._file is None:
             return
+        if alone:
+            self._put(self._file, point)
+            return
         with self._locked(self._file):
-            slots = self._slots()
-            trusted = self._written == b"".join(_SLOT.pack(*slot) for slot in slots)
-            known = [slot if trusted or self._genuine(slot) else Point(-1, b"", b"") for slot in slots]
-            if len(known) == 2 and point.counter > max(known).counter:
-                slots[known.index(min(known))] = point
-                self._written = b"".join(_SLOT.pack(*slot) for slot in slots)
-                os.pwrite(self._file, self._written, 0)
+            newest = self.newest()
+            if newest is None or point.counter > newest.counter:
+                self._put(self._file, point)
+
+    @staticmethod
+    def _put(file: int, point: Point) -> None:
+        os.pwrite(file, _SLOT.pack(*point), point.counter % 2 * _SLOT.size)
 
     def _slots(self) -> list[Point]:
         if self._file is None:

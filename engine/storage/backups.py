@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 
 from engine.errors import Corrupt, KeyMissing, StorageError
-from engine.storage.anchor import Anchor, Point, anchor_of
+from engine.storage.anchor import Anchor, Points, anchor_of
 from engine.storage.connection import translated
 from engine.storage.files import (
     check_private,
@@ -109,12 +109,11 @@ def _checked(source: apsw.Connection, backup: Path, sealer: Sealer) -> int:
 
 def _suspend(file: Path, sealer: Sealer, counter: int) -> None:
     """Set the anchor beyond what is put back, and beyond what was there."""
-    with closing(Anchor(anchor_of(file), lambda point: sealer.genuine(b"freshness", point))) as anchor:
+    points = Points(sealer)
+    with closing(Anchor(anchor_of(file), points)) as anchor:
         anchor.open()
         newest = anchor.newest()
-        beyond = max(counter, newest.counter if newest else 0) + 1
-        total = bytes(32)
-        anchor.make(Point(beyond, total, sealer.mac(b"freshness", beyond, total)))
+        anchor.make(points.sealed(max(counter, newest.counter if newest else 0) + 1, bytes(32)))
 
 
 def _set_apart(file: Path, stamp: str) -> Path | None:

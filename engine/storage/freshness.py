@@ -22,13 +22,14 @@ from pathlib import Path
 import apsw
 
 from engine.errors import StoreSuspended
-from engine.storage.anchor import Anchor, Point, anchor_of
+from engine.storage.anchor import Anchor, Point, Points, anchor_of
 from engine.storage.connection import Connection, Watch
 from engine.storage.macs import Sealer
 
 _log = logging.getLogger("sayso.storage")
 _MODULUS = 1 << 256
 _POINT = "SELECT counter, total, mac FROM freshness WHERE n = 1"
+_ADVANCE = "UPDATE freshness SET counter = ?, total = ?, mac = ? WHERE n = 1 AND counter = ? AND mac = ?"
 _PUT_POINT = """INSERT INTO freshness (n, counter, total, mac) VALUES (1, ?, ?, ?)
  ON CONFLICT (n) DO UPDATE SET counter = excluded.counter, total = excluded.total, mac = excluded.mac"""
 _COUNTED = ("SELECT mac FROM sessions", "SELECT mac FROM inbox WHERE outcome IS NULL")
@@ -54,14 +55,15 @@ class Freshness(Watch):
         self.suspended: str | None = None
         """Why nothing may be written; None where the database is as it should be."""
         self._db = db
-        self._sealer = sealer
+        self._points = Points(sealer)
         self._database = database
         self._element_key = sealer.mac(b"freshness", "element")
         self._mask_key = sealer.mac(b"freshness", "mask")
         self._change = 0
+        self._alone = False
         self._last: tuple[Point, int] | None = None
         self._next: tuple[Point, int] | None = None
-        self._anchor = Anchor(anchor_of(database), self._genuine)
+        self._anchor = Anchor(anchor_of(database), self._points)
         db.raw.create_scalar_function("moved", self._moved, 2)
         for trigger in _TRIGGERS:
             db.raw.execute(trigger)
@@ -92,22 +94,30 @@ class Freshness(Watch):
         """Count the transaction, directly before its COMMIT. Raises `StoreSuspended` for a database that went back."""
         if self.suspended is not None:
             return
-        point = self._stored()
-        if self._last is None or point != self._last[0]:
-            if point is None or not self._genuine(point) or self._went_back(point):
-                self.suspended = (
-                    f"{self._database} was put back to an older state while it was served, or its record of how new it "
-                    "is was changed."
-                )
-                raise StoreSuspended(self.suspended)
-            self._last = point, self._sum_in(point)
-        total = (self._last[1] + self._change) % _MODULUS
-        after = self._sealed(self._last[0].counter + 1, total)
-        self._db.run(_PUT_POINT, after)
-        self._next = after, total
+        self._alone = self._last is not None and self._advanced(*self._last)
+        if not self._alone:
+            self._follow()
+            assert self._last is not None, "there is a point now, or this raised"
+            self._advanced(*self._last)
 
-    def _went_back(self, point: Point) -> bool:
-        return self._last is not None and point.counter <= self._last[0].counter
+    def _advanced(self, last: Point, total: int) -> bool:
+        """Whether the point that is stored was that one, so that the next one follows it."""
+        total = (total + self._change) % _MODULUS
+        after = self._sealed(last.counter + 1, total)
+        self._next = after, total
+        return self._db.run(_ADVANCE, (*after, last.counter, last.mac)) == 1
+
+    def _follow(self) -> None:
+        """Others have committed since our last point: what they stored counts. Raises `StoreSuspended`."""
+        point = self._stored()
+        went_back = point is not None and self._last is not None and point.counter <= self._last[0].counter
+        if point is None or went_back or not self._points.genuine(point):
+            self.suspended = (
+                f"{self._database} was put back to an older state while it was served, or its record of how new it "
+                "is was changed."
+            )
+            raise StoreSuspended(self.suspended)
+        self._last = point, self._sum_in(point)
 
     def publish(self) -> None:
         """The COMMIT returned: move the anchor. What was committed is durable whatever becomes of that."""
@@ -115,7 +125,7 @@ class Freshness(Watch):
             return
         self._last, self._next = self._next, None
         try:
-            self._anchor.move(self._last[0])
+            self._anchor.move(self._last[0], alone=self._alone)
         except OSError as error:
             _log.error("%s could not be written: %s", self._anchor.path, error.strerror)
 
@@ -133,7 +143,9 @@ class Freshness(Watch):
         with self._db.write(suspended=True):
             stored = self._stored()
             known = [
-                point.counter for point in (newest, stored) if point is not None and self._genuine(point)
+                point.counter
+                for point in (newest, stored)
+                if point is not None and self._points.genuine(point)
             ]
             total = self._sum()
             after = self._sealed(max(known, default=0) + 1, total)
@@ -148,7 +160,7 @@ class Freshness(Watch):
                 total = self._sum()
                 first = self._sealed(1, total)
                 self._db.run(_PUT_POINT, first)
-            self._anchor.move(first)
+            self._anchor.move(first, alone=True)
         self.suspended = self.findings()
 
     def _is_new(self) -> bool:
@@ -173,7 +185,7 @@ class Freshness(Watch):
             return f"{self._anchor.path} does not verify: how new {self._database.name} must be is not known."
         if stored is None:
             return self._older(newest.counter)
-        if not self._genuine(stored):
+        if not self._points.genuine(stored):
             return f"The record in {self._database} of how new it is was changed outside this program."
         if stored.counter < newest.counter:
             return self._older(newest.counter - stored.counter)
@@ -183,7 +195,7 @@ class Freshness(Watch):
                 "added or deleted outside this program."
             )
         self._last = stored, total
-        self._anchor.move(stored)
+        self._anchor.move(stored, alone=False)
         return None
 
     def _older(self, missing: int) -> str:
@@ -213,11 +225,8 @@ class Freshness(Watch):
         return None if row is None else Point(*row)
 
     def _sealed(self, counter: int, total: int) -> Point:
-        masked = ((total + self._mask(counter)) % _MODULUS).to_bytes(32)
-        return Point(counter, masked, self._sealer.mac(b"freshness", counter, masked))
-
-    def _genuine(self, point: Point) -> bool:
-        return self._sealer.genuine(b"freshness", point)
+        masked = (total + self._mask(counter)) % _MODULUS
+        return self._points.sealed(counter, masked.to_bytes(32))
 
     def _sum_in(self, point: Point) -> int:
         return (int.from_bytes(point.total) - self._mask(point.counter)) % _MODULUS

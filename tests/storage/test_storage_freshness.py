@@ -428,7 +428,7 @@ def test_an_anchor_that_cannot_be_written_does_not_fail_the_commit(
 ) -> None:
     """What was committed is durable; that the anchor is behind is logged."""
 
-    def refuse(anchor: Anchor, point: object) -> None:
+    def refuse(anchor: Anchor, point: object, *, alone: bool) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(Anchor, "move", refuse)
