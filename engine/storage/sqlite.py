@@ -15,16 +15,13 @@ from typing import Literal
 
 import apsw
 
-from engine.errors import Corrupt, KeyMissing, Owned, SessionError, StorageError, WrongWorkspace
-from engine.storage.anchor import remove_anchor
+from engine.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
 from engine.storage.connection import Connection, row_error
 from engine.storage.files import (
     check_private,
-    make_key,
     make_private,
     only_opener,
     private_directory,
-    read_key,
 )
 from engine.storage.freshness import Freshness
 from engine.storage.macs import Sealer
@@ -48,17 +45,11 @@ from engine.storage.port import (
 )
 from engine.storage.records import SessionRecord
 from engine.storage.schema import migrate, refuse_newer
+from engine.storage.sqlite_key import META, check_key, key_for
 from engine.storage.sqlite_rows import RowTables
 from engine.storage.sqlite_sessions import SessionTables
 
 _REAP_AT_ONCE = 100
-_META = "SELECT value, mac FROM meta WHERE name = ?"
-_PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
- ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac"""
-_ANY_ROW = """SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM journal)
- OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts) OR EXISTS (SELECT 1 FROM timers)
- OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM marks)
- OR EXISTS (SELECT 1 FROM meta WHERE name = 'workspace')"""
 
 
 def open_sqlite(
@@ -94,49 +85,9 @@ def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
     owners = Owners(file.parent / "owners" / file.name)
     with db.translated():
         migrate(db.raw, file, owners.living())
-    sealer = Sealer(_key(db, file, key))
-    _check_key(db, file, sealer)
+    sealer = Sealer(key_for(db, file, key))
+    check_key(db, file, sealer)
     return SqliteStore(db, sealer, owners, Freshness(db, sealer, file))
-
-
-def _key(db: Connection, file: Path, given: bytes | None) -> bytes:
-    if given is not None:
-        return given
-    path = file.with_name(f"{file.name}.key")
-    key = read_key(path)
-    if key is not None:
-        return key
-    if _has_rows(db):
-        raise KeyMissing(
-            f"{file} has rows, but its key {path.name} is not beside it. Restore the key file from a copy, "
-            "or give the key in SAYSO_SECRET_KEY; without it nothing in the database can be trusted."
-        )
-    return make_key(path)
-
-
-def _has_rows(db: Connection) -> bool:
-    with db.read():
-        row = db.one(_ANY_ROW)
-    return bool(row and row[0])
-
-
-def _check_key(db: Connection, file: Path, sealer: Sealer) -> None:
-    """Refuse a key with which the rows were not written, before each of them is taken for corrupt."""
-    mac = sealer.mac(b"meta", "key", "sayso")
-    with db.read():
-        row = db.one(_META, ("key",))
-    if row == ("sayso", mac):
-        return
-    if row is not None and _has_rows(db):
-        raise KeyMissing(
-            f"The key given for {file} is not the one that its rows were written with; "
-            "check SAYSO_SECRET_KEY and the key file."
-        )
-    with db.write():
-        db.run(_PUT_META, ("key", "sayso", mac))
-        db.run("DELETE FROM freshness")
-    if row is not None:
-        remove_anchor(file)
 
 
 class _NothingStored(Exception):
@@ -167,12 +118,12 @@ class SqliteStore:
         value = f"{team_id} {app_id}"
         mac = self._sealer.mac(b"meta", "workspace", value)
         with self._db.read():
-            row = self._db.one(_META, ("workspace",))
+            row = self._db.one(META, ("workspace",))
         if row is None:
             with self._db.write():
-                row = self._db.one(_META, ("workspace",))
+                row = self._db.one(META, ("workspace",))
                 if row is None:
-                    self._db.run(_PUT_META, ("workspace", value, mac))
+                    self._db.run(PUT_META, ("workspace", value, mac))
         if row is None or row == (value, mac):
             return
         if row[1] != self._sealer.mac(b"meta", "workspace", row[0]):
