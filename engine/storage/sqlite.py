@@ -45,7 +45,7 @@ from engine.storage.port import (
 )
 from engine.storage.records import SessionRecord
 from engine.storage.schema import migrate, refuse_newer
-from engine.storage.sqlite_key import META, check_key, key_for
+from engine.storage.sqlite_key import META, PUT_META, check_key, key_for
 from engine.storage.sqlite_rows import RowTables
 from engine.storage.sqlite_sessions import SessionTables
 
