@@ -16,7 +16,10 @@ _ALL = 1_000_000
 
 
 def check_freshness(store: Store) -> Iterator[Check]:
-    """Whether the store is suspended, and what its sessions may do a second time."""
+    """Whether the store takes writes, is suspended, and what its sessions may do a second time."""
+    for trouble in store.troubles():
+        hint = "It tries again by itself. Is something else writing (a backup, an open `sqlite3` shell)? Is the disk full?"
+        yield Check("storage", "fail", trouble, hint)
     reason = store.suspended()
     if reason is None:
         yield Check("freshness", "ok", "the database is as new as its anchor says")

@@ -55,6 +55,7 @@ from bot.wanted import WANTED_ROOTED
 from bot.ways_in import WaysIn
 from bot.words import newer_text, quarantine_text
 from engine import clock
+from engine.backoff import waited_out
 from engine.dispatch import LocalDispatcher
 from engine.errors import SaysoError
 from engine.flow import Flow
@@ -367,7 +368,7 @@ class Bot:
 
     async def _listen(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         """Connect, read what was missed, and again after every gap."""
-        await self.catchup.begin()
+        await waited_out(self.catchup.begin, "reading what was missed")
         self.machine.started()
         await self.slack.connect()
         self.slack.reconnected()
@@ -378,12 +379,16 @@ class Bot:
             self.service.notify()
             await self._until_next_read()
 
+    async def _stored(self, what: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        """What a method of the store gives, waited for while the store refuses."""
+        return await waited_out(lambda: self.engine.writer.call(method, *args, **kwargs), what)
+
     async def _notice_gap(self) -> None:
         """If a socket was opened anew, threads may hold what was not delivered."""
         if self.slack.reconnected():
             log.info("a socket was opened anew: reading what may have been missed")
             self._gap.set()
-            await self.catchup.begin()
+            await waited_out(self.catchup.begin, "reading what was missed")
 
     async def _until_next_read(self) -> None:
         """Wait until there was a gap, or until it is time to read again what could not be read."""
@@ -402,7 +407,9 @@ class Bot:
         """Keep when the last event came, for `sayso doctor`."""
         if self.slack.sockets.heard > self._heard:
             self._heard = self.slack.sockets.heard
-            await self.engine.writer.call("set_mark", HEARD, f"{self.machine.seconds():.6f}")
+            await self._stored(
+                "the time of the last event", "set_mark", HEARD, f"{self.machine.seconds():.6f}"
+            )
 
     async def _watch_token(self) -> None:
         """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""
@@ -423,7 +430,7 @@ class Bot:
             days = self.settings.retention_days
             ended = clock.after(self.machine.now(), -days * 86400)
             inbox = clock.after(self.machine.now(), -(days + 7) * 86400)
-            gone = await self.engine.writer.call("reap", ended_before=ended, inbox_before=inbox)
+            gone = await self._stored("deleting old sessions", "reap", ended_before=ended, inbox_before=inbox)
             if gone:
                 log.info("%d sessions that ended more than %g days ago were deleted", gone, days)
             await self.engine.tidy_files(days * 86400)

@@ -20,6 +20,7 @@ from bot.flows import Library
 from bot.listening import Listening
 from bot.wanted import wanted_item
 from engine import clock
+from engine.errors import StorageError
 from engine.flow import Flow
 from engine.flow.model import Trigger
 from engine.storage.writer import Writer
@@ -73,6 +74,8 @@ class Schedules:
         for flow, trigger in Listening(self._library.refresh()).triggers("schedule"):
             try:
                 await self._look_at(flow, trigger, now)
+            except StorageError as error:
+                log.error("the schedule %s of %s is looked at later: %s", trigger.pattern, flow.name, error)
             except Exception:
                 # One flow's schedule must not keep the others back; what it missed is made up for at the next look.
                 log.exception("the schedule %s of %s was not looked at", trigger.pattern, flow.name)

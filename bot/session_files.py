@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from engine.nodes.folder import FileRefused, read_inside
+from engine.nodes.folder import SESSIONS, FileRefused, private_folder, read_inside
 
 MOST_BYTES = 50 * 2**20
 """Of a file that is uploaded."""
@@ -26,7 +26,7 @@ class SessionFiles:
 
     def folder(self, session_id: str) -> Path:
         """The folder of a session; it may not be there."""
-        return self._home / "sessions" / session_id
+        return self._home / SESSIONS / session_id
 
     def read(self, session_id: str, path: str, most: int = MOST_BYTES) -> bytes:
         """The content of a file of this session. Raises `FileRefused`."""
@@ -35,8 +35,7 @@ class SessionFiles:
     @contextmanager
     def inbox(self, session_id: str, prompt_id: str) -> Iterator[Inbox]:
         """The folder for what comes as an answer to a prompt, made where it is missing. Raises `FileRefused`."""
-        folder = self.folder(session_id)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = private_folder(self.folder(session_id))
         parts = ("files", quote(prompt_id, safe=""))
         at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

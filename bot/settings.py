@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -191,7 +192,8 @@ def _absolute(url: str, cwd: Path) -> str:
     prefix = "sqlite:///"
     if not url.startswith(prefix):
         return url
-    return prefix + str((cwd / url.removeprefix(prefix)).resolve())
+    # Not `resolve()`: a database that is a symbolic link has to be seen as one, and is refused.
+    return prefix + os.path.abspath(cwd / url.removeprefix(prefix))
 
 
 def _base_url(url: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from bot.intents import note_row
 from bot.rendering.text import escape
+from engine.backoff import waited_out
 from engine.claims import stored_state
 from engine.due import due
 from engine.errors import SaysoError, StoreSuspended
@@ -69,12 +70,17 @@ def _notice(key: str, head: Head, thread_key: str, stands: str) -> PutOutbox:
 
 async def until_released(writer: Writer, now: str, stopping: asyncio.Event) -> None:
     """Return once the store is not suspended; its threads are told meanwhile. Raises `StoreSuspended` when told to stop."""
-    reason: str | None = await writer.call("suspended")
+
+    async def look() -> str | None:
+        found: str | None = await writer.call("suspended")
+        return found
+
+    reason = await look()
     if reason is None:
         return
     log.critical("%s", StoreSuspended(reason))
     await writer.call("give_notice", await writer.call(notices, writer.store, reason), now)
-    while (reason := await writer.call("suspended")) is not None:
+    while (reason := await waited_out(look, "the look at a suspended store")) is not None:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await stopping.wait()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from engine import locks
 from engine.agents.facts import AgentFacts
+from engine.backoff import waited_out
 from engine.claims import Claimant
 from engine.clock_watch import ClockWatch
 from engine.codec import encode
@@ -41,7 +42,6 @@ from engine.errors import (
     SaysoError,
     SchemaTooNew,
     SessionQuarantined,
-    StorageBroken,
     StorageError,
 )
 from engine.events import Event
@@ -400,23 +400,22 @@ class Stepper(Claimant):
 
     async def _record(self, live: Live, command: Command) -> None:
         """Make an outcome durable. It is kept and tried again while the store refuses, but not for a shutdown."""
-        delay = 0.05
-        while True:
-            try:
-                async with self._using(live.session_id) as current:
-                    if current.claimed:
-                        await self._take_up(current)
-                        await self._step(current, command, ())
-                return
-            except (Fenced, SessionQuarantined) as error:
-                log.warning("%s: an outcome was dropped: %s", live.session_id, error)
-                return
-            except StorageError as error:
-                if isinstance(error, StorageBroken) or not self._patient:
-                    raise
-                log.error("%s: an outcome is kept until it can be stored: %s", live.session_id, error)
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, 5.0)
+
+        async def store() -> None:
+            async with self._using(live.session_id) as current:
+                if not current.claimed:
+                    return
+                await self._take_up(current)
+                try:
+                    await self._step(current, command, ())
+                except Corrupt as error:
+                    self._lose(current)
+                    await self._set_aside(current.session_id, f"it cannot be written ({error})", error)
+
+        try:
+            await waited_out(store, f"{live.session_id}: an outcome", lambda: self._patient)
+        except (Fenced, SessionQuarantined) as error:
+            log.warning("%s: an outcome was dropped: %s", live.session_id, error)
 
     def _lose_trust(self, error: BaseException) -> None:
         """An outcome could not be recorded: whoever waits gets the error, and the process has to end."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.errors import SaysoError
 from engine.flow import Node
+from engine.nodes.folder import SESSIONS
 from engine.nodes.port import Completed, Failed, Interrupted, Meter, NodeContext, Runner
 from engine.nodes.secrets import without_secrets
 from engine.state import NodeRun
@@ -55,7 +56,7 @@ class Workplace:
 
     def folder(self, session_id: str) -> Path:
         """Where the nodes of a session work; it is made by the first that needs it."""
-        return self.home / "sessions" / session_id
+        return self.home / SESSIONS / session_id
 
     async def perform(self, job: Job) -> Command:
         """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""

@@ -16,6 +16,9 @@ from pathlib import Path, PurePosixPath
 
 from engine.errors import SaysoError
 
+SESSIONS = "sessions"
+"""The folder, below the home, that has a folder for each session."""
+
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -51,6 +54,18 @@ def read_inside(folder: Path, path: str, most: int) -> bytes:
     if len(content) > most:
         raise FileRefused(f"{path} grew to more than {most:,} bytes while it was read")
     return content
+
+
+def private_folder(folder: Path) -> Path:
+    """The folder of a session, made where it is missing. Nobody else may enter it, nor the folder of all sessions, whatever
+    the umask. Raises `OSError`."""
+    for part in reversed([folder, *folder.parents]):
+        if not part.exists():
+            part.mkdir(mode=0o700, exist_ok=True)
+    for part in (folder, *([folder.parent] if folder.parent.name == SESSIONS else [])):
+        if part.stat().st_mode & 0o777 != 0o700:
+            os.chmod(part, 0o700)
+    return folder
 
 
 @contextmanager

@@ -9,7 +9,6 @@ lost it, and nobody knows how much of it happened).
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from engine.codec import Json, encode
 from engine.errors import NotJson
 from engine.nodes.entries import own_type
+from engine.nodes.folder import private_folder
 
 if TYPE_CHECKING:
     from engine.providers.turns import TurnEvent
@@ -116,10 +116,7 @@ class NodeContext:
 
     def folder(self) -> Path:
         """The session's own folder, made on demand; only its owner may enter it. Raises `OSError`."""
-        self.workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self.workdir.stat().st_mode & 0o077:
-            os.chmod(self.workdir, 0o700)
-        return self.workdir
+        return private_folder(self.workdir)
 
 
 class Runner(Protocol):

@@ -49,6 +49,7 @@ class MemoryStore:
         self._own_commits = 0
         self._seen = self.tables.commits
         self._closed = False
+        self._trouble: str | None = None
 
     def another(self) -> MemoryStore:
         """A second connection to the same rows."""
@@ -130,6 +131,14 @@ class MemoryStore:
     def serving(self) -> list[str]:
         """See `Store.serving`."""
         return [label_of(owner) for owner in sorted(self.tables.living)]
+
+    def note_trouble(self, text: str | None) -> None:
+        """See `Store.note_trouble`."""
+        self._trouble = text
+
+    def troubles(self) -> list[str]:
+        """See `Store.troubles`."""
+        return [self._trouble] if self._trouble else []
 
     def claim(self, session_id: str, owner: str, now: str) -> int:
         """See `Store.claim`."""

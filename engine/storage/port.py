@@ -339,6 +339,12 @@ class Store(Protocol):
     def serving(self) -> list[str]:
         """Labels of living owners (`bot`, `cli`, ...), this process included."""
 
+    def note_trouble(self, text: str | None) -> None:
+        """Note for other processes what this one has trouble with, outside of the database; None: nothing any more."""
+
+    def troubles(self) -> list[str]:
+        """What living owners have noted, each with its label."""
+
     def claim(self, session_id: str, owner: str, now: str) -> int:
         """Take the session: raises its epoch and returns it. Needs a free lease, a dead owner, or that `owner`
         holds it already. `UnknownSession`, `Owned`, `SessionQuarantined`."""

@@ -176,6 +176,14 @@ class SqliteStore:
         """See `Store.serving`."""
         return [label_of(owner) for owner in self._owners.living()]
 
+    def note_trouble(self, text: str | None) -> None:
+        """See `Store.note_trouble`."""
+        self._owners.note(text)
+
+    def troubles(self) -> list[str]:
+        """See `Store.troubles`."""
+        return self._owners.notes()
+
     def claim(self, session_id: str, owner: str, now: str) -> int:
         """See `Store.claim`."""
         outcome = self.claims([Claim(session_id, owner, now)])[0]

@@ -13,6 +13,7 @@ When the thread ends, every waiter gets an error, and so does every later call.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,9 +21,11 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar, overload
 
+from engine.backoff import passes
 from engine.errors import StorageBroken, StorageError
 from engine.storage.port import Claim, Commit, InboxItem, Store
 
+log = logging.getLogger("sayso.storage")
 P = ParamSpec("P")
 T = TypeVar("T")
 J = TypeVar("J", "_Write", "_Claim", "_Ingest")
@@ -31,6 +34,12 @@ MOST_AT_ONCE = 256
 
 SHORT_SECONDS = 0.001
 """Calls after which so much time has passed are told to those who wait; shorter ones are told together."""
+
+QUIET_SECONDS = 15.0
+"""After so long without a refusal the store is said to work again."""
+
+TOLD_SECONDS = 60.0
+"""How often it is logged that the store still refuses."""
 
 
 @dataclass(slots=True)
@@ -82,6 +91,34 @@ _Job = _Write | _Claim | _Ingest | _Call | _Close
 _Outcome = tuple[_Waiter, Any, BaseException | None]
 
 
+class _Trouble:
+    """Since when a store refuses what will pass: told in the log, and to `sayso doctor` through the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._since: str | None = None
+        self._last = self._told = 0.0
+
+    def note(self, errors: list[BaseException]) -> None:
+        """What came of a call."""
+        error, now = next(filter(passes, errors), None), time.monotonic()
+        if error is not None:
+            self._refused(error, now)
+        elif self._since is not None and now - self._last > QUIET_SECONDS:
+            log.warning("the store works again; it had refused since %s", self._since)
+            self._since = None
+            self._store.note_trouble(None)
+
+    def _refused(self, error: BaseException, now: float) -> None:
+        self._last = now
+        if self._since is None:
+            self._since, self._told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), 0.0
+            self._store.note_trouble(f"the store refuses since {self._since}: {error}")
+        if now - self._told > TOLD_SECONDS:
+            self._told = now
+            log.error("the store refuses since %s: %s", self._since, error)
+
+
 class Writer:
     """Runs a store on one thread. Use it from any event loop; `close()` leaves the store open."""
 
@@ -90,6 +127,7 @@ class Writer:
         self._queue: SimpleQueue[_Job] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._gate = threading.Lock()
+        self._trouble = _Trouble(store)
         self._ended: StorageError | None = StorageError("The writer is not running; call start() first.")
 
     def start(self) -> None:
@@ -187,6 +225,7 @@ class Writer:
         else:
             outcomes = _called(jobs)
             done = jobs[: len(outcomes)]
+        self._trouble.note([error for _, _, error in outcomes if error is not None])
         gone = set(map(id, done))
         jobs[:] = [job for job in jobs if id(job) not in gone]
         _tell(outcomes)

@@ -14,6 +14,7 @@ from engine.errors import KeyMissing, StorageError, StoreSuspended
 from engine.storage import schema
 from engine.storage.anchor import Anchor, anchor_of
 from engine.storage.backups import back_up, restore
+from engine.storage.freshness import Freshness
 from engine.storage.port import Commit, Consumed, DropLock, PutOutbox, Store
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import (
@@ -434,3 +435,53 @@ def test_an_anchor_that_cannot_be_written_does_not_fail_the_commit(
     monkeypatch.setattr(Anchor, "move", refuse)
     rich_session(store)
     assert "could not be written" in caplog.text
+
+
+# --- seeded faults ----------------------------------------------------------------------------------------
+
+
+def scenario(folder: Path) -> None:
+    """What was killed opens; a log that is lost and rows that are written back are noticed, and nothing is written then."""
+    folder.mkdir(mode=0o700)
+    backend = SqliteBackend(folder / "home")
+    backend.path.parent.mkdir(mode=0o700)
+    store = backend.open()
+    busy(store)
+    assert why(killed(backend, folder, "sound")) is None
+    lost = killed(backend, folder, "lost")
+    lost.with_name("sayso.db-wal").unlink()
+    [head, _] = backend.rows("sessions")
+    done(store, step("session-1", 1, 4 + STEPS, event("e")))
+    for column, value in head.items():
+        backend.change("sessions", 0, column, value)
+    store.close()
+    for path in (lost, backend.path):
+        found = open_sqlite(path, key=KEY)
+        with pytest.raises(StoreSuspended):
+            found.ingest([sample_item("session-9")], NOW)
+        found.close()
+
+
+def as_it_says(freshness: Freshness) -> int:
+    """The hash that is stored, instead of one over the rows."""
+    stored = freshness._stored()
+    return 0 if stored is None else freshness._sum_in(stored)
+
+
+FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
+    "the anchor is not written": (Anchor, "move", lambda *_, **__: None),
+    "the anchor is not looked at": (Anchor, "newest", lambda anchor: None),
+    "a suspended store is served": (Freshness, "begin", lambda freshness, *, suspended: None),
+    "heads are not counted": (Freshness, "_moved", lambda freshness, *macs: None),
+    "the hash is not compared": (Freshness, "_sum", as_it_says),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_seeded_fault_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """The scenario is quiet without a fault, and fails with each."""
+    scenario(tmp_path / "sound")
+    kind, name, wrong = FAULTS[fault]
+    monkeypatch.setattr(kind, name, wrong)
+    with pytest.raises((BaseExceptionGroup, AssertionError, StorageError, pytest.fail.Exception)):
+        scenario(tmp_path / "faulty")

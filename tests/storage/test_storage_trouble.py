@@ -1,0 +1,123 @@
+"""A store that refuses for a while: waited out with one backoff, and told since when."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import apsw
+import pytest
+
+from bot.doctor_store import check_freshness
+from bot.settings import load_settings
+from engine import backoff
+from engine.backoff import waited_out
+from engine.errors import Corrupt, StorageError
+from engine.nodes.folder import private_folder
+from engine.storage import connection, writer
+from engine.storage.opening import open_store
+from engine.storage.sqlite import open_sqlite
+from engine.storage.writer import Writer
+from tests.storage.storagekit import KEY, NOW, sample_item
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock is waited for, and a trouble is over, within milliseconds."""
+    monkeypatch.setattr(connection, "BUSY_MILLISECONDS", 5)
+    monkeypatch.setattr(writer, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.001)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Another program holds the write lock."""
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    yield
+    other.execute("ROLLBACK")
+    other.close()
+
+
+async def test_a_locked_database_is_waited_out_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log and `doctor`, in another process, say since when; once it is free the work is done, and nothing is said any more."""
+    path = tmp_path / "sayso.db"
+    store, other = open_sqlite(path, key=KEY), open_sqlite(path, key=KEY)
+    store.register("bot")
+    told, loop, note = asyncio.Event(), asyncio.get_running_loop(), store.note_trouble
+
+    def noted(text: str | None) -> None:
+        note(text)
+        loop.call_soon_threadsafe(told.set)
+
+    monkeypatch.setattr(store, "note_trouble", noted)
+    queue = Writer(store)
+    queue.start()
+    with held(path):
+        work = asyncio.create_task(waited_out(lambda: queue.ingest([sample_item("s")], NOW), "a message"))
+        await told.wait()
+        [trouble] = other.troubles()
+        assert trouble.startswith("bot: the store refuses since 20")
+        assert [check.text for check in check_freshness(other) if check.level == "fail"] == [trouble]
+        assert not work.done()
+    assert await work == [1]
+    await queue.call("inbox")
+    assert other.troubles() == []
+    assert "the store works again" in caplog.text
+    queue.close()
+    store.close()
+    other.close()
+
+
+async def test_damage_is_not_waited_out() -> None:
+    """Trying again does not repair a page."""
+    tries = 0
+
+    async def read() -> None:
+        nonlocal tries
+        tries += 1
+        raise Corrupt("malformed")
+
+    with pytest.raises(Corrupt):
+        await waited_out(read, "a read")
+    assert tries == 1
+
+
+async def test_nothing_is_waited_for_in_a_shutdown() -> None:
+    """What could not be stored by then is raised."""
+
+    async def write() -> None:
+        raise StorageError("locked")
+
+    with pytest.raises(StorageError):
+        await waited_out(write, "a write", lambda: False)
+
+
+def test_a_link_as_the_database_is_refused_wherever_it_is_named(tmp_path: Path) -> None:
+    """Also in `SAYSO_DATABASE_URL` and `--db`, with a relative path."""
+    open_sqlite(tmp_path / "real.db", key=KEY).close()
+    (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
+    settings = load_settings({"SAYSO_DATABASE_URL": "sqlite:///link.db"}, cwd=tmp_path)
+    with pytest.raises(StorageError, match="not a regular file"):
+        open_store(settings.database_url, KEY)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_the_folders_of_sessions_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    """Each session's, and the one that has them all, also where it was made before with another mode."""
+    before = os.umask(umask)
+    try:
+        folder = private_folder(tmp_path / "home" / "sessions" / "session-1")
+    finally:
+        os.umask(before)
+    folder.parent.chmod(0o755)
+    private_folder(folder)
+    for made in (folder, folder.parent):
+        assert made.stat().st_mode & 0o777 == 0o700
+    with suppress(FileNotFoundError):
+        assert (tmp_path / "home").stat().st_mode & 0o077 == 0
