@@ -73,7 +73,7 @@ def _start_next(turn: Turn, item: Work) -> None:
         _over_limit(turn, path, node)
         return
     try:
-        if not evaluate_condition(turn.flow, node, turn.state, scope):
+        if not evaluate_condition(turn.flow, node, turn.state, scope, turn.facts.now):
             _skip(turn, path, node, item, "its `if` is false")
             return
         declined = covers.declined(turn.flow, turn.state, node, path)
@@ -94,7 +94,7 @@ def _checked_config(turn: Turn, path: str, node: Node, config: Json = None) -> J
     if node.type in turn.flow.absent:
         return config
     if config is None:
-        config = evaluate_config(turn.flow, node, turn.state, scope_of(path))
+        config = evaluate_config(turn.flow, node, turn.state, scope_of(path), turn.facts.now)
     covers.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
     return config
 

@@ -231,7 +231,7 @@ def _test(turn: Turn, path: str, node: Node, word: str) -> bool:
     compiled = node.until_ if word == "until" else node.while_
     assert compiled is not None
     container = turn.state.containers[path]
-    names = context(compiled, turn.flow, turn.state, scope_of(path))
+    names = context(compiled, turn.flow, turn.state, scope_of(path), turn.facts.now)
     names |= {"last": container.last, "index": container.begun}
     return evaluate_condition(compiled, names, f"node {node.id}: {word}")
 

@@ -47,7 +47,7 @@ def foreseen(flow: Flow, state: State, path: str, values: Mapping[str, Json]) ->
     node = flow.lists[frame.list_id].by_id[gate.covers]
     output: dict[str, Json] = {"decision": "approve", "values": dict(values)}
     imagined = state._replace(nodes=state.nodes.set(path, run._replace(status="completed", output=output)))
-    config = evaluate_config(flow, node, imagined, scope)
+    config = evaluate_config(flow, node, imagined, scope, None)
     return {
         "nodeId": node.id,
         "path": visit_path(frame, scope, node.id),

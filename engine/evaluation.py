@@ -2,7 +2,8 @@
 
 A node sees the nodes of its own pass, those around it, outwards as far as the flow it belongs to, and no further:
 a called flow has inputs and nodes of its own. `item` (under the name that `as` gives it), `index` and `last` are
-those of the passes around it, the innermost first.
+those of the passes around it, the innermost first. `now` is the time of the step that evaluates, which its events carry:
+so what came of it is in the journal, and nobody evaluates it again.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ class ConfigError(SaysoError):
     code = "config"
 
 
-def evaluate_condition(flow: Flow, node: Node, state: State, scope: str) -> bool:
+def evaluate_condition(flow: Flow, node: Node, state: State, scope: str, now: str) -> bool:
     """Whether the node's `if` holds; a node without one always runs. Raises `ExpressionError`, naming the node."""
     if node.condition is None:
         return True
-    return evaluate_test(node.condition, flow, state, scope, f"node {node.id}: if")
+    return evaluate_test(node.condition, flow, state, scope, now, f"node {node.id}: if")
 
 
-def evaluate_test(compiled: Compiled, flow: Flow, state: State, scope: str, where: str) -> bool:
+def evaluate_test(compiled: Compiled, flow: Flow, state: State, scope: str, now: str, where: str) -> bool:
     """A condition as it stands in a pass. Raises `ExpressionError`, beginning with `where`."""
-    return _evaluate_condition(compiled, context(compiled, flow, state, scope), where)
+    return _evaluate_condition(compiled, context(compiled, flow, state, scope, now), where)
 
 
 def evaluate_config(
-    flow: Flow, node: Node, state: State, scope: str, also: Mapping[str, Json] | None = None
+    flow: Flow, node: Node, state: State, scope: str, now: str | None, also: Mapping[str, Json] | None = None
 ) -> dict[str, Json]:
     """The node's `with` with every expression evaluated, checked, and defaults filled in; `also` are names that this
     place has beside the usual ones. Raises `ConfigError`."""
     if node.type in flow.absent:
         raise ConfigError(f"node {node.id}: {flow.absent[node.type]}")
     try:
-        names = context(node.compiled, flow, state, scope) | dict(also or {})
+        names = context(node.compiled, flow, state, scope, now) | dict(also or {})
         evaluated = node.compiled.evaluate(names)
         return node.spec.settle(evaluated)
     except ExpressionError as error:
@@ -53,8 +54,9 @@ def evaluate_config(
         raise ConfigError(f"node {node.id}: with: {error}") from error
 
 
-def context(compiled: Compiled, flow: Flow, state: State, scope: str) -> dict[str, Any]:
-    """The names that an expression may use, with only those nodes that it names: cost is what it uses."""
+def context(compiled: Compiled, flow: Flow, state: State, scope: str, now: str | None) -> dict[str, Any]:
+    """The names that an expression may use, with only those nodes that it names: cost is what it uses. Without `now`
+    it has no time: what people approve is evaluated twice, and must be the same."""
     names = compiled.names
     if not names:
         return {}
@@ -68,6 +70,8 @@ def context(compiled: Compiled, flow: Flow, state: State, scope: str) -> dict[st
             found[root] = _WHOLE[root](state, passes)
         else:
             _variable(found, root, flow, state, passes)
+    if ("now",) in names and now is not None:
+        found.setdefault("now", now)
     return found
 
 

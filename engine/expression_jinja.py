@@ -10,20 +10,25 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, Undefined, UndefinedError, nodes
+from jinja2 import StrictUndefined, Template, TemplateError, Undefined, UndefinedError, nodes
 from jinja2.exceptions import TemplateSyntaxError
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import missing
 
 from engine.codec import Json
 from engine.expression_text import BadExpression, Expression, Names, Reference, Run, failed
-from engine.faults import kind_of, nearest, suggest
+from engine.faults import kind_of, nearest, shape_of, suggest
 from engine.filters import (
     FILTERS,
     TESTS,
+    BadValue,
+    as_text,
     bounded_range,
     check_size,
     fail_undefined,
+    guarded,
+    in_order,
     plain,
     power,
     remainder,
@@ -38,21 +43,51 @@ MAX_DEPTH = 60
 """How deep an expression may nest."""
 
 
+class Missing(StrictUndefined):
+    """What is not there, in the words of a flow."""
+
+    __slots__ = ()
+
+    @property
+    def _undefined_message(self) -> str:
+        name: Any = self._undefined_name
+        owner = self._undefined_obj
+        if self._undefined_hint:
+            return "the list is empty" if "was empty" in self._undefined_hint else self._undefined_hint
+        if owner is missing or isinstance(owner, Undefined):
+            return f"`{name}` is undefined"
+        what = f"item {name}" if type(name) is int else f"`{as_text(name)}`"
+        return f"{shape_of(owner)} has no {what}"
+
+
+_HOP, _COMPARE, _OR_FALSE = "~hop", "~compare", "~or_false"
+"""Filters of ours that no expression can name."""
+
+
+def _or_false(value: Any) -> Any:
+    """In a condition, null on the left of an `and` is false."""
+    return False if value is None else value
+
+
 class _Environment(ImmutableSandboxedEnvironment):
     """Jinja's sandbox with values that have items and no attributes."""
 
-    intercepted_binops = frozenset({"*", "**", "%"})
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
+    intercepted_unops = frozenset({"+", "-"})
 
     def __init__(self) -> None:
         # Not optimized: folding constants would evaluate parts of a flow while it is only being checked.
-        super().__init__(undefined=StrictUndefined, optimized=False, cache_size=0)
+        super().__init__(undefined=Missing, optimized=False, cache_size=0)
         self.filters = {
-            name: function if name == "default" else strict(function)
+            name: function if name == "default" else guarded(f"the filter `{name}`", strict(function))
             for name, (function, _) in FILTERS.items()
         }
-        self.tests = {name: function for name, (function, _) in TESTS.items()}
-        self.globals = {"range": bounded_range, "null": None}
+        self.filters |= {_HOP: self._hop, _COMPARE: in_order, _OR_FALSE: _or_false}
+        self.tests = {name: guarded(f"the test `{name}`", function) for name, (function, _) in TESTS.items()}
+        self.globals = {"range": guarded("`range`", bounded_range), "null": None}
         self.binop_table.update({"*": times, "**": power, "%": remainder})
+        for table in (self.binop_table, self.unop_table):
+            table.update({sign: guarded(f"`{sign}`", function) for sign, function in table.items()})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         return self.getitem(obj, attribute)
@@ -68,6 +103,10 @@ class _Environment(ImmutableSandboxedEnvironment):
             fail_undefined(obj)
         return self.undefined(obj=obj, name=argument)
 
+    def _hop(self, obj: Any, argument: Any) -> Any:
+        """An item where what has none gives nothing: the way to a value that has a `default`."""
+        return obj if isinstance(obj, Undefined) else self.getitem(obj, argument)
+
 
 _ENVIRONMENT = _Environment()
 _RESULT = "the_result"
@@ -81,18 +120,25 @@ _ALLOWED: tuple[type[nodes.Node], ...] = (
 
 
 @functools.lru_cache(maxsize=4096)
-def compile_expression(source: str) -> Expression:
-    """Parses and checks one expression. Raises `BadExpression`."""
+def parse_expression(source: str) -> nodes.Expr:
+    """The tree of an expression that does nothing it may not; nobody changes it. Raises `BadExpression`."""
     tree = _parse(source)
     _check_tree(tree)
+    return tree
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_expression(source: str, condition: bool = False) -> Expression:
+    """Compiles one expression; in a `condition` null on the left of an `and` is false. Raises `BadExpression`."""
+    tree = parse_expression(source)
     found = tuple(_collect(tree, optional=False))
-    path = _static_path(tree)
+    path = static_path(tree)
     if path is not None and len(path) == 2 and path[0] == "secrets" and _is_secret_name(path[1]):
         name = path[1]
         return Expression(source, lambda context: {"$secret": name}, found, name)
     if path is not None and path[0] not in _CONSTANTS:
         return Expression(source, _lookup(path, source), found, None)
-    return Expression(source, _computed(tree, source, found), found, None)
+    return Expression(source, _computed(source, found, condition), found, None)
 
 
 def _is_secret_name(name: str) -> bool:
@@ -186,28 +232,28 @@ def _check_call(node: nodes.Call) -> None:
         raise BadExpression(f"{name} cannot be called", "the only function is range(...)")
 
 
-def _static_path(node: nodes.Node) -> Names | None:
+def static_path(node: nodes.Node | None) -> Names | None:
     """`("nodes", "gate", "by")` for a name with constant text subscripts, else None."""
     if isinstance(node, nodes.Name):
         return (node.name,)
     if isinstance(node, nodes.Getattr):
-        outer = _static_path(node.node)
+        outer = static_path(node.node)
         return None if outer is None else (*outer, node.attr)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
-        outer = _static_path(node.node)
+        outer = static_path(node.node)
         return None if outer is None else (*outer, node.arg.value)
     return None
 
 
 def _collect(node: nodes.Node, *, optional: bool) -> Iterator[Reference]:
     """The names that an expression uses, each with as many constant fields as stand behind it."""
-    path = _static_path(node)
+    path = static_path(node)
     if path is not None:
         if path[0] not in _CONSTANTS:
             yield Reference(path, optional=optional)
         return
     if isinstance(node, nodes.Getitem):
-        inner = _static_path(node.node)
+        inner = static_path(node.node)
         if inner is not None:
             fixed = isinstance(node.arg, nodes.Const | nodes.Slice)
             yield Reference(inner, computed=not fixed, optional=optional)
@@ -256,7 +302,7 @@ def _finish(value: Any, source: str) -> Json:
         raise failed(source, str(error)) from error
 
 
-def _computed(tree: nodes.Expr, source: str, found: tuple[Reference, ...]) -> Run:
+def _computed(source: str, found: tuple[Reference, ...], condition: bool) -> Run:
     """What is more than a path: code of Jinja's, generated when it is first needed (a millisecond each)."""
     template: Template | None = None
 
@@ -264,39 +310,85 @@ def _computed(tree: nodes.Expr, source: str, found: tuple[Reference, ...]) -> Ru
         nonlocal template
         try:
             if template is None:
-                template = _generate(tree)
+                template = _generate(source, condition)
             scope = template.new_context(dict(context))
             for _ in template.root_render_func(scope):
                 pass
             return check_size(plain(scope.vars[_RESULT]))
         except UndefinedError as error:
             raise failed(source, _undefined(found, context) or str(error)) from error
+        except (BadValue, TemplateError) as error:
+            raise failed(source, str(error)) from error
         except Exception as error:
-            # Whatever an operator or filter raises (TypeError, ZeroDivisionError, ...) is the expression's error.
-            raise failed(source, str(error) or type(error).__name__) from error
+            # Nothing that Python says is for the author of a flow.
+            raise failed(source, f"it cannot be evaluated ({type(error).__name__})") from error
 
     return run
 
 
-def _generate(tree: nodes.Expr) -> Template:
-    body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), _without_concat(tree), lineno=1)]
+def _generate(source: str, condition: bool) -> Template:
+    tree = _rewritten(_parse(source))
+    if condition:
+        tree = _nulls_false(tree)
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), tree, lineno=1)]
     return _ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
 
 
-def _without_concat(node: nodes.Expr) -> nodes.Expr:
-    """`a ~ b` as a join, so that what is no text appears as JSON there too."""
+def _rewritten(node: nodes.Expr, excused: bool = False) -> nodes.Expr:
+    """The expression with our own words for what Jinja would leave to Python. `excused`: it has a default."""
+    guards = isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "defined", "undefined")
     for child in node.iter_child_nodes():
         if isinstance(child, nodes.Expr | nodes.Helper):
-            replaced = _without_concat(child)  # type: ignore[arg-type]  # helpers hold expressions only
+            chain = isinstance(node, nodes.Getattr | nodes.Getitem) and child is node.node and excused
+            subject = guards and child is getattr(node, "node", None)
+            replaced = _rewritten(child, excused=chain or subject)  # type: ignore[arg-type]  # helpers hold expressions
             if replaced is not child:
                 _replace_child(node, child, replaced)
-    if not isinstance(node, nodes.Concat):
-        return node
-    joined = nodes.Filter(
-        nodes.List(node.nodes), "join", [nodes.Const("")], [], None, None, lineno=node.lineno
-    )
-    joined.set_environment(_ENVIRONMENT)
-    return joined
+    return _replacement(node, excused)
+
+
+def _replacement(node: nodes.Expr, excused: bool) -> nodes.Expr:
+    match node:
+        case nodes.Concat():
+            # What is no text appears as JSON there too.
+            return _filter(nodes.List(node.nodes), "join", nodes.Const(""))
+        case nodes.Compare():
+            return _compared(node)
+        case nodes.Getattr() if excused:
+            return _filter(node.node, _HOP, nodes.Const(node.attr))
+        case nodes.Getitem() if excused and not isinstance(node.arg, nodes.Slice):
+            return _filter(node.node, _HOP, node.arg)
+    return node
+
+
+def _compared(node: nodes.Compare) -> nodes.Expr:
+    """`a < b` and `a in b` by a filter, which knows what to say of values that have no order."""
+    parts: list[nodes.Expr] = []
+    left = node.expr
+    for operand in node.ops:
+        if operand.op in ("eq", "ne"):
+            parts.append(nodes.Compare(left, [operand]))
+        else:
+            parts.append(_filter(left, _COMPARE, nodes.Const(operand.op), operand.expr))
+        left = operand.expr
+    return functools.reduce(nodes.And, parts)
+
+
+def _nulls_false(node: nodes.Expr) -> nodes.Expr:
+    """A condition in which null on the left of an `and` is false."""
+    match node:
+        case nodes.And():
+            left = _filter(_nulls_false(node.left), _OR_FALSE)
+            return nodes.And(left, _nulls_false(node.right))
+        case nodes.Or():
+            return nodes.Or(_nulls_false(node.left), _nulls_false(node.right))
+    return node
+
+
+def _filter(subject: nodes.Expr, name: str, *arguments: nodes.Expr) -> nodes.Filter:
+    made = nodes.Filter(subject, name, list(arguments), [], None, None, lineno=1)
+    made.set_environment(_ENVIRONMENT)
+    return made
 
 
 def _replace_child(parent: nodes.Node, old: nodes.Node, new: nodes.Node) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from engine.codec import Json
@@ -81,6 +82,11 @@ def statement_offset(text: str) -> int | None:
 
 def split_text(text: str) -> list[Part]:
     """The literal parts and expressions of a text, in order. Raises `BadExpression` for a `{{` without end."""
+    return list(_parts(text))
+
+
+@lru_cache(maxsize=4096)
+def _parts(text: str) -> tuple[Part, ...]:
     parts: list[Part] = []
     position = 0
     while (start := text.find("{{", position)) >= 0:
@@ -93,7 +99,7 @@ def split_text(text: str) -> list[Part]:
         position = end + 2
     if position < len(text):
         parts.append(text[position:])
-    return parts
+    return tuple(parts)
 
 
 def _end_of_expression(text: str, position: int) -> int | None:

@@ -134,7 +134,7 @@ def compile_condition(raw: Json) -> Compiled:
         raise BadExpression("a condition stands in {{ }}", f'write "{{{{ {raw.strip()[:60]} }}}}"')
     if _single(parts) is None:
         raise BadExpression("a condition is one {{ }} with no text around it")
-    return compile_value(raw)
+    return _compile_text(raw, secrets=False, markup=None, condition=True)
 
 
 def evaluate_condition(compiled: Compiled, context: Mapping[str, Any], where: str = "") -> bool:
@@ -211,11 +211,11 @@ def _single(parts: Sequence[Part]) -> Segment | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile_text(text: str, secrets: bool, markup: Markup) -> Compiled:
+def _compile_text(text: str, secrets: bool, markup: Markup, condition: bool = False) -> Compiled:
     parts = _split(text)
     if not any(isinstance(part, Segment) for part in parts):
         return _constant(text)
-    pieces = [part if isinstance(part, str) else _located(part, secrets) for part in parts]
+    pieces = [part if isinstance(part, str) else _located(part, secrets, condition) for part in parts]
     expressions = [piece for piece in pieces if isinstance(piece, Expression)]
     names = frozenset(reference.path for piece in expressions for reference in piece.references)
     names = frozenset(path for path in names if path[0] != "secrets")
@@ -243,12 +243,12 @@ def _split(text: str) -> list[Part]:
     return split_text(text)
 
 
-def _located(segment: Segment, secrets: bool) -> Expression:
+def _located(segment: Segment, secrets: bool, condition: bool = False) -> Expression:
     """The expression of a segment, with errors that say where in the text it is."""
     from engine.expression_jinja import compile_expression  # Jinja is loaded by the first expression
 
     try:
-        expression = compile_expression(segment.source)
+        expression = compile_expression(segment.source, condition)
         if any(reference.path[0] == "secrets" for reference in expression.references):
             _check_secret(expression, secrets)
     except BadExpression as error:

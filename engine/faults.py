@@ -89,6 +89,21 @@ def kind_of(value: Any) -> str:
     return "a list" if isinstance(value, list | tuple) else "a mapping"
 
 
+def shape_of(value: Any) -> str:
+    """A value in a few words, without what stands in it: `a list of 3`, `a mapping with host, port`."""
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}" if value else "an empty list"
+    if isinstance(value, Mapping):
+        names = [str(name)[:40] for name in list(value)[:8]]
+        more = len(value) - len(names)
+        return (
+            f"a mapping with {', '.join(names)}{f' and {more} more' if more > 0 else ''}"
+            if names
+            else "an empty mapping"
+        )
+    return kind_of(value)
+
+
 def _short(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 

@@ -9,17 +9,22 @@ of thin air is not what a runbook should scale to.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import math
+import operator as operators
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, cast
 
 import orjson
-from jinja2 import Undefined
+from jinja2 import Environment, TemplateError, Undefined
 from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS  # type: ignore[attr-defined]
+from jinja2.nodes import EvalContext
+from jinja2.runtime import Context
 
 from engine.codec import Json
+from engine.faults import shape_of
 
 MAX_BYTES = 2**20
 """The largest value that an expression may give, and that a filter may build, in bytes of JSON."""
@@ -30,7 +35,11 @@ MAX_RANGE = 10_000
 _TEXT_MARGIN = MAX_BYTES // 4
 
 
-class TooLarge(ValueError):
+class BadValue(ValueError):
+    """What a filter or an operator was given is not what it takes; says so in words for the author of a flow."""
+
+
+class TooLarge(BadValue):
     """An expression would build a value beyond `MAX_BYTES`."""
 
     def __init__(self) -> None:
@@ -59,11 +68,11 @@ class _Plain:
             return self._spend(value, len(value))
         if kind is float:
             if not math.isfinite(value):
-                raise ValueError(f"the result is {value}, which JSON cannot carry")
+                raise BadValue(f"the result is {value}, which JSON cannot carry")
             return self._spend(value, 1)
         if kind is int:
             if not -(2**63) <= value < 2**64:
-                raise ValueError("the result is an integer beyond 64 bits")
+                raise BadValue("the result is an integer beyond 64 bits")
             return self._spend(value, 1)
         if value is None or kind is bool:
             return self._spend(value, 1)
@@ -74,14 +83,14 @@ class _Plain:
             return self._mapping(value)
         if isinstance(value, Undefined):
             fail_undefined(value)
-        raise ValueError(f"the result is a {kind.__name__}, not a JSON value")
+        raise BadValue(f"the result is a {kind.__name__}, not a JSON value")
 
     def _mapping(self, value: Mapping[Any, Any]) -> Json:
         result: dict[str, Json] = {}
         self._spend(None, 2)
         for key, item in value.items():
             if type(key) is not str:
-                raise ValueError(f"the result has a key that is no text ({key!r})")
+                raise BadValue(f"the result has a key that is no text ({key!r})")
             self._spend(None, len(key) + 1)
             result[key] = self.visit(item)
         return result
@@ -131,8 +140,46 @@ def bounded_range(*args: int) -> list[int]:
     """The numbers of Python's `range`, at most `MAX_RANGE` of them, as a list."""
     numbers = range(*args)
     if len(numbers) > MAX_RANGE:
-        raise ValueError(f"range gives at most {MAX_RANGE} numbers")
+        raise BadValue(f"range gives at most {MAX_RANGE} numbers")
     return list(numbers)
+
+
+def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same operator, filter or test, whose errors say what it was given and not what Python thinks of it."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (BadValue, TemplateError):
+            raise
+        except ZeroDivisionError:
+            raise BadValue("a division by zero") from None
+        except Exception as error:
+            given = [each for each in args if not isinstance(each, Environment | EvalContext | Context)]
+            shapes = " and ".join(map(shape_of, given))
+            raise BadValue(f"{name} cannot take {shapes}") from error
+
+    return called
+
+
+def in_order(left: Any, operator: str, right: Any) -> bool:
+    """`left < right`, `left in right` and the like, by Jinja's name of the operator."""
+    for value in (left, right):
+        if isinstance(value, Undefined):
+            fail_undefined(value)
+    sign, compare = _ORDERS[operator]
+    return bool(guarded(f"`{sign}`", compare)(left, right))
+
+
+_ORDERS: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "lt": ("<", operators.lt),
+    "lteq": ("<=", operators.le),
+    "gt": (">", operators.gt),
+    "gteq": (">=", operators.ge),
+    "in": ("in", lambda left, right: left in right),
+    "notin": ("not in", lambda left, right: left not in right),
+}
 
 
 def times(left: Any, right: Any) -> Any:
@@ -148,14 +195,14 @@ def times(left: Any, right: Any) -> Any:
 def power(base: Any, exponent: Any) -> Any:
     """`base ** exponent`; whole numbers only as far as 64 bits can be reached."""
     if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * exponent > 128:
-        raise ValueError("the power is too large")
+        raise BadValue("the power is too large")
     return base**exponent
 
 
 def remainder(left: Any, right: Any) -> Any:
     """`left % right` of numbers; text is formatted with the `format` filter."""
     if isinstance(left, str):
-        raise ValueError("`%` is for numbers; format text with the filter: 'text %s' | format(value)")
+        raise BadValue("`%` is for numbers; format text with the filter: 'text %s' | format(value)")
     return left % right
 
 
@@ -164,7 +211,7 @@ _FORMAT = re.compile(r"%(%|[-+ 0#]*\d{0,3}(?:\.\d{1,3})?[sdifgGeExXo])")
 
 def _format(value: str, *args: Any) -> str:
     if "%" in _FORMAT.sub("", value):
-        raise ValueError("format knows %s, %d, %.2f and the like, with a width of at most three digits")
+        raise BadValue("format knows %s, %d, %.2f and the like, with a width of at most three digits")
     return value % tuple(
         as_text(item) if isinstance(item, bool | dict | list | None) else item for item in args
     )
@@ -195,9 +242,9 @@ def _replace(value: str, old: str, new: str, count: int = -1) -> str:
 
 def _round(value: float, precision: int = 0, method: str = "common") -> float | int:
     if not 0 <= precision <= 15:
-        raise ValueError("round takes a precision from 0 to 15")
+        raise BadValue("round takes a precision from 0 to 15")
     if method not in ("common", "ceil", "floor"):
-        raise ValueError("round knows the methods common, ceil and floor")
+        raise BadValue("round knows the methods common, ceil and floor")
     if method == "common":
         result: float = round(value, precision)
     else:
@@ -212,13 +259,11 @@ _NO_DEFAULT: Any = object()
 def _int(value: Any, default: Any = _NO_DEFAULT) -> Any:
     try:
         if isinstance(value, str) and len(value) > 40:
-            raise ValueError
+            raise BadValue
         return int(value)
     except (TypeError, ValueError, OverflowError):
         if default is _NO_DEFAULT:
-            raise ValueError(
-                f"{as_text(value)[:40]!r} is not a whole number; int(0) gives 0 instead"
-            ) from None
+            raise BadValue(f"{as_text(value)[:40]!r} is not a whole number; int(0) gives 0 instead") from None
         return default
 
 
@@ -226,17 +271,17 @@ def _float(value: Any, default: Any = _NO_DEFAULT) -> Any:
     try:
         number = float(value)
         if not math.isfinite(number):
-            raise ValueError
+            raise BadValue
         return number
     except (TypeError, ValueError, OverflowError):
         if default is _NO_DEFAULT:
-            raise ValueError(f"{as_text(value)[:40]!r} is not a number; float(0) gives 0 instead") from None
+            raise BadValue(f"{as_text(value)[:40]!r} is not a number; float(0) gives 0 instead") from None
         return default
 
 
 def _tojson(value: Any, indent: int | None = None) -> str:
     if indent not in (None, 0, 2):
-        raise ValueError("tojson takes indent=2 or nothing")
+        raise BadValue("tojson takes indent=2 or nothing")
     option = orjson.OPT_INDENT_2 if indent else 0
     return orjson.dumps(plain(value), option=option).decode()
 
@@ -246,7 +291,7 @@ def _fromjson(value: str, default: Any = _NO_DEFAULT) -> Json:
         return plain(orjson.loads(value))
     except (json.JSONDecodeError, TypeError):
         if default is _NO_DEFAULT:
-            raise ValueError("the text is not JSON; fromjson(none) gives none instead") from None
+            raise BadValue("the text is not JSON; fromjson(none) gives none instead") from None
         return default
 
 
@@ -361,6 +406,15 @@ FILTERS: dict[str, tuple[Callable[..., Any], str]] = {
     "urlencode": (DEFAULT_FILTERS["urlencode"], "quoted for use in a URL"),
 }
 """Each filter with the sentence that the flow reference has for it."""
+
+
+@functools.cache
+def most_arguments(name: str) -> int | None:
+    """How many arguments a filter takes at most; None where there is no limit."""
+    parameters = list(inspect.signature(FILTERS[name][0]).parameters.values())
+    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
+        return None
+    return len([each for each in parameters if each.name not in ("environment", "eval_ctx", "context")]) - 1
 
 
 def _starts(value: str, prefix: str) -> bool:

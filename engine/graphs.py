@@ -100,7 +100,7 @@ def _holds(turn: Turn, scope: str, edge: Edge) -> bool:
     if edge.when is None:
         return True
     where = f"edge {edge.from_} -> {edge.to}: when"
-    return evaluate_test(edge.when, turn.flow, turn.state, scope, where)
+    return evaluate_test(edge.when, turn.flow, turn.state, scope, turn.facts.now, where)
 
 
 def _loop_taken(turn: Turn, scope: str, nodes: NodeList, node_id: str) -> str | None:

@@ -73,8 +73,8 @@ def configured(turn: Turn, path: str, tool: ToolPlan, given: Json) -> dict[str, 
         if tool.kind == "flow":
             return {**tool.node.config, "inputs": copy(given)}
         given = calls.filled(tool, given)
-        return evaluate_config(turn.flow, tool.node, turn.state, scope_of(path), {"input": given})
-    names = context(tool.node.compiled, turn.flow, turn.state, scope_of(path))
+        return evaluate_config(turn.flow, tool.node, turn.state, scope_of(path), None, {"input": given})
+    names = context(tool.node.compiled, turn.flow, turn.state, scope_of(path), None)
     return calls.prepare(tool, given, tool.node.compiled.evaluate(names))
 
 
@@ -106,7 +106,7 @@ def _rule(turn: Turn, path: str, plan: AgentPlan, call: Call, given: Json) -> Ru
 def _holds(turn: Turn, path: str, rule: Rule, given: Json) -> bool:
     assert rule.when is not None
     try:
-        names = context(rule.when, turn.flow, turn.state, scope_of(path))
+        names = context(rule.when, turn.flow, turn.state, scope_of(path), turn.facts.now)
         names |= {"input": given, "tool": rule.tool}
         return evaluate_condition(rule.when, names, f"approvals.{rule.tool}: when")
     except SaysoError:

@@ -19,10 +19,20 @@ from engine.flow.names import Scope
 from engine.flow.outline import as_list, as_mapping
 from engine.flow.triggers import Given, check_trigger
 from engine.nodes.configs import FLOW_NAME, MAX_NAME
+from engine.types.annotations import Sources, no_source
+from engine.types.lattice import ANY, mapping_of
+from engine.types.schema import input_type
 
 
-def check_flow(data: Mapping[str, Any], line_of: Callable[[Path], int]) -> Iterator[Fault]:
-    """Everything that is wrong beyond the shape of the document; `line_of` gives the line of a value in the file."""
+def check_flow(
+    data: Mapping[str, Any],
+    line_of: Callable[[Path], int],
+    sources: Sources = no_source,
+    *,
+    typed: bool = True,
+) -> Iterator[Fault]:
+    """Everything that is wrong beyond the shape of the document; `line_of` gives the line of a value in the file,
+    `sources` the texts of Python modules. Without `typed` expressions are only checked for their names."""
     yield from _flow_name(data.get("flow"))
     inputs = as_mapping(data.get("inputs"))
     for name, entry in inputs.items():
@@ -33,10 +43,13 @@ def check_flow(data: Mapping[str, Any], line_of: Callable[[Path], int]) -> Itera
         if isinstance(trigger, dict):
             for fault in check_trigger(trigger, given):
                 yield fault.under(("triggers", index))
-    yield from _lock(data, frozenset(inputs))
+    known = {str(name): input_type(entry) for name, entry in inputs.items()}
+    # A name that is not there is told as such, and has no type.
+    scope = Scope(mapping_of(known, rest=ANY), {}, typed=typed, sources=sources)
+    yield from _lock(data, scope)
     for fault in check_tools(as_mapping(data.get("tools"))):
         yield fault.under(("tools",))
-    yield from check_nodes(data, frozenset(inputs), line_of)
+    yield from check_nodes(data, scope, line_of)
 
 
 def _flow_name(name: Any) -> Iterator[Fault]:
@@ -44,12 +57,12 @@ def _flow_name(name: Any) -> Iterator[Fault]:
         yield Fault(("flow",), f"{name[:80]!r} is no name for a flow", name_hint(name, "-"))
 
 
-def _lock(data: Mapping[str, Any], inputs: frozenset[str]) -> Iterator[Fault]:
+def _lock(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
     lock = data.get("lock")
     if lock is None and data.get("on_conflict") is not None:
         yield Fault(("on_conflict",), "`on_conflict` needs a `lock`", on_key=True)
     if isinstance(lock, str):
-        yield from check_text(lock, ("lock",), Scope(inputs, {}), only=("inputs", "session"))
+        yield from check_text(lock, ("lock",), scope, only=("inputs", "session"))
 
 
 def _documents(inputs: Mapping[str, Any]) -> dict[str, InputDoc]:

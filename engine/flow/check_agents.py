@@ -21,11 +21,14 @@ from engine.flow.agent_tools import ASKS_PEOPLE, Entry, agents, entries, entry_o
 from engine.flow.check_inputs import check_input
 from engine.flow.check_schema import schema_faults
 from engine.flow.check_text import check_condition, check_values, name_hint
-from engine.flow.names import Scope, Shape
+from engine.flow.names import Scope
 from engine.flow.outline import as_list, as_mapping
 from engine.nodes.configs import MAX_NAME, NAME, Config
 from engine.nodes.node_spec import NodeSpec, spelled_out
 from engine.nodes.specs import node_types, unusable_type
+from engine.types import lattice
+from engine.types.lattice import TEXTS, Type, mapping_of
+from engine.types.schema import input_type, schema_type
 
 ANY = "*"
 """In `approvals`: every tool that has no entry of its own."""
@@ -84,7 +87,7 @@ def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
         return
     if name == scope.current:
         yield Fault(path, f"`{name}` is this agent itself", "its own conversation it knows anyway")
-    elif not scope.find(name)[0]:
+    elif scope.find(name) is None:
         known = [each for each in scope.visible() if scope.places[each].type == "agent"]
         yield Fault(path, f"no agent `{name[:80]}` comes before this one", suggest(name, known))
     elif scope.places[name].type != "agent":
@@ -153,7 +156,7 @@ def _settings(kind: ToolKind, model: type[Config], raw: Mapping[str, Json], scop
             secrets = name in SECRET.get(kind, frozenset())
             if secrets:
                 yield from spelled_out((name,), value)
-            yield from check_values(value, (name,), scope, secrets=secrets)
+            yield from check_values(value, (name,), replace(scope, timeless=True), secrets=secrets)
         elif name == "input":
             for key, entry in as_mapping(value).items():
                 for fault in check_input(key, entry):
@@ -225,25 +228,28 @@ def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: Arou
     for fault in RuleDoc.conflicts(rule):
         yield fault.under(path)
     if rule.get("when") is not None:
-        variables: dict[str, Shape] = {"tool": None, "input": _input_shape(entry, around.tools)}
+        variables = {"tool": TEXTS, "input": _input_type(entry, around.tools)}
         yield from check_condition(rule["when"], (*path, "when"), around.scope.knowing(variables))
     for name, value in rule.items():
         for place in _expressions_in(value) if name != "when" else ():
             yield Fault((*path, name, *place), f"`{name}` is not evaluated", "write it out")
 
 
-def _input_shape(entry: Entry | None, tools: Mapping[str, Any]) -> Shape:
-    """The fields of what a tool takes; None where nobody knows them before it runs."""
+def _input_type(entry: Entry | None, tools: Mapping[str, Any]) -> Type:
+    """The type of what a tool takes, as far as it is known before it runs."""
     if entry is None:
-        return None
+        return lattice.ANY
     if entry.name in tools:
         tool = as_mapping(tools[entry.name])
-        return None if tool.get("type") == "flow" else dict.fromkeys(as_mapping(tool.get("input")))
+        return lattice.ANY if tool.get("type") == "flow" else _inputs_type(tool.get("input"))
     if entry.name in BUILTIN:
-        schema: Any = BUILTIN[cast(ToolKind, entry.name)].input_schema
-        return dict.fromkeys(schema["properties"])
+        return schema_type(BUILTIN[cast(ToolKind, entry.name)].input_schema)
     given = (entry.settings or {}).get("input")
-    return dict.fromkeys(given) if isinstance(given, dict) else None
+    return _inputs_type(given) if isinstance(given, dict) else lattice.ANY
+
+
+def _inputs_type(inputs: Any) -> Type:
+    return mapping_of({str(name): input_type(entry) for name, entry in as_mapping(inputs).items()})
 
 
 # --- the tools of a file -----------------------------------------------------------------------------------
@@ -329,7 +335,7 @@ def _expressions(name: str, tool: Mapping[str, Any], scope: Scope) -> Iterator[F
     spec = node_types().get(kind) if isinstance(kind, str) else None
     if spec is None or not usable_as_tool(spec):
         return
-    inside = scope.knowing({"input": dict.fromkeys(as_mapping(tool.get("input")))})
+    inside = replace(scope.knowing({"input": _inputs_type(tool.get("input"))}), timeless=True)
     for field, value in as_mapping(tool.get("with")).items():
         if field not in spec.verbatim_fields:
             secrets = field in spec.secret_fields

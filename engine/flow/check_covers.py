@@ -102,7 +102,11 @@ def _name(segment: Segment, reference: Reference, path: Path, covered: _Covered)
         message = (
             f"`messages` can change between the approval `{covered.gate}` and this node, which it covers"
         )
-    elif root not in ("nodes", "status", "errors") or not rest or covered.scope.find(rest[0])[0]:
+    elif root == "now":
+        message = (
+            f"`now` is another time when `{covered.gate}` asks than when this node runs, which it covers"
+        )
+    elif root not in ("nodes", "status", "errors") or not rest or covered.scope.find(rest[0]) is not None:
         return
     elif rest[0] != covered.gate:
         message = f"`{root}.{rest[0]}` is not known yet when `{covered.gate}` asks, which covers this node"

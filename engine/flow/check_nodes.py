@@ -5,9 +5,9 @@ Works on the raw data, as `engine.flow.check` does; the lists that a node holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -18,15 +18,21 @@ from engine.flow import graph
 from engine.flow.check_agents import Around, check_agent, check_unused_tools, check_used_tools
 from engine.flow.check_covers import check_covers
 from engine.flow.check_edges import check_edges, sound_pairs
+from engine.flow.check_fits import fits
 from engine.flow.check_text import check_condition, check_values, name_hint
+from engine.flow.check_types import Pieces, type_of, unfit
 from engine.flow.document import RetryDoc
-from engine.flow.names import Level, Scope, Shape, shapes
+from engine.flow.names import ENDED, UNDER_WAY, Level, Output, Scope
 from engine.flow.outline import Part, as_list, as_mapping, ids, item_name, items, parts, places
+from engine.flow.outputs import at_end, first_sight, item_type, output_of, output_type
+from engine.flow.reached import NOWHERE, Reached, approved, condition_facts, covering, reached
 from engine.nodes.clock_configs import GOTO
 from engine.nodes.configs import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.node_spec import PARTS, NodeSpec
 from engine.nodes.specs import node_types, unusable_type
 from engine.pinned import code_key
+from engine.types.facts import NOTHING, Fact, Facts, not_null
+from engine.types.lattice import ANY, NUMBERS, Type, mapping_of
 
 
 @dataclass(frozen=True)
@@ -45,37 +51,85 @@ class Site:
         return replace(self, path=path, scope=scope)
 
 
-def check_nodes(
-    data: Mapping[str, Any], inputs: frozenset[str], line_of: Callable[[Path], int]
-) -> Iterator[Fault]:
-    """All that is wrong with the nodes of a flow, and with its edges."""
-    scope = Scope(inputs, places(data), items=items(data))
+def check_nodes(data: Mapping[str, Any], scope: Scope, line_of: Callable[[Path], int]) -> Iterator[Fault]:
+    """All that is wrong with the nodes of a flow, and with its edges. `scope` is what all of it knows."""
+    scope = replace(scope, places=places(data), items=items(data))
     nodes, last = as_list(data.get("nodes")), as_list(data.get("finally"))
     site = Site(("nodes",), scope, line_of, as_mapping(data.get("tools")))
-    yield from _list(nodes, as_list(data.get("edges")), site, ("edges",))
-    everything = scope.at(None, Level(shapes(nodes), ids(nodes), (1 << len(nodes)) - 1))
+    ended = yield from _list(nodes, as_list(data.get("edges")), site, ("edges",))
+    # The flow may end at any time, and `finally` runs all the same.
+    outputs = {
+        name: output._replace(null=_ENDED_EARLY, held=None, statuses=ENDED | UNDER_WAY | {""})
+        for name, output in ended.outputs.items()
+    }
+    everything = scope.at(None, Level(outputs, ids(nodes), (1 << len(nodes)) - 1, reached=_ALL))
     yield from _list(last, [], replace(site, path=("finally",), scope=everything, asks=False), ())
-    for fault in check_unused_tools(data, everything):
+    complete = scope.at(None, Level(ended.outputs, ids(nodes), (1 << len(nodes)) - 1, reached=_ALL))
+    for fault in check_unused_tools(data, complete):
         yield fault.under(("tools",))
 
 
-def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> Iterator[Fault]:
+_ENDED_EARLY = "the flow may end before it"
+_ALL = Reached(-1, NOTHING)
+
+
+class _Ended(NamedTuple):
+    """A list that was gone through: what is known of its nodes, and the types of their outputs at its end."""
+
+    outputs: Mapping[str, Output]
+    types: Mapping[str, Type]
+
+
+def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> Generator[Fault, None, _Ended]:
     """The nodes of one list, each with what came before it, then its edges."""
-    positions, known = ids(nodes), shapes(nodes)
+    positions, typed = ids(nodes), site.scope.typed
+    outputs: dict[str, Output] = {}
     seen = _seen(len(nodes), edges, positions)
-    levels = [Level(known, positions, before, bool(edges)) for before in seen]
-    for position, node in enumerate(nodes):
+    gates = covering(nodes)
+    states = reached(nodes, edges, positions) if typed else [NOWHERE] * (len(nodes) + 1)
+    for target in gates.keys() & positions.keys() if typed else ():
+        states[positions[target]] = approved(states[positions[target]], gates[target])
+    levels = [
+        Level(outputs, positions, before, bool(edges), state)
+        for before, state in zip(seen, states, strict=False)
+    ]
+    for position in _in_order(len(nodes), edges, positions):
+        node = nodes[position]
         if isinstance(node, dict):
-            yield from _node(node, replace(site, path=(*site.path, position)), levels[position])
+            found = yield from _node(node, replace(site, path=(*site.path, position)), levels[position])
+            if positions.get(str(node.get("id"))) == position:
+                covers = gates.get(node["id"], ())
+                outputs[node["id"]] = (
+                    output_of(node, found, states[position], covers) if typed else Output(ANY)
+                )
     for fault in check_covers(nodes, positions, seen, site.scope, levels):
         yield fault.under(site.path)
     if edges:
-        scopes = {
-            name: site.scope.at(name, levels[position]._replace(seen=seen[position] | 1 << position))
-            for name, position in positions.items()
-        }
-        for fault in check_edges(edges, positions, scopes, site.line_of, edges_path):
-            yield fault.under(edges_path)
+        yield from _edges(nodes, edges, positions, levels, site, edges_path)
+    return _Ended(outputs, at_end(outputs, positions, states[-1]))
+
+
+def _edges(
+    nodes: list[Any],
+    edges: list[Any],
+    positions: Mapping[str, int],
+    levels: list[Level],
+    site: Site,
+    edges_path: Path,
+) -> Iterator[Fault]:
+    scopes = {}
+    for name, position in positions.items():
+        level = levels[position]
+        state = Reached(level.reached.ran | 1 << position, level.reached.facts)
+        scopes[name] = site.scope.at(name, level._replace(seen=level.seen | 1 << position, reached=state))
+    for fault in check_edges(edges, positions, scopes, site.line_of, edges_path):
+        yield fault.under(edges_path)
+
+
+def _in_order(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
+    """The positions so that what comes first stands first; on a circle, which is reported, as they are written."""
+    order = graph.topological(count, sound_pairs(edges, positions)) if edges else list(range(count))
+    return [*order, *(position for position in range(count) if position not in set(order))]
 
 
 def _seen(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
@@ -90,39 +144,71 @@ def _seen(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[in
     return seen
 
 
-def _node(node: Mapping[str, Any], site: Site, level: Level) -> Iterator[Fault]:
+def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault, None, Type]:
+    """Everything about a node and what it holds; the type of its output."""
     name = node.get("id")
     scope = site.scope.at(name if isinstance(name, str) else None, level)
-    for fault in _fields(node, site, scope, level.positions):
+    record: dict[Path, Pieces] = {}
+    for fault in _fields(node, site, scope, level.positions, record):
         yield fault.under(site.path)
+    scope = scope.holding(condition_facts(node.get("if"))) if scope.typed else scope
     if node.get("type") == "agent":
         for fault in check_used_tools(node, site.tools, scope):
             yield fault.under(("tools",))
+    inner: dict[str, Mapping[str, Type]] = {}
+    looked_into = scope.typed and node.get("type") in ("set", "foreach")
+    within = type_of(as_mapping(node.get("with")), ("with",), record) if looked_into else ANY
     for part in parts(node):
-        inner = replace(scope, variables={**scope.variables, **_variables(node, part)})
+        known = scope.knowing(_variables(node, part, within)).holding(_entry(node, part))
         path, edges = (*site.path, *part.path), as_list(node.get("edges")) if part.key == "body" else []
-        yield from _list(part.nodes, edges, site.inside(path, inner), (*site.path, "edges"))
-    failure = as_list(node.get("on_failure"))
+        ended = yield from _list(part.nodes, edges, site.inside(path, known), (*site.path, "edges"))
+        inner[part.key] = ended.types
+    yield from _on_failure(node, site, level)
+    return output_type(node, within, inner, scope.sources)
+
+
+def _on_failure(node: Mapping[str, Any], site: Site, level: Level) -> Iterator[Fault]:
+    """The nodes that run when this one has failed."""
+    listed = as_list(node.get("on_failure"))
+    if not listed:
+        return
+    name = node.get("id")
     own = level.positions.get(name, -1) if isinstance(name, str) else -1
-    here = site.scope.at(None, level._replace(seen=level.seen | (1 << own if own >= 0 else 0)))
-    yield from _list(failure, [], site.inside((*site.path, "on_failure"), here), ())
+    bit, ran = (1 << own if own >= 0 else 0), level.reached
+    failed = frozenset({Fact("is", ("status", str(name)), "failed")})
+    here = site.scope.at(
+        None, level._replace(seen=level.seen | bit, reached=Reached(ran.ran | bit, ran.facts | failed))
+    )
+    yield from _list(listed, [], site.inside((*site.path, "on_failure"), here), ())
 
 
-def _variables(node: Mapping[str, Any], part: Part) -> dict[str, Shape]:
+def _variables(node: Mapping[str, Any], part: Part, within: Type) -> dict[str, Type]:
     """What the body of a node knows beside the nodes."""
     match node.get("type"):
         case "foreach":
-            return {"index": None, item_name(node): None}
+            return {"index": NUMBERS, item_name(node): item_type(within)}
         case "loop":
-            return {"index": None, "last": shapes(part.nodes)}
+            last = mapping_of(first_sight(part.nodes)).or_null("it is null in the first round")
+            return {"index": NUMBERS, "last": last}
     return {}
+
+
+def _entry(node: Mapping[str, Any], part: Part) -> Facts:
+    """What holds where the nodes of a part run."""
+    return (
+        condition_facts(as_mapping(node.get("with")).get("while")) if node.get("type") == "loop" else NOTHING
+    )
 
 
 # --- one node --------------------------------------------------------------------------------------------
 
 
 def _fields(
-    node: Mapping[str, Any], site: Site, scope: Scope, siblings: Mapping[str, int]
+    node: Mapping[str, Any],
+    site: Site,
+    scope: Scope,
+    siblings: Mapping[str, int],
+    record: dict[Path, Pieces],
 ) -> Iterator[Fault]:
     yield from _id(node.get("id"), site)
     yield from _retry(node)
@@ -134,6 +220,7 @@ def _fields(
             yield Fault((name,), f"`{name}` of a node is not evaluated", hint)
     if node.get("if") is not None:
         yield from check_condition(node["if"], ("if",), scope)
+        scope = scope.holding(condition_facts(node["if"])) if scope.typed else scope
     kind = node.get("type")
     if not isinstance(kind, str) or not kind:
         return
@@ -146,7 +233,7 @@ def _fields(
     yield from _of_type(node, spec, site)
     if spec.mode == "prompt":
         yield from _ways_out(node, site, siblings)
-    yield from _with(node, spec, scope)
+    yield from _with(node, spec, scope, record)
     if kind == "agent":
         yield from check_agent(node, Around(scope, site.tools, site.asks))
 
@@ -262,7 +349,9 @@ def _ways_out(node: Mapping[str, Any], site: Site, siblings: Mapping[str, int]) 
             yield from _goto(goto[1], ("with", name), site, siblings)
 
 
-def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fault]:
+def _with(
+    node: Mapping[str, Any], spec: NodeSpec, scope: Scope, record: dict[Path, Pieces]
+) -> Iterator[Fault]:
     raw = node.get("with")
     if raw is not None and not isinstance(raw, dict):
         return
@@ -281,23 +370,28 @@ def _with(node: Mapping[str, Any], spec: NodeSpec, scope: Scope) -> Iterator[Fau
     for name, value in with_.items():
         path: Path = ("with", name)
         if name in spec.condition_fields and value is not None:
-            yield from check_condition(value, path, _round_scope(node, scope))
+            yield from check_condition(value, path, _round_scope(node, scope, name))
         elif name not in spec.verbatim_fields:
-            yield from check_values(value, path, scope, secrets=name in spec.secret_fields)
+            secrets = name in spec.secret_fields
+            yield from check_values(value, path, scope, secrets=secrets, record=record)
+    if record:
+        yield from unfit(spec, with_, record)
+    if scope.typed:
+        yield from fits(node, record, scope.sources)
 
 
 def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:
     """A field that names a node: one of this type that surely came before."""
     if not isinstance(name, str):
         return
-    found, _ = scope.find(name)
-    if not found:
+    if scope.find(name) is None:
         yield Fault(path, f"no node `{name[:80]}` comes before this one", suggest(name, scope.visible()))
     elif scope.places[name].type != kind:
         yield Fault(path, f"`{name}` is no `{kind}` node")
 
 
-def _round_scope(node: Mapping[str, Any], scope: Scope) -> Scope:
-    """What the conditions of a loop know: what the loop does, and the rounds."""
+def _round_scope(node: Mapping[str, Any], scope: Scope, condition: str) -> Scope:
+    """What the conditions of a loop know: what the loop does, and the rounds. `until` is asked after a round."""
     body = Part("body", ("body",), as_list(node.get("body")))
-    return replace(scope, variables={**scope.variables, **_variables(node, body)})
+    known = scope.knowing(_variables(node, body, ANY))
+    return known.holding(frozenset({not_null(("last",))})) if condition == "until" and scope.typed else known

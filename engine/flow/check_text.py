@@ -10,6 +10,7 @@ from engine.errors import ExpressionError
 from engine.expression_text import BadExpression, has_expression
 from engine.expressions import compile_condition, inspect_text
 from engine.faults import Fault, Path
+from engine.flow.check_types import Record, typed, typed_condition
 from engine.flow.names import Scope, check_names
 from engine.nodes.configs import FLOW_NAME, MAX_NAME
 
@@ -24,25 +25,33 @@ def name_hint(name: str, filler: str) -> str:
     return f"small letters, digits{also}, a letter first, at most {MAX_NAME} characters"
 
 
-def check_values(value: Json, path: Path, scope: Scope, *, secrets: bool) -> Iterator[Fault]:
-    """What is wrong with the expressions in a value, and with the names that they use."""
+def check_values(
+    value: Json, path: Path, scope: Scope, *, secrets: bool, record: Record | None = None
+) -> Iterator[Fault]:
+    """What is wrong with the expressions in a value, with the names that they use and with their types."""
     if isinstance(value, str):
         if "{{" in value or "{%" in value:
-            yield from check_text(value, path, scope, secrets=secrets)
+            yield from check_text(value, path, scope, secrets=secrets, record=record)
     elif isinstance(value, dict):
         for key, item in value.items():
             if has_expression(key):
                 yield Fault(
                     (*path, key), "a key is not evaluated", "expressions stand in values", on_key=True
                 )
-            yield from check_values(item, (*path, key), scope, secrets=secrets)
+            yield from check_values(item, (*path, key), scope, secrets=secrets, record=record)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from check_values(item, (*path, index), scope, secrets=secrets)
+            yield from check_values(item, (*path, index), scope, secrets=secrets, record=record)
 
 
 def check_text(
-    text: str, path: Path, scope: Scope, *, secrets: bool = False, only: Collection[str] = ()
+    text: str,
+    path: Path,
+    scope: Scope,
+    *,
+    secrets: bool = False,
+    only: Collection[str] = (),
+    record: Record | None = None,
 ) -> Iterator[Fault]:
     """What is wrong with the expressions of a text; `only` these names may stand at their beginnings, if it is given."""
     bad, references = inspect_text(text, secrets=secrets)
@@ -55,6 +64,8 @@ def check_text(
             yield Fault(path, message, f"only {known} are", offset=segment.offset, snippet=segment.text)
         else:
             yield from check_names([(segment, reference)], path, scope)
+    if scope.typed and not bad:
+        yield from typed(text, path, scope, record)
 
 
 def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
@@ -69,6 +80,8 @@ def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
         return
     if isinstance(value, str):
         yield from check_names(inspect_text(value)[1], path, scope)
+        if scope.typed:
+            yield from typed_condition(value, path, scope)
 
 
 def _bad(error: BadExpression, path: Path) -> Fault:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path as FilePath
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,6 +27,7 @@ from engine.flow.yaml import MAX_BYTES, Located, decode_source, load_located
 from engine.nodes.absent import why_absent
 from engine.nodes.node_spec import PARTS
 from engine.nodes.specs import node_types
+from engine.types.annotations import Sources, no_source
 
 SUFFIXES = (".yml", ".yaml")
 """What a file's name ends with to be taken for a flow."""
@@ -52,7 +53,7 @@ def load_flow_file(path: str | os.PathLike[str]) -> Flow:
     """The flow in a file, with the flows it calls from the files beside it. Raises `FlowError`, also when a file
     cannot be read."""
     file = os.fspath(path)
-    flow, located = _read(_text(file), file)
+    flow, located = _read(_text(file), file, sources=sources_in(FilePath(file).parent))
     if not flow.calls - {flow.name}:
         return link(flow, located, None, ())
     folder = _Folder(FilePath(file).parent)
@@ -97,20 +98,34 @@ def flow_from_body(body: bytes) -> Flow:
     def find(name: str) -> Flow | None:
         if name not in called:
             return None
-        return _read(called[name]["text"], called[name]["file"], packages, edition)[0]
+        return _read_pinned(called[name]["text"], called[name]["file"], packages, edition)[0]
 
-    flow, located = _read(pinned["text"], pinned["file"], packages, edition)
+    flow, located = _read_pinned(pinned["text"], pinned["file"], packages, edition)
     return link(flow, located, find, called)
 
 
-def _read(
-    text: str, file: str, packages: Mapping[str, str] = MappingProxyType({}), edition: Edition = 2
-) -> tuple[Flow, Located]:
-    """The flow of a text without those that it calls; `packages` are those that a session pinned for its node types.
-    Raises `FlowError`."""
+def _read(text: str, file: str, *, sources: Sources = no_source) -> tuple[Flow, Located]:
+    """The flow of a text without those that it calls; `sources` gives the texts of Python modules. Raises `FlowError`."""
     located = load_located(text, file)
-    absent: dict[str, str] = {}
-    faults = list(islice(_without_absent(_check(located), located.data, packages, absent), MAX_FAULTS + 1))
+    return _sound(located, _check(located, sources, typed=True), {}, {}, 2)
+
+
+def _read_pinned(text: str, file: str, packages: Mapping[str, str], edition: Edition) -> tuple[Flow, Located]:
+    """The same for a text that a session pinned, with the packages that its node types came from. It was sound then, so
+    its expressions are not typed: what is wrong with one is said when it is evaluated. Raises `FlowError`."""
+    located, absent = load_located(text, file), dict[str, str]()
+    faults = _without_absent(_check(located, no_source, typed=False), located.data, packages, absent)
+    return _sound(located, faults, packages, absent, edition)
+
+
+def _sound(
+    located: Located,
+    found: Iterator[Fault],
+    packages: Mapping[str, str],
+    absent: dict[str, str],
+    edition: Edition,
+) -> tuple[Flow, Located]:
+    file, faults = located.file, list(islice(found, MAX_FAULTS + 1))
     problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
     if len(problems) > MAX_FAULTS:
         last = problems[MAX_FAULTS - 1]
@@ -121,6 +136,28 @@ def _read(
     if edition == 1:
         spell_out(located.data)
     return build(FlowDoc.model_validate(located.data), located, packages, absent, edition), located
+
+
+def sources_in(folder: FilePath) -> Sources:
+    """The texts of the Python modules beside the flow files of a folder, and of those that are installed."""
+
+    def source(module: str) -> str | None:
+        for root in (folder, *map(FilePath, sys.path)):
+            place = root.joinpath(*module.split("."))
+            for file in (place / "__init__.py", place.with_name(place.name + ".py")):
+                if file.is_file():
+                    return _python_text(file)
+        return None
+
+    return source
+
+
+def _python_text(file: FilePath) -> str | None:
+    try:
+        text = file.read_text("utf-8") if file.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError):
+        return None
+    return text
 
 
 def _text(file: str) -> str:
@@ -138,6 +175,7 @@ class _Folder:
 
     def __init__(self, directory: FilePath, errors: dict[str, FlowError] | None = None) -> None:
         self.files = _flow_files(directory, {} if errors is None else errors)
+        self._sources = sources_in(directory)
         self._read: dict[FilePath, tuple[Flow, Located] | FlowError] = {}
 
     @cached_property
@@ -158,7 +196,7 @@ class _Folder:
         """The flow of a file, without those that it calls. Raises `FlowError`."""
         if path not in self._read:
             try:
-                self._read[path] = _read(_text(str(path)), str(path))
+                self._read[path] = _read(_text(str(path)), str(path), sources=self._sources)
             except FlowError as error:
                 self._read[path] = error
         read = self._read[path]
@@ -198,7 +236,7 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 # --- checking --------------------------------------------------------------------------------------------
 
 
-def _check(located: Located) -> Iterator[Fault]:
+def _check(located: Located, sources: Sources, *, typed: bool) -> Iterator[Fault]:
     """Everything that is wrong, found only as far as somebody asks for more."""
     data = located.data
     if not isinstance(data, dict):
@@ -211,7 +249,7 @@ def _check(located: Located) -> Iterator[Fault]:
             advised = _advised(fault, data)
             if advised is not None:
                 yield advised
-    yield from check_flow(data, located.line)
+    yield from check_flow(data, located.line, sources, typed=typed)
 
 
 def _without_absent(

@@ -25,6 +25,7 @@ from engine.expression_text import has_expression, is_marker_key
 from engine.expressions import Markup
 from engine.faults import Fault, faults_of, field_names
 from engine.forms import settle_form
+from engine.types.lattice import ANY, Type, mapping_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -36,6 +37,9 @@ OnCrash: TypeAlias = Literal["again", "ask"]
 Mode: TypeAlias = Literal["pure", "prompt", "timer", "delivery", "run", "container"]
 """Who does a node's work: the core itself, people, a timer, the outbox, a runner outside the engine, or the nodes
 that it holds."""
+
+_OF_SIZE = ("greater_than", "less_than", "too_short", "too_long", "string_too", "missing")
+"""The beginnings of what pydantic calls a value that another one of its kind could be."""
 
 PARTS = ("body", "edges", "branches", "cases", "default")
 """The fields of a container that stand beside `with`."""
@@ -86,6 +90,8 @@ class NodeSpec:
     """Fields that name an earlier node, each with the type that this node must have."""
     unknown_output: Mapping[str, Json] = field(default_factory=dict)
     any_output: bool = False
+    output: Callable[[Mapping[str, Json]], Type] | None = None
+    """The type of the output for a `with`; None where it depends on more than that, or nobody knows it."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """What a container has beside `with`, of `PARTS`, with a sentence each."""
     required_parts: tuple[str, ...] = ()
@@ -112,6 +118,13 @@ class NodeSpec:
             return None
         return frozenset(with_ if self.outputs is None else self.outputs)
 
+    def output_type(self, with_: Mapping[str, Json]) -> Type:
+        """The type of `nodes.<id>` for a node with this `with`, as far as it says."""
+        if self.output is not None:
+            return self.output(with_)
+        fields = self.output_fields(with_)
+        return ANY if fields is None else mapping_of(dict.fromkeys(fields, ANY))
+
     def check(self, with_: Mapping[str, Json]) -> list[Fault]:
         """What is wrong with a `with` as it stands in a file; what an expression will decide is left open."""
         faults = [fault for fault, given in self._read(with_)[1] if not has_expression(given)]
@@ -122,6 +135,20 @@ class NodeSpec:
         for name in self.secret_fields & with_.keys():
             faults += spelled_out((name,), with_[name])
         return faults
+
+    def misfits(self, filled: Json) -> Iterator[tuple[Fault, bool]]:
+        """What is wrong with a `with` in which values stand for its expressions, each with whether any value of that
+        kind would be wrong. What is only too small or too large does not count."""
+        from pydantic import ValidationError
+
+        try:
+            self._validated(filled if isinstance(filled, dict) else {})
+        except ValidationError as error:
+            kinds = {tuple(detail["loc"]): detail["type"] for detail in error.errors(include_url=False)}
+            for fault, _ in faults_of(error, self.config):
+                kind = kinds.get(fault.path, "")
+                if not kind.startswith(_OF_SIZE):
+                    yield fault, kind.endswith("_type")
 
     def validate(self, evaluated: Mapping[str, Json]) -> BaseModel:
         """The configuration from a `with` whose expressions were evaluated. Raises `InvalidConfig`."""
@@ -153,7 +180,11 @@ class NodeSpec:
 
     def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
         """The configuration, or what keeps it from being one, each fault with the value that it is about."""
-        return _read(self.config, lambda model: model.model_validate(dict(with_)))
+        return _read(self.config, lambda model: self._validated(with_))
+
+    def _validated(self, with_: Mapping[str, Json]) -> BaseModel:
+        """Raises `ValidationError`."""
+        return self.config.model_validate(dict(with_))
 
 
 def _read(
@@ -198,4 +229,7 @@ class OwnSpec(NodeSpec):
         return settled
 
     def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
-        return _read(self.config, lambda model: model.model_validate_json(encode(dict(with_))))
+        return _read(self.config, lambda model: self._validated(with_))
+
+    def _validated(self, with_: Mapping[str, Json]) -> BaseModel:
+        return self.config.model_validate_json(encode(dict(with_)))

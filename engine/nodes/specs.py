@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 
 from engine.codec import Json
-from engine.nodes import entries
+from engine.nodes import entries, outputs
 from engine.nodes.entries import BadNodeType
 from engine.nodes.node_spec import AGENT_STATIC, Model, NodeSpec, OnCrash, OwnSpec, again
 
@@ -26,6 +27,7 @@ def _in(module: str, name: str) -> Callable[[], Model]:
     """A model of what a type takes. It is loaded by the first node that needs it: a flow uses a few of the types, and
     building all of them is a large part of a start."""
 
+    @cache
     def load() -> Model:
         model: Model = getattr(import_module(f"engine.nodes.{module}"), name)
         return model
@@ -45,9 +47,10 @@ _SPECS = (
             "value": "The value of the choice, or of a form's only field; null for free text.",
             "values": "The fields of a form by name, null where one was left empty; an empty mapping otherwise.",
             "files": "Files that came with the reply: `{name, path, size, type}` each.",
-            "by": "Who answered: `{id, name}`; null when the timeout did.",
+            "by": "Who answered: `{id, name, email}`; null when the timeout did.",
             "at": _AT,
         },
+        output=outputs.ask,
         mode="prompt",
         markup={"message": "mrkdwn"},
     ),
@@ -56,11 +59,12 @@ _SPECS = (
         _in("prompt_configs", "ApprovalConfig"),
         {
             "decision": "`approve`, or with `on_reject: continue` also `reject`.",
-            "by": "Who decided: a list of `{id, name}`; empty when the timeout did.",
+            "by": "Who decided: a list of `{id, name, email}`; empty when the timeout did.",
             "reason": "What they wrote with it, `timeout` when the timeout decided, else null.",
             "values": "The fields of a form; an empty mapping otherwise.",
             "at": _AT,
         },
+        output=outputs.approval,
         mode="prompt",
         verbatim_fields=frozenset({"covers", "editable", "on_reject"}),
         static_fields=frozenset({"covers", "editable", "on_reject"}),
@@ -74,6 +78,7 @@ _SPECS = (
             "ts": "Slack's timestamp of the message; null for one that only one person sees.",
             "permalink": "The address of the message, where Slack gave one.",
         },
+        output=outputs.message,
         mode="delivery",
         verbatim_fields=frozenset({"update"}),
         static_fields=frozenset({"update"}),
@@ -90,6 +95,7 @@ _SPECS = (
             "exit_code": "Its exit code; null when a person said that the interrupted node is done.",
             "seconds": "How long it ran.",
         },
+        output=outputs.shell,
         mode="run",
         on_crash=_ask,
         secret_fields=frozenset({"env"}),
@@ -105,6 +111,7 @@ _SPECS = (
             "body": "The answer as text.",
             "json": "The answer as JSON when it is JSON, else null.",
         },
+        output=outputs.http,
         mode="run",
         on_crash=_by_method,
         timeout=30.0,
@@ -126,6 +133,7 @@ _SPECS = (
         "wait",
         _in("configs", "WaitConfig"),
         {"until": "The moment until which it waited, in UTC."},
+        output=outputs.wait,
         mode="timer",
     ),
     NodeSpec(
@@ -197,6 +205,7 @@ _SPECS = (
             "usage": "The tokens of all its calls, by kind.",
             "cost": "What they cost, in dollars.",
         },
+        output=outputs.agent,
         mode="container",
         verbatim_fields=AGENT_STATIC,
         static_fields=AGENT_STATIC,

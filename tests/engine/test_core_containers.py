@@ -164,7 +164,7 @@ nodes:
     branches:
       left: [{id: fails, type: fail, with: {message: no}}, {id: never, type: set, with: {x: 1}}]
       right: [{id: fine, type: set, with: {x: 2}}]
-  - {id: after, type: set, with: {never: "{{ nodes.both.branches.left.never }}", fine: "{{ nodes.both.branches.right.fine.x }}"}}
+  - {id: after, type: set, with: {never: "{{ nodes.both.branches.left.never }}", fine: "{{ nodes.both.branches.right.fine.x | default(0) }}"}}
 """
     case = given(flow).started()
     assert case.node("both").output["branches"]["left"] == {"fails": None, "never": None}

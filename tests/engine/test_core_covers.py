@@ -30,7 +30,7 @@ GATE = {
     "message": "Go?",
     "approvers": ["channel"],
     "covers": "apply",
-    "form": {"properties": {"count": {"type": "integer", "default": 2, "maximum": 9}, "why": {"type": "string", "default": "x"}}},
+    "form": {"properties": {"count": {"type": "integer", "default": 2, "maximum": 9}, "why": {"type": "string", "default": "x"}}, "required": ["count", "why"]},
     "editable": ["count"],
 }  # fmt: skip
 
@@ -234,7 +234,10 @@ def test_an_approval_without_editable_fields_cannot_be_changed() -> None:
 
 def test_an_edit_with_which_the_node_could_not_run_is_refused() -> None:
     """What would run is put together anew with each edit; where that fails, nothing is changed."""
-    form = {"properties": {"count": {"type": "string", "default": "GET"}}}
+    form = {
+        "properties": {"count": {"type": "string", "default": "GET"}},
+        "required": ["count"],
+    }
     call = {"method": "{{ nodes.gate.values.count }}", "url": "https://example.com"}
     case = session({"form": form}, {"type": "http", "with": call})
     text = case.refused(change(case, count="STEAL"), InvalidAnswer)

@@ -27,16 +27,18 @@ nodes:
     assert case.node("b").output["seen"] == ({"x": 1} if sure else None)
 
 
-@pytest.mark.parametrize("condition", ["{{ inputs.n }}", "{{ nodes.s.text }}", "{{ inputs.n / 0 == 1 }}"])
+@pytest.mark.parametrize(
+    "condition", ["{{ inputs.data.n }}", "{{ nodes.s.text }}", "{{ inputs.data.n / 0 == 1 }}"]
+)
 def test_a_condition_that_is_no_boolean_or_breaks_fails_the_node(condition: str) -> None:
     """A condition must give true or false; anything else fails the node, naming it."""
     flow = f"""
-inputs: {{n: {{type: integer}}}}
+inputs: {{data: {{type: object}}}}
 nodes:
-  - {{id: s, type: set, with: {{text: "yes"}}}}
+  - {{id: s, type: set, with: {{text: "{{{{ inputs.data.text }}}}"}}}}
   - {{id: a, type: noop, if: "{condition}"}}
 """
-    case = given(flow).started(n=1)
+    case = given(flow).started(data={"n": 1, "text": "yes"})
     assert case.state.status == "failed"
     assert case.node("a").status == "failed"
     assert "node a" in case.state.error["message"]  # type: ignore[index]  # the flow failed, so it has one
@@ -71,7 +73,7 @@ def test_on_error_continue_goes_on_with_a_null_output() -> None:
 inputs: {data: {type: object}}
 nodes:
   - {id: a, type: set, on_error: continue, with: {x: "{{ inputs.data.missing }}"}}
-  - {id: b, type: set, with: {out: "{{ nodes.a }}", how: "{{ status.a }}", why: "{{ errors.a.type }}"}}
+  - {id: b, type: set, with: {out: "{{ nodes.a }}", how: "{{ status.a }}", why: "{{ errors.a.type | default('none') }}"}}
 """
     case = given(flow).started(data={})
     assert case.state.status == "complete"

@@ -112,7 +112,7 @@ def test_a_timeout_that_fails_may_be_continued_from() -> None:
     flow = """
 nodes:
   - {id: q, type: ask, on_error: continue, with: {message: Go?, timeout: 10m}}
-  - {id: b, type: set, with: {why: "{{ errors.q.type }}"}}
+  - {id: b, type: set, with: {why: "{{ errors.q.type | default('none') }}"}}
 """
     case = given(flow).started()
     case.when(case.shown()).later(600).when(case.timer_due())

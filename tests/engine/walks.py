@@ -40,7 +40,7 @@ from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, 
 
 _COMMON: dict[str, st.SearchStrategy[Any]] = {
     "if": st.sampled_from(
-        ["{{ inputs.yes }}", "{{ not inputs.yes }}", "{{ inputs.word == 'a' }}", "{{ inputs.word }}"]
+        ["{{ inputs.yes }}", "{{ not inputs.yes }}", "{{ inputs.word == 'a' }}", "{{ '1' | fromjson }}"]
     ),
     "on_error": st.sampled_from(["fail", "continue", "ask"]),
     "on_crash": st.sampled_from(["again", "ask"]),
@@ -53,7 +53,7 @@ _FORM: dict[str, Any] = {"properties": {"n": {"type": "integer", "default": 1}}}
 _WITH: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "noop": st.just({}),
     "set": st.sampled_from([{"x": "{{ inputs.word }}"}, {"x": "{{ inputs.missing.deep }}"}]).map(
-        lambda with_: with_ if "missing" not in with_["x"] else {"x": "{{ inputs.word.deep }}"}
+        lambda with_: with_ if "missing" not in with_["x"] else {"x": "{{ ('{}' | fromjson).deep }}"}
     ),
     "fail": st.just({"message": "no"}),
     "wait": st.just({"for": "1m"}),

@@ -146,7 +146,7 @@ nodes:
         "*": [approve, reject]
   - {id: say, type: message, with: {text: "{{ nodes.fix.text }} {{ nodes.fix.data.cause }} {{ nodes.triage.cost }}"}}
 finally:
-  - {id: sum_up, type: agent, with: {prompt: "Sum up: {{ nodes.fix.text }}", context: [fix], tools: [read_file]}}
+  - {id: sum_up, type: agent, with: {prompt: "Sum up: {{ nodes.fix.text | default('nothing was found') }}", context: [fix], tools: [read_file]}}
 """
 
 NESTED = """\
@@ -199,7 +199,7 @@ nodes:
         - {id: rr, type: set, with: {a: "{{ nodes.r.whatever.there.is }}"}}
   - id: pick
     type: switch
-    with: {on: "{{ nodes.fan.branches.left.l.a }}"}
+    with: {on: "{{ nodes.fan.branches.left.l.a | default(0) }}"}
     cases:
       2: [{id: two, type: noop}]
       true: [{id: yes_step, type: noop}]
@@ -208,8 +208,8 @@ nodes:
   - {id: own, type: flow, if: false, with: {flow: nested, inputs: {regions: [], service: "{{ nodes.pick.case }}"}}}
   - {id: end, type: set, with: {all: "{{ nodes.own.outputs }}", rounds: "{{ nodes.rollout.iterations[0].outputs }}"}}
 finally:
-  - {id: clean, type: shell, with: {run: [./clean.sh, "{{ status.rollout }}", "{{ nodes.end.all }}"]}, on_error: continue}
-  - {id: bye, type: message, with: {text: "{{ nodes.clean.stdout | default('') }} {{ nodes.end.rounds }}"}}
+  - {id: clean, type: shell, with: {run: [./clean.sh, "{{ status.rollout | default('not begun', true) }}", "{{ nodes.end.all | default('nothing') }}"]}, on_error: continue}
+  - {id: bye, type: message, with: {text: "{{ nodes.clean.stdout | default('') }} {{ nodes.end.rounds | default('no rounds') }}"}}
 """
 
 GRAPH = """\
@@ -254,7 +254,8 @@ def flow_with(node: str, before: str = "") -> Flow:
     """A flow whose last node is this one (YAML, not indented), after others."""
     lines = [line for part in (before, node) if part for line in part.strip().splitlines()]
     return load_flow(
-        "flow: test\ninputs: {a: {}, n: {type: integer}}\nnodes:\n" + "\n".join(lines), "test.yml"
+        "flow: test\ninputs: {a: {}, n: {type: integer}, o: {type: object}}\nnodes:\n" + "\n".join(lines),
+        "test.yml",
     )
 
 

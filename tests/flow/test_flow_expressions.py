@@ -203,14 +203,14 @@ FAILS: list[tuple[str, str]] = [
     ("{{ inputs.list.append }}", "`inputs.list` is a list and has no `append`"),
     ("{{ inputs.list[9] + 1 }}", "list"),
     ("{{ inputs.name['__class__'] }}", "`__class__`"), ("{{ inputs.map.__len__ }}", "`inputs.map.__len__` is undefined"),
-    ("{{ inputs.list[true] }}", "element"), ("{{ (inputs.map)[1] }}", "element"),
-    ("{{ unknown }}", "`unknown` is undefined"), ("{{ [unknown] }}", "`unknown` is undefined"), ("{{ 1 + 'a' }}", "unsupported operand"),
+    ("{{ inputs.list[true] }}", "a list of 3 has no `true`"), ("{{ (inputs.map)[1] }}", "has no item 1"),
+    ("{{ unknown }}", "`unknown` is undefined"), ("{{ [unknown] }}", "`unknown` is undefined"), ("{{ 1 + 'a' }}", "`+` cannot take the number 1 and the text 'a'"),
     ("{{ 1 / 0 }}", "division by zero"), ("{{ 1 if false }}", "else"), ("{{ 'x' | int }}", "'x' is not a whole number; int(0)"),
     ("{{ 'nan' | float }}", "not a number"), ("{{ 'x' | fromjson }}", "not JSON"), ("{{ 'NaN' | fromjson }}", "not JSON"),
-    ("{{ [] | first }}", "No first item"), ("{{ [1, 'a'] | sort }}", "not supported"), ("{{ range }}", "`range` is undefined"),
+    ("{{ [] | first }}", "the list is empty"), ("{{ [1, 'a'] | sort }}", "the filter `sort` cannot take a list of 2"), ("{{ range }}", "`range` is undefined"),
     ("{{ 1e308 * 10 }}", "inf"), ("{{ 9 ** 25 }}", "64 bits"), ("{{ {1: 2} }}", "key that is no text"), ("{{ inputs.q | items }}", "`inputs.q` is undefined"),
     ("{{ inputs.q | length }}", "`inputs.q` is undefined"), ("{{ 'a' % 1 }}", "format"), ("{{ inputs.list | map('nope') }}", "nope"),
-    ("{{ inputs.people | map(attribute='nmae') }}", "nmae"), ("{{ 'a' | round }}", ""), ("{{ '%s %s' | format(1) }}", "arguments"),
+    ("{{ inputs.people | map(attribute='nmae') }}", "nmae"), ("{{ 'a' | round }}", ""), ("{{ '%s %s' | format(1) }}", "the filter `format` cannot take"),
 ]  # fmt: skip
 
 

@@ -119,9 +119,9 @@ def test_data_cannot_pose_as_a_reference_where_secrets_may_stand(forged: Json) -
 @pytest.mark.parametrize("forged", FORGED)
 def test_a_forged_env_as_a_whole_is_refused(forged: Json) -> None:
     """Also when all of `env` comes from data."""
-    flow = flow_with("- {id: x, type: shell, with: {run: [a], env: '{{ inputs.a }}'}}")
+    flow = flow_with("- {id: x, type: shell, with: {run: [a], env: '{{ inputs.o }}'}}")
     with pytest.raises(SaysoError):
-        flow.nodes[0].compiled.evaluate({"inputs": {"a": forged}})
+        flow.nodes[0].compiled.evaluate({"inputs": {"o": forged}})
 
 
 @pytest.mark.parametrize("forged", FORGED)
@@ -137,8 +137,8 @@ def test_a_forged_reference_in_text_stays_text(forged: Json) -> None:
 @pytest.mark.parametrize("forged", FORGED)
 def test_elsewhere_it_is_data_like_any_other(forged: Json) -> None:
     """Where secrets may not stand, the same mapping goes through as it is."""
-    flow = flow_with("- {id: x, type: set, with: {kept: '{{ inputs.a }}'}}")
-    assert flow.nodes[0].compiled.evaluate({"inputs": {"a": forged}}) == {"kept": forged}
+    flow = flow_with("- {id: x, type: set, with: {kept: '{{ inputs.o }}'}}")
+    assert flow.nodes[0].compiled.evaluate({"inputs": {"o": forged}}) == {"kept": forged}
 
 
 @pytest.mark.parametrize("field", ["run", "stdin", "cwd", "script"])

@@ -140,7 +140,7 @@ def test_a_rule_sees_the_command_that_runs_and_not_how_it_was_written(command: s
 
 def test_a_rule_that_cannot_be_evaluated_asks() -> None:
     """What cannot be decided by the rule is decided by people."""
-    rules = RULES.replace("[approve, edit, reject]", '{when: "{{ input.command / 2 > 1 }}"}')
+    rules = RULES.replace("[approve, edit, reject]", '{when: "{{ input.command | int > 1 }}"}')
     assert talk(rules).model("", LS).prompt.kind == "approval"
 
 

@@ -1,0 +1,162 @@
+"""Which nodes of a list have surely run, and what surely holds, when another of them runs.
+
+A list is followed along the ways that lead from node to node: its edges, or the order of the file, and jumps forward.
+Where ways meet, only what holds on each of them holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from engine.errors import ExpressionError
+from engine.expression_text import Segment, split_text
+from engine.flow import graph
+from engine.flow.outline import as_mapping
+from engine.nodes.clock_configs import GOTO
+from engine.types.facts import NOTHING, Fact, Facts, when_false, when_true
+
+
+class Reached(NamedTuple):
+    """What holds where a node runs: the set of the positions that were not left out, and the facts."""
+
+    ran: int
+    facts: Facts
+
+
+class Way(NamedTuple):
+    """A way from one node to another. `jump`: the first has failed."""
+
+    source: int
+    target: int
+    when: Any = None
+    jump: bool = False
+
+
+NOWHERE = Reached(0, NOTHING)
+
+
+def condition_facts(written: Any, *, holds: bool = True) -> Facts:
+    """What a condition as it is written makes true, or makes true when it is false."""
+    return _facts_of(written, holds) if isinstance(written, str) and "{{" in written else NOTHING
+
+
+@lru_cache(maxsize=4096)
+def _facts_of(written: str, holds: bool) -> Facts:
+    from engine.expression_jinja import parse_expression
+
+    try:
+        parts = [part for part in split_text(written) if isinstance(part, Segment)]
+        tree = parse_expression(parts[0].source)
+    except (ExpressionError, IndexError):
+        return NOTHING
+    return when_true(tree) if holds else when_false(tree)
+
+
+def reached(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, int]) -> list[Reached]:
+    """What holds at each node of a list, and at its end (the last entry)."""
+    incoming: list[list[Way]] = [[] for _ in nodes]
+    leading = ways(nodes, edges, positions)
+    for way in leading:
+        incoming[way.target].append(way)
+    order = graph.topological(len(nodes), [(way.source, way.target) for way in leading])
+    found = [NOWHERE] * len(nodes)
+    for position in order:
+        if incoming[position]:
+            found[position] = _met([_behind(nodes, found, way) for way in incoming[position]])
+    if not edges:
+        last = len(nodes) - 1
+        return [*found, _behind(nodes, found, Way(last, last + 1)) if nodes else NOWHERE]
+    # Only a node that waits for all of its ways finds all that they surely come from.
+    if not any(as_mapping(edge).get("gate") == "any" for edge in edges):
+        found = [_settled(state, order, incoming, leading) for state in found]
+    return [*found, _settled(NOWHERE, order, incoming, leading)]
+
+
+def _met(states: list[Reached]) -> Reached:
+    ran, facts = states[0]
+    for other in states[1:]:
+        ran, facts = ran & other.ran, facts & other.facts
+    return Reached(ran, facts)
+
+
+def _behind(nodes: Sequence[Any], found: list[Reached], way: Way) -> Reached:
+    ran, facts = found[way.source]
+    if way.jump:
+        return Reached(ran, facts)
+    facts |= condition_facts(way.when) if way.when is not None else NOTHING
+    return Reached(ran | 1 << way.source, facts | _passed(as_mapping(nodes[way.source])))
+
+
+def _passed(node: Mapping[str, Any]) -> Facts:
+    """What holds behind a node that ends the flow when its condition holds."""
+    if node.get("type") == "fail" and node.get("on_error", "fail") == "fail":
+        return condition_facts(node.get("if"), holds=False)
+    return NOTHING
+
+
+def _settled(
+    state: Reached, order: Sequence[int], incoming: Sequence[Sequence[Way]], leading: Sequence[Way]
+) -> Reached:
+    """With every node that nothing can leave out: those at the beginning, and those that an unconditional way leads to
+    from one of them or from one that was not left out."""
+    ran = state.ran
+    jumpers = {way.source for way in leading if way.jump}
+    for position in order:
+        leads = any(way.when is None and not way.jump and ran >> way.source & 1 for way in incoming[position])
+        if position not in jumpers and (leads or not incoming[position]):
+            ran |= 1 << position
+    return Reached(ran, state.facts)
+
+
+def ways(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, int]) -> list[Way]:
+    """The ways forward through a list of nodes."""
+    found = [*_edges(edges, positions)] if edges else [Way(n, n + 1) for n in range(len(nodes) - 1)]
+    pairs = [(way.source, way.target) for way in found]
+    before = graph.ancestors(len(nodes), pairs)
+    for position, node in enumerate(nodes):
+        for target in jumps(as_mapping(node)):
+            place = positions.get(target, position)
+            if place != position and not before[position] >> place & 1:
+                found.append(Way(position, place, jump=True))
+    return found
+
+
+def covering(nodes: Sequence[Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """The approvals of a list by the id of the node that each covers: this one runs only if it was approved."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for each in nodes:
+        node = as_mapping(each)
+        target = as_mapping(node.get("with")).get("covers")
+        if node.get("type") == "approval" and isinstance(target, str):
+            found.setdefault(target, []).append(node)
+    return found
+
+
+def approved(state: Reached, gates: Sequence[Mapping[str, Any]]) -> Reached:
+    """The same place, once these approvals have been given."""
+    done = frozenset(Fact("is", ("status", _text(gate.get("id"))), "completed") for gate in gates)
+    return Reached(state.ran, state.facts | done) if gates else state
+
+
+def _edges(edges: Sequence[Any], positions: Mapping[str, int]) -> list[Way]:
+    found = []
+    for each in edges:
+        edge = as_mapping(each)
+        source, target = positions.get(_text(edge.get("from"))), positions.get(_text(edge.get("to")))
+        if source is not None and target is not None and source != target and edge.get("type") != "loop":
+            found.append(Way(source, target, edge.get("when")))
+    return found
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def jumps(node: Mapping[str, Any]) -> list[str]:
+    """The ids of the nodes to which a failure, a timeout or a rejection of this one goes."""
+    with_ = as_mapping(node.get("with"))
+    given = (node.get("on_error"), with_.get("on_timeout"), with_.get("on_reject"))
+    found = [GOTO.fullmatch(each) for each in given if isinstance(each, str)]
+    return [match[1] for match in found if match is not None]

@@ -1,0 +1,158 @@
+"""Filters and tests in expressions: what they are applied to, what they give, and their arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jinja2 import nodes
+
+from engine.faults import suggest
+from engine.filters import FILTERS, most_arguments
+from engine.types.facts import Facts
+from engine.types.lattice import ANY, FLAG, LIST, MISSING, NULL, NUMBER, TEXT, TEXTS, Type, list_of, words
+from engine.types.signatures import SIGNATURES, TESTED, given_default, items_of
+
+if TYPE_CHECKING:
+    from engine.types.inference import Inference
+
+_OF_FIELDS = ("join", "sum", "map", "sort", "unique", "min", "max", "selectattr", "rejectattr")
+
+
+class Calls:
+    """Filters and tests, for an inference."""
+
+    def __init__(self, inference: Inference) -> None:
+        self._inference = inference
+
+    def filtered(self, node: nodes.Filter, facts: Facts) -> Type:
+        """The type that a filter gives."""
+        if node.node is None:
+            return ANY
+        if node.name == "default":
+            return self._default(node, facts)
+        found = self._inference.of(node.node, facts)
+        arguments = [self._inference.of(argument, facts) for argument in node.args]
+        for keyword in node.kwargs:
+            self._inference.of(keyword.value, facts)
+        if not self._fits(node):
+            return ANY
+        signature = SIGNATURES.get(node.name)
+        if signature is None:
+            return ANY
+        found = self._taken(node, found, signature.takes)
+        if found.unknown:
+            return signature.gives(ANY)
+        return self._special(node, found, arguments) or signature.gives(found)
+
+    def tested(self, node: nodes.Test, facts: Facts) -> Type:
+        """True or false; what a test looks at must be of a kind that it takes."""
+        excused = node.name in ("defined", "undefined")
+        found = self._inference.of(node.node, facts, excused=excused)
+        for argument in node.args:
+            self._inference.of(argument, facts)
+        takes = TESTED.get(node.name)
+        if takes is not None:
+            self._taken(node, found, takes)
+        return FLAG
+
+    def _default(self, node: nodes.Filter, facts: Facts) -> Type:
+        assert node.node is not None
+        found = self._inference.of(node.node, facts, excused=True)
+        given = [*node.args, *(keyword.value for keyword in node.kwargs if keyword.key == "default_value")]
+        other = self._inference.of(given[0], facts) if given else TEXTS
+        flag = node.args[1] if len(node.args) > 1 else None
+        flag = next((each.value for each in node.kwargs if each.key == "boolean"), flag)
+        also_empty = isinstance(flag, nodes.Const) and flag.value is True
+        return given_default(found, other, also_empty=also_empty)
+
+    def _fits(self, node: nodes.Filter) -> bool:
+        most = most_arguments(node.name)
+        if most is None or len(node.args) + len(node.kwargs) <= most:
+            return True
+        takes = "no arguments" if not most else f"at most {most} argument{'s' if most > 1 else ''}"
+        self._inference.report(
+            node, f"the filter `{node.name}` takes {takes}", FILTERS[node.name][1], node.name
+        )
+        return False
+
+    def _taken(self, node: nodes.Filter | nodes.Test, found: Type, takes: int) -> Type:
+        """The type of the subject, once it is sure to be one that is taken."""
+        subject, kind = node.node, "filter" if isinstance(node, nodes.Filter) else "test"
+        assert subject is not None
+        if not takes & NULL:
+            found = self._inference.present(subject, found, f"the {kind} `{node.name}` takes no null")
+        if found.unknown or not found.kinds & ~MISSING or found.kinds & takes:
+            return found
+        told = words(Type(takes & ~NULL))
+        from engine.types.inference import told as named
+
+        message = f"{named(subject)} is {words(found)}, and the {kind} `{node.name}` takes {told}"
+        return self._inference.report(node, message, _remedy(found, takes), node.name)
+
+    def _special(self, node: nodes.Filter, found: Type, arguments: list[Type]) -> Type | None:
+        """What depends on more than the kind of the subject."""
+        attribute = _attribute(node)
+        item = items_of(found)
+        if attribute is not None and node.name in _OF_FIELDS:
+            item = self._field_of_items(node, item, attribute)
+            if node.name == "map":
+                return list_of(item)
+        if node.name == "sum" and attribute is None and not item.unknown and item.kinds & ~MISSING:
+            self._summed(node, item)
+        if node.name == "map" and attribute is None:
+            return self._mapped(node, item)
+        return None
+
+    def _field_of_items(self, node: nodes.Filter, item: Type, attribute: str) -> Type:
+        for name in attribute.split("."):
+            if item.unknown or name.isdigit():
+                return ANY
+            item = item.without(NULL)
+            if item.fields is None:
+                if item.kinds and not item.kinds & (1 << 5):
+                    message = f"the items are {words(item)} and have no `{name}`"
+                    return self._inference.report(node, message, None, attribute)
+                return item.rest or ANY
+            if name not in item.fields and item.rest is None:
+                known = f"they have {', '.join(sorted(item.fields))}"
+                hint = suggest(name, item.fields, known)
+                return self._inference.report(node, f"the items have no field `{name}`", hint, attribute)
+            item = item.fields.get(name, item.rest or ANY)
+        return item
+
+    def _summed(self, node: nodes.Filter, item: Type) -> None:
+        if not item.kinds & NUMBER:
+            message = f"the items are {words(item)}, and `sum` takes numbers"
+            self._inference.report(node, message, "make them numbers first: `| map('int') | sum`", "sum")
+
+    def _mapped(self, node: nodes.Filter, item: Type) -> Type | None:
+        """`map('int')`: a filter on each item."""
+        named = node.args[0].value if node.args and isinstance(node.args[0], nodes.Const) else None
+        if not isinstance(named, str) or named == "default":
+            return None
+        if named not in FILTERS:
+            hint = suggest(named, FILTERS, f"for a field of the items: `map(attribute='{named}')`")
+            self._inference.report(node, f"unknown filter `{named}`", hint, named)
+            return None
+        signature = SIGNATURES.get(named)
+        return None if signature is None else list_of(signature.gives(ANY if item.unknown else item))
+
+
+def _attribute(node: nodes.Filter) -> str | None:
+    """The name of the field that a filter takes of each item."""
+    given: nodes.Node | None = next((each.value for each in node.kwargs if each.key == "attribute"), None)
+    if given is None and node.name in ("selectattr", "rejectattr") and node.args:
+        given = node.args[0]
+    return given.value if isinstance(given, nodes.Const) and isinstance(given.value, str) else None
+
+
+def _remedy(found: Type, takes: int) -> str | None:
+    if found.kinds & TEXT and takes & LIST:
+        return "`| lines` or `| split(',')` makes a list of a text"
+    if found.kinds & TEXT and takes & NUMBER:
+        return "make it a number: `| int`"
+    if takes & TEXT:
+        return (
+            "`| join(', ')` makes a text of a list" if found.kinds & LIST else "`| string` makes a text of it"
+        )
+    return None

@@ -1,0 +1,133 @@
+"""What filters and tests take and give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from engine.types.lattice import (
+    ANY,
+    LIST,
+    MAPPING,
+    NULL,
+    NUMBER,
+    NUMBERS,
+    TEXT,
+    TEXTS,
+    Type,
+    either,
+    list_of,
+    union,
+)
+
+ALL = NULL | 2 | NUMBER | TEXT | LIST | MAPPING
+SIZED = TEXT | LIST | MAPPING
+
+
+class Signature(NamedTuple):
+    """The kinds that a filter takes, and the type that it gives for one."""
+
+    takes: int
+    gives: Callable[[Type], Type]
+
+
+def _always(found: Type) -> Callable[[Type], Type]:
+    return lambda _: found
+
+
+def _itself(found: Type) -> Type:
+    return found
+
+
+def items_of(found: Type) -> Type:
+    """The type of the items that going through a value gives."""
+    kinds = [found.items or ANY] if found.kinds & LIST else []
+    if found.kinds & (TEXT | MAPPING):
+        kinds.append(TEXTS)
+    return union(kinds) if kinds and not found.unknown else ANY
+
+
+def _as_list(found: Type) -> Type:
+    return list_of(items_of(found))
+
+
+def _pairs(_: Type) -> Type:
+    return list_of(list_of(None))
+
+
+def _reversed(found: Type) -> Type:
+    return found if found.kinds == TEXT else _as_list(found)
+
+
+def _rounded(found: Type) -> Type:
+    return NUMBERS
+
+
+_LISTED = Signature(SIZED, _as_list)
+_WORDED = Signature(ALL, _always(TEXTS))
+_ITEM = Signature(SIZED, items_of)
+
+SIGNATURES: Mapping[str, Signature] = {
+    "abs": Signature(NUMBER, _always(NUMBERS)),
+    "capitalize": _WORDED,
+    "dictsort": Signature(MAPPING, _pairs),
+    "filesizeformat": Signature(NUMBER | TEXT, _always(TEXTS)),
+    "first": _ITEM,
+    "float": Signature(NUMBER | TEXT | 2, _always(NUMBERS)),
+    "format": Signature(TEXT, _always(TEXTS)),
+    "fromjson": Signature(TEXT, _always(ANY)),
+    "int": Signature(NUMBER | TEXT | 2, _always(NUMBERS)),
+    "items": Signature(MAPPING, _pairs),
+    "join": Signature(SIZED, _always(TEXTS)),
+    "last": Signature(LIST | TEXT, items_of),
+    "length": Signature(SIZED, _always(NUMBERS)),
+    "lines": Signature(TEXT, _always(list_of(TEXTS))),
+    "list": _LISTED,
+    "lower": _WORDED,
+    "map": Signature(SIZED, _always(list_of(None))),
+    "max": _ITEM,
+    "min": _ITEM,
+    "reject": _LISTED,
+    "rejectattr": _LISTED,
+    "replace": Signature(TEXT, _always(TEXTS)),
+    "reverse": Signature(LIST | TEXT, _reversed),
+    "round": Signature(NUMBER, _rounded),
+    "select": _LISTED,
+    "selectattr": _LISTED,
+    "sort": _LISTED,
+    "split": Signature(TEXT, _always(list_of(TEXTS))),
+    "string": _WORDED,
+    "sum": Signature(LIST, _always(ANY)),
+    "title": _WORDED,
+    "tojson": _WORDED,
+    "trim": Signature(TEXT, _always(TEXTS)),
+    "truncate": Signature(TEXT, _always(TEXTS)),
+    "unique": _LISTED,
+    "upper": _WORDED,
+    "urlencode": Signature(TEXT | MAPPING | LIST | NUMBER, _always(TEXTS)),
+}
+"""Every filter but `default`, which takes what no other does."""
+
+TESTED: Mapping[str, int] = {
+    "even": NUMBER,
+    "odd": NUMBER,
+    "divisibleby": NUMBER,
+    "startswith": TEXT,
+    "endswith": TEXT,
+    "lt": NUMBER | TEXT | LIST,
+    "le": NUMBER | TEXT | LIST,
+    "gt": NUMBER | TEXT | LIST,
+    "ge": NUMBER | TEXT | LIST,
+}
+"""The kinds that tests take; those that are not here take all."""
+
+
+def given_default(found: Type, other: Type, *, also_empty: bool) -> Type:
+    """What `default` gives: the value, or the other where it is undefined, or with `true` where it is empty or null."""
+    if found.unknown:
+        return ANY
+    kept = found.without(1 << 6)
+    if also_empty:
+        kept = kept.without(NULL)
+    absent = found.kinds & (1 << 6)
+    return either(kept, other) if absent or also_empty else kept
