@@ -10,7 +10,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench import acks, agents, cold, crowd, fold, help, items, memory, nodes, others, pauses, turns
+from bench import (
+    acks,
+    agents,
+    cold,
+    crowd,
+    fold,
+    help,
+    items,
+    memory,
+    nodes,
+    others,
+    pauses,
+    retention,
+    turns,
+)
 from bench.report import Row, machine, table
 
 PARTS: dict[str, Callable[..., list[Row]]] = {
@@ -24,6 +38,7 @@ PARTS: dict[str, Callable[..., list[Row]]] = {
     "turns": turns.measure,
     "agents": agents.measure,
     "acks": acks.measure,
+    "retention": retention.measure,
     "memory": memory.measure,
     "help": help.measure,
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bot import arrivals
+from bot import arrivals, retention
 from bot.aliases import Aliases
 from bot.app import SlackApp
 from bot.assembly import make_engine
@@ -428,13 +428,17 @@ class Bot:
         """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one."""
         while True:
             days = self.settings.retention_days
-            ended = clock.after(self.machine.now(), -days * 86400)
-            inbox = clock.after(self.machine.now(), -(days + 7) * 86400)
-            gone = await self._stored("deleting old sessions", "reap", ended_before=ended, inbox_before=inbox)
+            house = retention.House.of(self.settings, self.engine.store)
+            gone = await waited_out(
+                lambda: retention.in_turn(
+                    retention.whole_round(house, self.machine.now()), self.engine.writer
+                ),
+                "deleting old sessions",
+            )
             if gone:
                 log.info("%d sessions that ended more than %g days ago were deleted", gone, days)
             await self.engine.tidy_files(days * 86400)
-            await asyncio.sleep(3600)
+            await asyncio.sleep(retention.EVERY_SECONDS)
 
     async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)

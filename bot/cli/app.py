@@ -33,7 +33,7 @@ locks_app = typer.Typer(
 )
 app.add_typer(locks_app, name="locks")
 store_app = typer.Typer(
-    help="The store as a whole: let one go on that is older than what it acknowledged.",
+    help="The store as a whole: make its file smaller, let one go on that is older than what it acknowledged.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -383,6 +383,17 @@ def restore(
 
 
 # --- what agents cost --------------------------------------------------------------------------------------
+
+
+@store_app.command("compact")
+def store_compact(context: typer.Context) -> None:
+    """Write the database anew without what was deleted; it gives space back by itself from then on.
+
+    It needs as much disk again for a moment, and nothing else may run meanwhile.
+    """
+    from bot.cli.deletion import compact_store
+
+    end(compact_store(place_of(context)))
 
 
 @app.command("spend")

@@ -75,6 +75,7 @@ def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin
 async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
     # It brings Slack's libraries with it: not before a session really runs.
     from bot.assembly import make_engine
+    from bot.retention import keep_house
 
     settings = place.settings()
     gate = local_gate(settings)
@@ -103,6 +104,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         finally:
             screen.close()
             await engine.close()
+        keep_house(settings, store, engine.now())
     if mode.json:
         print_json(result_json(state))
     else:

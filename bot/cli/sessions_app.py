@@ -9,6 +9,8 @@ import typer
 
 from bot.cli.options import As, Json, NoInput, NoWait, SessionId, end, place_of
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which.")]
+
 app = typer.Typer(
     help="Look at sessions, go on with them, end them.",
     no_args_is_help=True,
@@ -161,6 +163,36 @@ def sessions_abort(
     from bot.cli.resume import abort_session
 
     end(abort_session(place_of(context), session_id, reason, as_json=as_json))
+
+
+@app.command("delete")
+def sessions_delete(
+    context: typer.Context,
+    session_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="Ids, or the beginnings of them.")
+    ],
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete sessions that have ended or were set aside, with their files and snapshots."""
+    from bot.cli.deletion import delete_sessions
+
+    end(delete_sessions(place_of(context), session_ids, dry_run=dry_run, as_json=as_json))
+
+
+@app.command("purge")
+def sessions_purge(
+    context: typer.Context,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="TIME", help="How long ago they ended: 30d, 12h.")
+    ],
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete all sessions that ended so long ago, with their files and snapshots."""
+    from bot.cli.deletion import purge_sessions
+
+    end(purge_sessions(place_of(context), older_than, dry_run=dry_run, as_json=as_json))
 
 
 @app.command("export")

@@ -24,6 +24,11 @@ BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
 CHECKPOINT_PAGES = 1_000
 """Size of the WAL (pages of 4 KiB) from which it is folded back into the file."""
+PAGES_AT_ONCE = 64
+"""Free pages that one transaction gives back: each of them may move another page."""
+KEPT_PAGES = 256
+"""Free pages that stay: what is written next needs them."""
+_INCREMENTAL = 2
 Value: TypeAlias = str | bytes | int | None
 
 _UNSYNCED = {
@@ -92,6 +97,32 @@ class Connection:
             raw.pragma(name, value)
         raw.wal_autocheckpoint(0)
         raw.set_wal_hook(self._committed)
+
+    def shrinkable(self) -> None:
+        """Let a new file give pages back; one that has tables must be compacted for that."""
+        with self.translated():
+            if int(self.raw.pragma("user_version")) == 0:
+                self.raw.pragma("auto_vacuum", "INCREMENTAL")
+
+    def give_back(self) -> bool:
+        """Give some free pages back to the disk; whether there are more. Inside a write transaction."""
+        if self.raw.pragma("auto_vacuum") != _INCREMENTAL or self.free_pages() <= KEPT_PAGES:
+            return False
+        self.raw.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+        return True
+
+    def free_pages(self) -> int:
+        """Pages of the file that hold nothing."""
+        return int(self.raw.pragma("freelist_count"))
+
+    def compact(self) -> None:
+        """Write the file anew without free pages, and let it give pages back from now on. It needs as much disk again, and
+        nobody else may use the file meanwhile."""
+        with self._lock, self.translated():
+            self._usable()
+            self.raw.pragma("auto_vacuum", "INCREMENTAL")
+            self.raw.execute("VACUUM")
+            self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def use_wal(self) -> None:
         """Switch to WAL. Apart from opening, so that a file of a newer release can be refused untouched."""

@@ -30,6 +30,7 @@ from engine.storage.port import (
     PutOutbox,
     Row,
     SpendRow,
+    Sweep,
     TimerRow,
 )
 from engine.storage.records import SessionRecord
@@ -374,13 +375,31 @@ class MemoryStore:
         before, self._seen = self._seen, others
         return others != before
 
-    def reap(self, *, ended_before: str, inbox_before: str) -> int:
-        """See `Store.reap`."""
-        counts: list[int] = []
+    def ended(self, before: str, *, limit: int = 100) -> list[str]:
+        """See `Store.ended`."""
+        self._usable()
+        with self.tables.read():
+            return self._sessions.ended(before, limit)
+
+    def delete(self, session_ids: Sequence[str]) -> list[str]:
+        """See `Store.delete`."""
 
         def work() -> None:
-            counts.append(self._sessions.reap(ended_before))
-            self._rows.reap(ended_before, inbox_before)
+            for session_id in session_ids:
+                self._sessions.delete(session_id)
 
         self._write(work)
-        return counts[0]
+        return []
+
+    def compact(self) -> None:
+        """See `Store.compact`."""
+
+    def sweep(self, at: Sweep) -> Sweep | None:
+        """See `Store.sweep`; all at once."""
+
+        def work() -> None:
+            self._rows.reap(at.ended_before, at.inbox_before)
+            self._sessions.drop_flows()
+
+        self._write(work)
+        return None

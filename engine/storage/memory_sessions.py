@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from engine.errors import Corrupt, Fenced, SessionQuarantined, StorageError, UnknownSession
+from engine.errors import Corrupt, Fenced, SessionError, SessionQuarantined, StorageError, UnknownSession
 from engine.storage.macs import Sealer
 from engine.storage.memory_tables import Tables
 from engine.storage.port import Commit, Head, Loaded, NewSession
@@ -215,21 +215,25 @@ class MemorySessions:
         self._tables.drop(self._tables.snapshots, session_id)
         self._tables.drop(self._tables.quarantine, session_id)
 
-    def reap(self, ended_before: str) -> int:
-        """Delete ended sessions, except those whose head does not verify; how many."""
-        tables = self._tables
-        gone = [
-            record.session_id
-            for record in tables.sessions.values()
-            if record.ended_at is not None
-            and record.ended_at < ended_before
-            and genuine(self._sealer, record)
-        ]
-        for session_id in gone:
-            for table, key in tables.of_session(session_id):
-                tables.drop(table, key)
-        if gone:
-            used = {record.flow_digest for record in tables.sessions.values()}
-            for digest in [digest for digest in tables.flows if digest not in used]:
-                tables.drop(tables.flows, digest)
-        return len(gone)
+    def ended(self, before: str, limit: int) -> list[str]:
+        """What `Store.ended` says."""
+        heads = [record for record in self._tables.sessions.values() if (record.ended_at or before) < before]
+        heads.sort(key=lambda record: str(record.ended_at))
+        return [record.session_id for record in heads if genuine(self._sealer, record)][:limit]
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session with all its rows."""
+        if self.reason(session_id) is None:
+            head = self.find(session_id)
+            if head is not None and head.ended_at is None:
+                raise SessionError(
+                    f"Session {session_id} is {head.status}: only what has ended can be deleted."
+                )
+        for table, key in self._tables.of_session(session_id):
+            self._tables.drop(table, key)
+
+    def drop_flows(self) -> None:
+        """Delete the texts that nobody pins."""
+        used = {record.flow_digest for record in self._tables.sessions.values()}
+        for digest in [digest for digest in self._tables.flows if digest not in used]:
+            self._tables.drop(self._tables.flows, digest)

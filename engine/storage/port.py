@@ -297,6 +297,15 @@ class OutboxRow(NamedTuple):
     result: bytes | None
 
 
+class Sweep(NamedTuple):
+    """How far a sweep has come: in which table, after which row."""
+
+    ended_before: str
+    inbox_before: str
+    stage: int = 0
+    after: int | str = 0
+
+
 class Claim(NamedTuple):
     """A session to be taken, by whom."""
 
@@ -478,6 +487,19 @@ class Store(Protocol):
     def changed(self) -> bool:
         """Whether another connection or process has committed since the last call."""
 
-    def reap(self, *, ended_before: str, inbox_before: str) -> int:
-        """Delete sessions (with all their rows) that ended before one time, what was spent on days before that one, and
-        consumed inbox rows older than the other time whose session, if any, is gone; how many sessions went."""
+    def ended(self, before: str, *, limit: int = 100) -> list[str]:
+        """Sessions that ended before that time, in the order of their starts. One whose head does not verify is left out:
+        a date that was changed must not delete a living session."""
+
+    def delete(self, session_ids: Sequence[str]) -> list[str]:
+        """Delete sessions with all their rows, for a few milliseconds; those that are still to be deleted. What was spent
+        stays, and consumed inbox rows, whose keys are needed longer. A session that has not ended raises `SessionError`
+        unless it is quarantined; one that does not exist is no error."""
+
+    def compact(self) -> None:
+        """Write everything anew without free space. Only while nobody else uses the store."""
+
+    def sweep(self, at: Sweep) -> Sweep | None:
+        """Delete what no session needs any more, for a few milliseconds; where to go on, or None when that was all:
+        consumed inbox rows from before one time whose session, if any, is gone, intents without a session and what was
+        spent from before the other time, texts of flows that nobody pins. Then free pages are given back."""

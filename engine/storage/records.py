@@ -37,6 +37,8 @@ from engine.storage.port import (
 
 UNVERIFIED = "its head does not verify: it was changed outside this program"
 """What lists say of a session that nobody has set aside yet, but should."""
+BEING_DELETED = "it is being deleted"
+"""Why a session is set aside while its long journal is deleted in pieces."""
 OutboxState = Literal["pending", "sent", "failed"]
 
 

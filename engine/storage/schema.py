@@ -187,7 +187,12 @@ CREATE TABLE freshness (
 """How many transactions there were, and a hash over what they left: see `engine.storage.freshness`. A release without it
 must not write, for its transactions would not be counted."""
 
-STEPS: tuple[str, ...] = (V1, V2, V3, V4)
+V5 = """
+CREATE INDEX sessions_flow ON sessions (flow_digest);
+"""
+"""Whether anybody pins a text is asked for each text, in slices, while others write."""
+
+STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
 
 

@@ -8,6 +8,7 @@ loss (WAL, `synchronous=FULL`), any other is gone as a whole. Files beside the d
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,15 +42,17 @@ from engine.storage.port import (
     PutOutbox,
     Row,
     SpendRow,
+    Sweep,
     TimerRow,
 )
 from engine.storage.records import SessionRecord
 from engine.storage.schema import migrate, refuse_newer
 from engine.storage.sqlite_key import META, PUT_META, check_key, key_for
-from engine.storage.sqlite_rows import RowTables
+from engine.storage.sqlite_rows import SWEPT, RowTables
 from engine.storage.sqlite_sessions import SessionTables
 
-_REAP_AT_ONCE = 100
+SLICE_SECONDS = 0.004
+"""How long a transaction deletes: commits of others are not held up for longer."""
 
 
 def open_sqlite(
@@ -81,6 +84,7 @@ def open_sqlite(
 def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
     with db.translated():
         refuse_newer(db.raw, file)
+    db.shrinkable()
     db.use_wal()
     owners = Owners(file.parent / "owners" / file.name)
     with db.translated():
@@ -436,16 +440,28 @@ class SqliteStore:
         before, self._version = self._version, self._db.data_version()
         return self._version != before
 
-    def reap(self, *, ended_before: str, inbox_before: str) -> int:
-        """See `Store.reap`. A few sessions at a time: commits of others are not held up for long."""
-        total, after = 0, 0
-        while True:
-            with self._db.write():
-                gone, then = self._sessions.reap(ended_before, after, _REAP_AT_ONCE)
-            total += gone
-            if then is None:
-                break
-            after = then
+    def ended(self, before: str, *, limit: int = 100) -> list[str]:
+        """See `Store.ended`."""
+        with self._db.read():
+            return self._sessions.ended(before, limit)
+
+    def delete(self, session_ids: Sequence[str]) -> list[str]:
+        """See `Store.delete`."""
+        left = list(session_ids)
         with self._db.write():
-            self._rows.reap(ended_before, inbox_before)
-        return total
+            until = time.monotonic() + SLICE_SECONDS
+            while left and time.monotonic() < until:
+                if self._sessions.delete(left[0]):
+                    del left[0]
+        return left
+
+    def compact(self) -> None:
+        """See `Store.compact`."""
+        self._db.compact()
+
+    def sweep(self, at: Sweep) -> Sweep | None:
+        """See `Store.sweep`."""
+        with self._db.write():
+            if at.stage < len(SWEPT):
+                return self._rows.sweep(at)
+            return at if self._db.give_back() else None

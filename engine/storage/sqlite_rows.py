@@ -7,8 +7,9 @@ its list with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import orjson
 
@@ -30,6 +31,7 @@ from engine.storage.port import (
     Row,
     SettleSpend,
     SpendRow,
+    Sweep,
     TakeLock,
     TimerRow,
 )
@@ -58,6 +60,7 @@ from engine.storage.sqlite_locks import LockTables
 
 _log = logging.getLogger("sayso.storage")
 
+_EVER = "9999"
 _NEXT_INBOX = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'inbox'), 0),
  coalesce((SELECT max(id) FROM inbox), 0)) + 1"""
 _NEXT_OUTBOX = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0),
@@ -73,10 +76,11 @@ _INBOX_BY_KEY = """SELECT id, key, kind, payload, session_id, thread_key, receiv
  FROM inbox WHERE key = ?"""
 _CONSUME = "UPDATE inbox SET outcome = ?, result = ?, mac = ? WHERE id = ?"
 _INBOX_CORRUPT = "UPDATE inbox SET outcome = 'corrupt' WHERE id = ?"
-_REAP_INBOX = """DELETE FROM inbox WHERE outcome IS NOT NULL AND received_at < ?
+_STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < ?1
  AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id)
  AND (session_id IS NOT NULL OR thread_key IS NULL
-      OR NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.thread_key = inbox.thread_key))"""
+      OR NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.thread_key = inbox.thread_key))
+ FROM inbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
 
 _PUT_PROMPT = """INSERT INTO prompts (prompt_id, session_id, thread_key, status, deadline, body, mac)
  VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (prompt_id) DO UPDATE SET thread_key = excluded.thread_key,
@@ -118,7 +122,8 @@ _OUTBOX_NOTICES = """SELECT id FROM outbox INDEXED BY outbox_pending WHERE state
  AND (not_before IS NULL OR not_before <= ?1) AND substr(key, 1, length(?3)) = ?3 ORDER BY id LIMIT ?2"""
 _DROP_NOTICES = "DELETE FROM outbox WHERE state = 'pending' AND substr(key, 1, length(?1)) = ?1"
 _OUTBOX_CORRUPT = "UPDATE outbox SET state = 'failed' WHERE id = ?"
-_REAP_OUTBOX = "DELETE FROM outbox WHERE session_id IS NULL AND state != 'pending' AND created_at < ?"
+_STALE_OUTBOX = """SELECT id, created_at, session_id IS NULL AND state != 'pending' AND created_at < ?1
+ FROM outbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
 
 _NEXT_SPEND = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'spend'), 0),
  coalesce((SELECT max(n) FROM spend), 0)) + 1"""
@@ -129,12 +134,32 @@ _SPEND_OF = "SELECT n FROM spend WHERE session_id = ? AND path = ? AND attempt =
 _SPENT = "SELECT coalesce(sum(coalesce(cost, reserved)), 0) FROM spend INDEXED BY spend_day WHERE day = ?"
 _SPEND_SINCE = "SELECT n FROM spend WHERE day >= ? ORDER BY n"
 _SETTLE_SPEND = "UPDATE spend SET cost = ?, mac = ? WHERE n = ?"
-_REAP_SPEND = "DELETE FROM spend WHERE day < ?"
+_STALE_SPEND = "SELECT n, day, day < ?1 FROM spend WHERE n > ?2 ORDER BY n LIMIT ?3"
+_STALE_FLOWS = """SELECT digest, '', ?1 != '' AND NOT EXISTS
+ (SELECT 1 FROM sessions WHERE sessions.flow_digest = flows.digest) FROM flows WHERE digest > ?2 ORDER BY digest LIMIT ?3"""
 
 _MARK = "SELECT scope, ts, mac FROM marks WHERE scope = ?"
 _MARKS = "SELECT scope, ts, mac FROM marks WHERE substr(scope, 1, ?) = ? ORDER BY scope"
 _PUT_MARK = """INSERT INTO marks (scope, ts, mac) VALUES (?, ?, ?)
  ON CONFLICT (scope) DO UPDATE SET ts = excluded.ts, mac = excluded.mac"""
+
+
+class Swept(NamedTuple):
+    """A table that is swept: `look` gives keys after one with their times and whether nobody needs them."""
+
+    look: str
+    delete: str
+    before: Callable[[Sweep], str]
+    first: int | str = 0
+
+
+_SWEPT_AT_ONCE = 200
+SWEPT = (
+    Swept(_STALE_INBOX, "DELETE FROM inbox WHERE id = ?", lambda at: at.inbox_before),
+    Swept(_STALE_OUTBOX, "DELETE FROM outbox WHERE id = ?", lambda at: at.ended_before),
+    Swept(_STALE_SPEND, "DELETE FROM spend WHERE n = ?", lambda at: at.ended_before[:10]),
+    Swept(_STALE_FLOWS, "DELETE FROM flows WHERE digest = ?", lambda at: _EVER, ""),
+)
 
 
 class RowTables(LockTables):
@@ -215,11 +240,18 @@ class RowTables(LockTables):
             after = sealed(self._sealer, consumed_row(record, done))
             self._db.run(_CONSUME, (after.outcome, after.result, after.mac, after.id))
 
-    def reap(self, ended_before: str, inbox_before: str) -> None:
-        """Delete consumed inbox rows, outbox rows without a session, and what was spent, that are old enough."""
-        self._db.run(_REAP_INBOX, (inbox_before,))
-        self._db.run(_REAP_OUTBOX, (ended_before,))
-        self._db.run(_REAP_SPEND, (ended_before[:10],))
+    def sweep(self, at: Sweep) -> Sweep:
+        """Look at the next rows of a table and delete those that nobody needs; where to go on. Rows are looked at in the
+        order in which they came, so the first one that is too young ends its table."""
+        table = SWEPT[at.stage]
+        before = table.before(at)
+        rows = self._db.all(table.look, (before, at.after, _SWEPT_AT_ONCE))
+        self._db.many(table.delete, [(key,) for key, _, stale in rows if stale])
+        if len(rows) < _SWEPT_AT_ONCE or rows[-1][1] >= before:
+            return at._replace(
+                stage=at.stage + 1, after=SWEPT[at.stage + 1].first if at.stage + 1 < len(SWEPT) else 0
+            )
+        return at._replace(after=rows[-1][0])
 
     # -- prompts, timers
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import apsw
 import orjson
 
-from engine.errors import Corrupt, Fenced, SessionQuarantined, StorageError, UnknownSession
+from engine.errors import Corrupt, Fenced, SessionError, SessionQuarantined, StorageError, UnknownSession
 from engine.storage.connection import Connection
 from engine.storage.macs import Sealer
 from engine.storage.port import Commit, Head, Loaded, NewSession
 from engine.storage.records import (
+    BEING_DELETED,
     UNVERIFIED,
     JournalRecord,
     QuarantineRecord,
@@ -78,7 +80,7 @@ _LEAVE_QUEUES = "DELETE FROM locks WHERE session_id = ? AND taken_at IS NULL"
 _QUARANTINED = "SELECT session_id, reason, at, mac FROM quarantine WHERE session_id = ?"
 _RUNNING = """SELECT n FROM sessions WHERE status = 'running'
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id) ORDER BY n"""
-_ENDED = "SELECT n FROM sessions WHERE ended_at < ? AND n > ? ORDER BY n LIMIT ?"
+_ENDED = "SELECT n FROM sessions WHERE ended_at < ? ORDER BY ended_at, n"
 _LIST = {
     (False, False): "SELECT n FROM sessions ORDER BY n DESC LIMIT ?3",
     (True, False): """SELECT n FROM sessions WHERE status IN (SELECT value FROM json_each(?1))
@@ -89,8 +91,10 @@ _LIST = {
 }
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE session_id = ?"
 _DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
+_EVENTS_AT_ONCE = 500
+_DELETE_EVENTS = """DELETE FROM journal WHERE session_id = ?1
+ AND seq > (SELECT max(seq) FROM journal WHERE session_id = ?1) - ?2"""
 _DELETE = (
-    "DELETE FROM journal WHERE session_id = ?",
     _DROP_SNAPSHOT,
     _DROP_QUARANTINE,
     "DELETE FROM prompts WHERE session_id = ?",
@@ -99,7 +103,6 @@ _DELETE = (
     "DELETE FROM locks WHERE session_id = ?",
     "DELETE FROM sessions WHERE session_id = ?",
 )
-_DELETE_FLOWS = "DELETE FROM flows WHERE digest NOT IN (SELECT flow_digest FROM sessions)"
 
 
 class SessionTables:
@@ -342,23 +345,29 @@ class SessionTables:
         self._db.run(_DROP_QUARANTINE, (session_id,))
         self.forget(session_id)
 
-    def reap(self, ended_before: str, after: int, limit: int) -> tuple[int, int | None]:
-        """Delete some ended sessions beyond row `after`: how many, and where to go on (None: that was all).
+    def ended(self, before: str, limit: int) -> list[str]:
+        """What `Store.ended` says."""
+        heads = (self._by_n(n) for (n,) in self._db.each(_ENDED, (before,)))
+        genuine_ones = (head for head in heads if head is not None and genuine(self._sealer, head))
+        return [head.session_id for head in islice(genuine_ones, limit)]
 
-        One whose head does not verify is kept: a flipped date must not delete a living session.
-        """
-        gone, rows = 0, self._db.all(_ENDED, (ended_before, after, limit))
-        for (n,) in rows:
-            record = self._by_n(n)
-            if record is None or not genuine(self._sealer, record):
-                continue
-            for statement in _DELETE:
-                self._db.run(statement, (record.session_id,))
-            self.forget(record.session_id)
-            gone += 1
-        if gone:
-            self._db.run(_DELETE_FLOWS)
-        return gone, rows[-1][0] if len(rows) == limit else None
+    def delete(self, session_id: str) -> bool:
+        """Delete a session, or, where its journal is long, the end of that; whether it is gone. In between it is set
+        aside, so that nobody takes what is left of its journal for damage."""
+        if self.reason(session_id) is None:
+            head = self.find(session_id)
+            if head is not None and head.ended_at is None:
+                raise SessionError(
+                    f"Session {session_id} is {head.status}: only what has ended can be deleted."
+                )
+            if head is not None and head.seq > _EVENTS_AT_ONCE:
+                self.quarantine(session_id, BEING_DELETED, head.updated_at)
+        if self._db.run(_DELETE_EVENTS, (session_id, _EVENTS_AT_ONCE)) == _EVENTS_AT_ONCE:
+            return False
+        for statement in _DELETE:
+            self._db.run(statement, (session_id,))
+        self.forget(session_id)
+        return True
 
     def _remember(self, head: SessionRecord) -> None:
         if head.owner is None or head.ended_at is not None:

@@ -23,6 +23,7 @@ from engine.storage.port import (
     PutTimer,
     Row,
     Store,
+    Sweep,
 )
 from engine.storage.sqlite import open_sqlite
 
@@ -75,6 +76,19 @@ def outcome(work: Callable[[], object]) -> object:
         return work()
     except Exception as error:
         return type(error)
+
+
+def reaped(store: Store, ended_before: str, inbox_before: str) -> int:
+    """Everything that a round of the retention deletes; how many sessions went."""
+    gone = 0
+    while found := store.ended(ended_before):
+        gone += len(found)
+        while found := store.delete(found):
+            pass
+    at: Sweep | None = Sweep(ended_before, inbox_before)
+    while at is not None:
+        at = store.sweep(at)
+    return gone
 
 
 class Backend(Protocol):

@@ -36,6 +36,7 @@ from tests.storage.storagekit import (
     done,
     event,
     new_session,
+    reaped,
     rich_session,
     step,
 )
@@ -373,7 +374,7 @@ def test_a_fork_begins_at_its_parent(store: Store) -> None:
     done(store, new_session("session-1", owner, event("a"), event("b")))
     done(store, step("session-1", 1, 2, event("c"), status="complete", phase="ended"))
     done(store, new_session("session-2", owner, event("x"), parent=("session-1", 2)))
-    assert store.reap(ended_before=at(1), inbox_before=at(1)) == 1
+    assert reaped(store, at(1), at(1)) == 1
     head = store.head("session-2")
     assert head is not None
     assert head.parent_session_id == "session-1"
@@ -531,8 +532,8 @@ def test_reap_deletes_old_sessions_with_all_their_rows(store: Store) -> None:
     rich_session(store, "session-1")
     rich_session(store, "session-2")
     done(store, step("session-1", 1, 4, event("z"), status="failed", phase="ended", now=at(5)))
-    assert store.reap(ended_before=at(5), inbox_before=NOW) == 0
-    assert store.reap(ended_before=at(6), inbox_before=NOW) == 1
+    assert reaped(store, at(5), NOW) == 0
+    assert reaped(store, at(6), NOW) == 1
     assert store.head("session-1") is None
     with pytest.raises(UnknownSession):
         store.load("session-1")
@@ -547,7 +548,7 @@ def test_reap_deletes_old_sessions_with_all_their_rows(store: Store) -> None:
 def test_reap_deletes_flows_that_nobody_pins(store: Store) -> None:
     """With its last session a pinned flow goes."""
     done(store, new_session("session-1", None, status="complete"))
-    assert store.reap(ended_before=at(1), inbox_before=NOW) == 1
+    assert reaped(store, at(1), NOW) == 1
     with pytest.raises(StorageError):
         store.flow(FLOW_DIGEST)
 
@@ -567,9 +568,9 @@ def test_reap_keeps_inbox_keys_longer_than_their_session(store: Store) -> None:
     def keys() -> list[str]:
         return [item.key for item in items if store.inbox_row(item.key)]
 
-    store.reap(ended_before=NOW, inbox_before=at(1))
+    reaped(store, NOW, at(1))
     assert keys() == ["session", "thread", "open"]
-    store.reap(ended_before=at(1), inbox_before=at(1))
+    reaped(store, at(1), at(1))
     assert keys() == ["open"]
     assert store.ingest([InboxItem("new", "message", b"{}")], NOW) == [5]
 
@@ -578,7 +579,7 @@ def test_reap_deletes_old_intents_without_a_session(store: Store) -> None:
     """Hints that were sent long ago go; pending ones stay."""
     put(store, PutOutbox("sent", "a", "hint", b"{}"), PutOutbox("pending", "a", "hint", b"{}"))
     store.outbox_finish(1, 1, now=NOW, state="sent")
-    store.reap(ended_before=at(1), inbox_before=NOW)
+    reaped(store, at(1), NOW)
     assert store.outbox_row("sent") is None
     assert store.outbox_row("pending") is not None
 

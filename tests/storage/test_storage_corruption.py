@@ -22,6 +22,7 @@ from tests.storage.storagekit import (
     event,
     new_session,
     outcome,
+    reaped,
     rich_session,
     step,
 )
@@ -320,7 +321,7 @@ def test_a_session_with_a_bad_head_is_not_reaped(backend: Backend, store: Store)
     """A date that was changed deletes nothing."""
     done(store, new_session("session-1", None, event("a")))
     backend.change("sessions", 0, "ended_at", b"2020-01-01")
-    assert store.reap(ended_before=NOW, inbox_before=NOW) == 0
+    assert reaped(store, NOW, NOW) == 0
     assert len(backend.rows("journal")) == 1
 
 

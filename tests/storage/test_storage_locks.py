@@ -12,7 +12,7 @@ from engine.storage.memory import MemoryStore
 from engine.storage.port import DropLock, LockRow, PutLock, Store, TakeLock
 from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import SqliteStore, open_sqlite
-from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, step
+from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, reaped, step
 
 ONE, TWO, THREE = "session-1", "session-2", "session-3"
 
@@ -106,7 +106,7 @@ def test_reaping_a_session_leaves_no_place_behind(store: Store) -> None:
     """Whatever was left of it goes with it."""
     begin(store, ONE, put("x", ONE))
     done(store, step(ONE, 1, 1, event("b"), status="complete", phase="ended", release=True))
-    assert store.reap(ended_before=at(60), inbox_before=at(0)) == 1
+    assert reaped(store, at(60), at(0)) == 1
     assert store.locks() == []
 
 

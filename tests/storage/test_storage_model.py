@@ -26,7 +26,7 @@ from engine.storage.port import (
     Store,
 )
 from engine.storage.sqlite import open_sqlite
-from tests.storage.storagekit import KEY, at, new_session, step
+from tests.storage.storagekit import KEY, at, new_session, reaped, step
 
 SESSIONS = st.sampled_from(["session-1", "session-2", "session-3"])
 THREADS = st.sampled_from([None, "T", "U"])
@@ -241,7 +241,7 @@ class Backends(RuleBasedStateMachine):
     @rule(which=st.booleans(), ended=TIMES, inbox=TIMES)
     def reap(self, which: bool, ended: str, inbox: str) -> None:
         """Old things go."""
-        self.both(which, lambda store, _: store.reap(ended_before=ended, inbox_before=inbox))
+        self.both(which, lambda store, _: reaped(store, ended, inbox))
 
     @rule(which=st.booleans())
     def changed(self, which: bool) -> None:

@@ -13,7 +13,7 @@ from engine.errors import DayBudgetSpent
 from engine.storage.port import NANO, PutSpend, SettleSpend, SpendRow, Store
 from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import open_sqlite
-from tests.storage.storagekit import KEY, NOW, Backend, at, done, event, new_session, step
+from tests.storage.storagekit import KEY, NOW, Backend, at, done, event, new_session, reaped, step
 
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"
 ONE, TWO = "session-1", "session-2"
@@ -116,9 +116,9 @@ def test_a_deleted_session_makes_no_room(store: Store) -> None:
     """What a session cost stays when the session is deleted, until its day is older than what is kept."""
     done(store, new_session(ONE, store.register("bot"), event("a"), rows=(call(ONE, 1, 500),)))
     done(store, step(ONE, 1, 1, event("b"), status="complete", phase="ended", release=True))
-    assert store.reap(ended_before=at(60), inbox_before=at(0)) == 1
+    assert reaped(store, at(60), at(0)) == 1
     assert store.spent(TODAY) == 500
-    store.reap(ended_before="2026-11-22T00:00:00.000Z", inbox_before=at(0))
+    reaped(store, "2026-11-22T00:00:00.000Z", at(0))
     assert store.spend("2026-01-01") == []
 
 

@@ -1,0 +1,194 @@
+"""Retention, `sessions delete`, `sessions purge` and `store compact`: what goes, goes whole; the rest is untouched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot import retention
+from bot.cli.app import run
+from bot.settings import Settings, load_settings
+from engine.storage.opening import open_store
+from engine.storage.port import InboxItem, Store
+from tests.storage.storagekit import at, done, event, new_session
+
+NOW = "2027-06-01T00:00:00.000Z"
+MANY = 1_200
+"""Events of a journal that is deleted in pieces."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """An installation in a folder of its own."""
+    tmp_path.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    return load_settings({}, cwd=tmp_path, home="home")
+
+
+def ended(store: Store, session_id: str, *, events: int = 3) -> None:
+    """A session that has ended, with files."""
+    done(store, new_session(session_id, None, *[event("x")] * events, status="complete", phase="ended"))
+
+
+def filled(settings: Settings) -> Store:
+    """Two sessions that ended and one that waits, each with a file."""
+    store = open_store(settings.database_url, None)
+    ended(store, "session-one")
+    ended(store, "session-two", events=MANY)
+    done(store, new_session("session-open", None, event("x"), status="paused", phase="waiting"))
+    for head in store.heads():
+        folder = settings.home / "sessions" / head.session_id
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("x")
+    return store
+
+
+def left(settings: Settings) -> tuple[list[str], list[str]]:
+    """The sessions in the database, and those with a folder."""
+    store = open_store(settings.database_url, None)
+    try:
+        heads = sorted(head.session_id for head in store.heads())
+    finally:
+        store.close()
+    return heads, sorted(path.name for path in (settings.home / "sessions").iterdir())
+
+
+def test_delete_takes_a_session_with_its_files(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows, folder and journal are gone; other sessions are as they were."""
+    filled(settings).close()
+    assert run(["--home", "home", "sessions", "delete", "one"]) == 0
+    assert "1 session deleted" in capsys.readouterr().out
+    rest = ["session-open", "session-two"]
+    assert left(settings) == (rest, rest)
+
+
+def test_a_dry_run_deletes_nothing(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names what would go."""
+    filled(settings).close()
+    assert run(["--home", "home", "sessions", "purge", "--older-than", "1s", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "session-one" in out
+    assert "2 sessions would be deleted; nothing was." in out
+    assert len(left(settings)[0]) == 3
+
+
+def test_what_is_open_is_not_deleted(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that waits refuses the whole command, with what to do first."""
+    filled(settings).close()
+    assert run(["--home", "home", "sessions", "delete", "one", "open"]) == 5
+    assert "sessions abort session-open" in capsys.readouterr().err
+    assert len(left(settings)[0]) == 3
+
+
+def test_purge_takes_what_ended_long_ago(settings: Settings) -> None:
+    """All that ended before, and nothing that is open."""
+    filled(settings).close()
+    assert run(["--home", "home", "sessions", "purge", "--older-than", "1s"]) == 0
+    assert left(settings) == (["session-open"], ["session-open"])
+
+
+def test_a_long_journal_goes_in_pieces(settings: Settings) -> None:
+    """No transaction deletes more than a part of it; in between the session is set aside, so that nobody takes it up."""
+    store = filled(settings)
+    steps = 0
+    pending = ["session-two"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.storage.sqlite.SLICE_SECONDS", 0.0)
+        patch.setattr("engine.storage.sqlite.time.monotonic", iter(range(10_000)).__next__)
+        while pending:
+            store._sessions._db.one("SELECT 1")  # type: ignore[attr-defined]
+            with store._db.write():  # type: ignore[attr-defined]
+                if store._sessions.delete("session-two"):  # type: ignore[attr-defined]
+                    pending = []
+            steps += 1
+            head = store.head("session-two")
+            assert (head is None) == (not pending)
+            assert head is None or head.quarantined == "it is being deleted"
+    assert steps == 3
+    store.close()
+
+
+def test_a_round_goes_on_where_it_was_cut(settings: Settings) -> None:
+    """A command that had no time for all leaves the rest to the next one, and says that a round is done only then."""
+    store = filled(settings)
+    house = retention.House.of(settings, store)
+    assert retention.is_due(store, NOW)
+    assert retention.at_once(retention.whole_round(house, NOW), 0.0) is None
+    assert retention.is_due(store, NOW)
+    assert retention.at_once(retention.whole_round(house, NOW)) is not None
+    assert not retention.is_due(store, NOW)
+    store.close()
+    assert left(settings) == (["session-open"], ["session-open"])
+
+
+def test_inbox_keys_stay_a_week_longer(settings: Settings) -> None:
+    """What Slack delivers again after its session was deleted is still known."""
+    store = filled(settings)
+    (row,) = store.ingest([InboxItem("key", "x", b"{}", "session-one")], at(0))
+    assert row is not None
+    store.consume([retention_consumed(row)], at(0))
+    house = retention.House.of(settings, store)
+    retention.at_once(retention.whole_round(house, "2027-02-21T12:00:00.000Z"))
+    assert store.head("session-one") is None
+    assert store.inbox_row("key") is not None
+    retention.at_once(retention.whole_round(house, "2027-03-01T12:00:00.000Z"))
+    assert store.inbox_row("key") is None
+    store.close()
+
+
+def retention_consumed(row: int) -> object:
+    """A row that was handled."""
+    from engine.storage.port import Consumed
+
+    return Consumed(row, "applied")
+
+
+def test_a_command_that_runs_a_flow_does_its_part(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody needs a bot for the retention: `run` deletes what is old when it is done."""
+    filled(settings).close()
+    monkeypatch.setenv("SAYSO_RETENTION", "0.01")
+    Path("flow.yml").write_text("flow: f\nnodes: [{id: a, type: set, with: {x: 1}}]\n")
+    assert run(["--home", "home", "run", "flow.yml", "--no-input"]) == 0
+    assert "session-one" not in left(settings)[0]
+    assert "session-open" in left(settings)[0]
+
+
+def test_the_file_shrinks(settings: Settings) -> None:
+    """Free pages are given back with the round; an older file does so once it was compacted."""
+    store = open_store(settings.database_url, None)
+    for number in range(30):
+        ended(store, f"session-{number}", events=600)
+    store._db.checkpoint()  # type: ignore[attr-defined]
+    file = settings.home / "sayso.db"
+    before = file.stat().st_size
+    retention.at_once(retention.whole_round(retention.House.of(settings, store), NOW))
+    store.close()
+    assert file.stat().st_size < before / 2
+
+
+def test_compact_makes_an_old_file_shrinkable(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is written anew, and keeps what it had."""
+    store = filled(settings)
+    store._db.raw.pragma("auto_vacuum", "NONE")  # type: ignore[attr-defined]
+    store._db.raw.execute("VACUUM")  # type: ignore[attr-defined]
+    store.close()
+    assert run(["--home", "home", "store", "compact"]) == 0
+    assert "MiB now" in capsys.readouterr().out
+    store = open_store(settings.database_url, None)
+    assert store._db.raw.pragma("auto_vacuum") == 2  # type: ignore[attr-defined]
+    assert len(store.heads()) == 3
+    store.close()
+
+
+def test_compact_waits_for_nobody(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """While another process uses the database it refuses, and names it."""
+    store = filled(settings)
+    store.register("bot")
+    assert run(["--home", "home", "store", "compact"]) == 6
+    assert "in use by bot" in capsys.readouterr().err
+    store.close()
