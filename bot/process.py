@@ -428,17 +428,16 @@ class Bot:
         """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one."""
         while True:
             days = self.settings.retention_days
-            house = retention.House.of(self.settings, self.engine.store)
-            gone = await waited_out(
-                lambda: retention.in_turn(
-                    retention.whole_round(house, self.machine.now()), self.engine.writer
-                ),
-                "deleting old sessions",
-            )
+            gone = await waited_out(self._retained, "deleting old sessions")
             if gone:
                 log.info("%d sessions that ended more than %g days ago were deleted", gone, days)
             await self.engine.tidy_files(days * 86400)
             await asyncio.sleep(retention.EVERY_SECONDS)
+
+    async def _retained(self) -> int:
+        """A round of the retention; how many sessions went."""
+        house = retention.House.of(self.settings, self.engine.store)
+        return await retention.in_turn(retention.whole_round(house, self.machine.now()), self.engine.writer)
 
     async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)

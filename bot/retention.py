@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from bot.session_files import SessionFiles
 from bot.settings import Settings
 from engine import clock
+from engine.errors import StoreSuspended
 from engine.snapshot_files import SnapshotFiles
 from engine.storage.port import Store, Sweep
 from engine.storage.writer import Writer
@@ -66,7 +67,9 @@ class House:
 
 
 def deletion(house: House, session_ids: Sequence[str]) -> Steps:
-    """Delete these sessions, all of which have ended or are set aside."""
+    """Delete these sessions, all of which have ended or are set aside. Raises `StoreSuspended` before anything goes."""
+    if reason := (yield Step("store", house.store.suspended)):
+        raise StoreSuspended(reason)
     for session_id in session_ids:
         yield Step("disk", lambda session_id=session_id: house.remove_files(session_id))  # type: ignore[misc]
     left = list(session_ids)

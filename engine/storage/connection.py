@@ -24,8 +24,8 @@ BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
 CHECKPOINT_PAGES = 1_000
 """Size of the WAL (pages of 4 KiB) from which it is folded back into the file."""
-PAGES_AT_ONCE = 64
-"""Free pages that one transaction gives back: each of them may move another page."""
+GIVE_BACK = "PRAGMA incremental_vacuum(64)"
+"""Gives free pages back, a few in one transaction: each of them may move another page."""
 KEPT_PAGES = 256
 """Free pages that stay: what is written next needs them."""
 _INCREMENTAL = 2
@@ -108,7 +108,7 @@ class Connection:
         """Give some free pages back to the disk; whether there are more. Inside a write transaction."""
         if self.raw.pragma("auto_vacuum") != _INCREMENTAL or self.free_pages() <= KEPT_PAGES:
             return False
-        self.raw.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+        self.raw.execute(GIVE_BACK).fetchall()
         return True
 
     def free_pages(self) -> int:
