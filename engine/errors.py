@@ -248,8 +248,11 @@ class StoreSuspended(StorageError):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(
-            f"{reason} The store is suspended: nothing runs and nothing is stored. `sayso doctor` says what may run a "
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.reason} The store is suspended: nothing runs and nothing is stored. `sayso doctor` says what may run a "
             "second time; `sayso store release` lets it go on."
         )
 

@@ -17,6 +17,7 @@ from engine.storage.backups import back_up, restore
 from engine.storage.freshness import Freshness
 from engine.storage.port import Commit, Consumed, DropLock, PutOutbox, Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.writer import Writer
 from tests.storage.storagekit import (
     KEY,
     NOW,
@@ -313,6 +314,16 @@ def test_nothing_is_written_to_a_suspended_store(suspended: Store, name: str) ->
     with pytest.raises(StoreSuspended, match="sayso store release"):
         WRITES[name](suspended)
     assert suspended.load("session-1").head.seq == 4 + STEPS
+
+
+async def test_whoever_waits_for_a_write_is_told_once(suspended: Store) -> None:
+    """Each waiter gets an error of its own, which says what the first one says."""
+    queue = Writer(suspended)
+    queue.start()
+    with pytest.raises(StoreSuspended) as refused:
+        await queue.ingest([sample_item("session-3")], NOW)
+    queue.close()
+    assert str(refused.value).count("The store is suspended") == 1
 
 
 def test_a_suspended_store_sends_nothing_but_its_notices(suspended: Store) -> None:
