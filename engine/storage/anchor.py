@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.errors import StorageError
-from engine.storage.files import check_private, make_private, sync_directory
+from engine.storage.files import check_private, make_private, open_private, sync_directory
 from engine.storage.macs import Sealer
 
 _SLOT = struct.Struct(">Q32s32s")
@@ -72,7 +72,7 @@ class Anchor:
         """Open the file that is there now; False for none. Raises `StorageError` where it is not ours alone."""
         self.close()
         if check_private(self.path):
-            self._file = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._file = open_private(self.path)
         return self._file is not None
 
     def newest(self) -> Point | None:

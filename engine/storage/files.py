@@ -71,6 +71,14 @@ def make_private(path: Path) -> None:
     os.close(descriptor)
 
 
+def open_private(path: Path) -> int:
+    """A descriptor for reading and writing; no child process inherits it. Raises `StorageError`."""
+    try:
+        return os.open(path, os.O_RDWR | _NOFOLLOW)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be opened: {error.strerror}.") from error
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -85,7 +93,7 @@ def only_opener(path: Path) -> Iterator[None]:
     """Hold the lock under which one process at a time makes the key, the schema and the WAL."""
     make_private(path)
     check_private(path)
-    descriptor = os.open(path, os.O_RDWR | _NOFOLLOW)
+    descriptor = open_private(path)
     try:
         deadline = time.monotonic() + _OPENING_SECONDS
         while not _locked(descriptor):
@@ -114,9 +122,12 @@ def read_key(path: Path) -> bytes | None:
     """The key in this file, or None when there is no file. Raises `KeyMissing` when it holds none."""
     if not check_private(path):
         return None
-    descriptor = os.open(path, os.O_RDONLY | _NOFOLLOW)
-    with os.fdopen(descriptor, "rb") as file:
-        text = file.read(1024).strip()
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            text = file.read(1024).strip()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}.") from error
     try:
         return bytes.fromhex(text.decode("ascii"))
     except ValueError:

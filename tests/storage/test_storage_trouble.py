@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +24,7 @@ from engine.storage import connection, writer
 from engine.storage.opening import open_store
 from engine.storage.sqlite import open_sqlite
 from engine.storage.writer import Writer
-from tests.storage.storagekit import KEY, NOW, sample_item
+from tests.storage.storagekit import KEY, NOW, ROOT, sample_item
 
 
 @pytest.fixture(autouse=True)
@@ -121,3 +124,32 @@ def test_the_folders_of_sessions_are_private_whatever_the_umask(tmp_path: Path, 
         assert made.stat().st_mode & 0o777 == 0o700
     with suppress(FileNotFoundError):
         assert (tmp_path / "home").stat().st_mode & 0o077 == 0
+
+
+READ_ONLY = """
+import sys
+from pathlib import Path
+from engine.errors import StorageError
+from engine.storage.sqlite import open_sqlite
+try:
+    open_sqlite(Path(sys.argv[1]))
+except StorageError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs a way to give up what root may do")
+def test_a_read_only_home_is_refused_in_words(tmp_path: Path) -> None:
+    """A database that was made before, in a folder that may only be read now: an error of the store, and no traceback."""
+    home = tmp_path / "home"
+    open_sqlite(home / "sayso.db").close()
+    for path in (*home.rglob("*"), home):
+        path.chmod(path.stat().st_mode & 0o555)
+    program = [sys.executable, "-c", READ_ONLY, str(home / "sayso.db")]
+    rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    done = subprocess.run([*rights, *program], capture_output=True, text=True, cwd=ROOT, check=False)
+    home.chmod(0o700)
+    assert (done.stdout.split(" ")[0], "cannot be opened" in done.stdout) == ("StorageError", True), (
+        done.stderr
+    )
