@@ -1,0 +1,46 @@
+"""Another program holds the database while the bot serves: its loops wait, and go on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bot.workspace import Workspace
+from engine.storage import connection
+from tests.storage.test_storage_trouble import held
+from tests.support.bot import bot_here, start_flow
+
+pytestmark = pytest.mark.process
+
+ASKS = {"asks": 'flow: asks\nnodes: [{id: why, type: ask, with: {message: "Why?"}}]\n'}
+
+
+@pytest.mark.parametrize("loop", ["_note_heard", "_keep_house"])
+async def test_a_locked_database_does_not_end_the_bot(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    """The note of the last event and the hourly housekeeping are waited for, and the bot goes on."""
+    monkeypatch.setattr(connection, "BUSY_MILLISECONDS", 20)
+    async with bot_here(workspace, tmp_path, ASKS) as bot:
+        bot._heard = -1
+        refused, loop_here, note = asyncio.Event(), asyncio.get_running_loop(), bot.engine.store.note_trouble
+
+        def noted(text: str | None) -> None:
+            note(text)
+            loop_here.call_soon_threadsafe(refused.set)
+
+        monkeypatch.setattr(bot.engine.store, "note_trouble", noted)
+        with held(tmp_path / "home" / "sayso.db"):
+            work = asyncio.create_task(getattr(bot, loop)())
+            async with asyncio.timeout(20):
+                await refused.wait()
+            assert not work.done()
+        thread = await start_flow(workspace, "ana", "ops", "asks")
+        await thread.says("Why?")
+        if loop == "_note_heard":
+            await work
+        else:
+            assert not work.done()
+            work.cancel()
