@@ -91,10 +91,11 @@ class Actor:
         return self.kind == "system" and self.id == _SYSTEM + CHANNEL
 
     def record(self) -> dict[str, Json]:
-        """What is journaled of an actor: who, under which name, and whether it was only played."""
+        """What is journaled of an actor: who, under which name and address, and whether it was only played."""
         record: dict[str, Json] = {"id": self.id}
-        if self.name is not None:
-            record["name"] = self.name
+        record |= {
+            key: text for key, text in (("name", self.name), ("email", self.email)) if text is not None
+        }
         if self.simulated:
             record["simulated"] = True
         return record
@@ -113,7 +114,13 @@ class Actor:
             kind = "local"
         elif actor_id.startswith(_SYSTEM):
             kind = "system"
-        return cls(id=actor_id, kind=kind, name=record.get("name"), simulated=simulated)
+        name, email = record.get("name"), record.get("email")
+        return cls(id=actor_id, kind=kind, name=name, email=email, simulated=simulated)
+
+
+def named(record: Mapping[str, Json]) -> dict[str, Json]:
+    """An actor's record as expressions have it: `name` and `email` are null where they are not known."""
+    return {"id": None, "name": None, "email": None, **record}
 
 
 def requester_of(record: Mapping[str, Json]) -> str | None:

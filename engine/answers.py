@@ -308,7 +308,7 @@ def deciders(prompt: PromptRun) -> list[dict[str, Json]]:
 
 
 def _named(actor: dict[str, Json]) -> dict[str, Json]:
-    return {"id": actor.get("id"), "name": actor.get("name")}
+    return {name: actor.get(name) for name in ("id", "name", "email")}
 
 
 def expired_output(prompt: PromptRun, outcome: str) -> dict[str, Json]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from engine.actors import named
 from engine.codec import Json
 from engine.errors import ExpressionError, SaysoError
 from engine.expressions import Compiled
@@ -139,11 +140,11 @@ def _inputs(state: State, passes: list[Pass]) -> Json:
 
 
 def _messages(state: State, passes: list[Pass]) -> Json:
-    return [dict(message) for message in state.messages]
+    return [{**message, "by": named(message["by"])} for message in state.messages]
 
 
 def _session(state: State, passes: list[Pass]) -> Json:
-    return {"id": state.session_id, "requester": state.actor, "flow": state.flow_name}
+    return {"id": state.session_id, "requester": named(state.actor), "flow": state.flow_name}
 
 
 _WHOLE = {"inputs": _inputs, "messages": _messages, "session": _session}

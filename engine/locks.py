@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine import events as ev
+from engine.actors import named
 from engine.codec import Json, clean_text, encode
 from engine.commands import LockGranted, LockQueued
 from engine.errors import SaysoError
@@ -46,7 +47,7 @@ def queue_up(turn: Turn, values: dict[str, Json]) -> bool:
 
 
 def _context(state: State, values: dict[str, Json]) -> dict[str, Json]:
-    session = {"id": state.session_id, "requester": state.actor, "flow": state.flow_name}
+    session = {"id": state.session_id, "requester": named(state.actor), "flow": state.flow_name}
     return {"inputs": values, "session": session}
 
 

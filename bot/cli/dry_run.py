@@ -15,7 +15,7 @@ from bot.cli.exits import Exit
 from bot.cli.finding import actor_for, find_flow
 from bot.cli.output import Paint, clean, one_line, print_json
 from bot.cli.place import Place
-from engine.actors import Actor
+from engine.actors import Actor, named
 from engine.codec import Json, encode
 from engine.errors import ExpressionError, SaysoError
 from engine.expressions import Compiled, compile_value, evaluate_condition
@@ -86,7 +86,7 @@ class Walk:
     def __init__(self, flow: Flow, given: dict[str, Json], actor: Actor) -> None:
         self.flow = flow
         self.inputs, self.missing = coerce_inputs(flow, given)
-        self._session = {"requester": actor.record(), "flow": flow.name}
+        self._session = {"requester": named(actor.record()), "flow": flow.name}
         self._outputs: dict[str, Json] = {}
         self._status: dict[str, str] = {}
         self._calling: list[str] = []

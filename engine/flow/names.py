@@ -30,7 +30,7 @@ ROOTS: Mapping[str, str] = {
     "errors": "why a node before failed, `errors.<id>`: `{type, message}`, of a rejected approval also `by`, `reason`, `at` and "
     "`values`; null for the others",
     "messages": "the messages of people that answered no question, as a list of `{text, by, at}`; `by` is `{id, name, email}`",
-    "session": "`session.id`, `session.requester` (`{id, name, email}`) and `session.flow`",
+    "session": "`session.id`, `session.requester` (`{id, name, email}`, null where unknown) and `session.flow`",
     "now": "the time of this step, in UTC: `2026-11-21T22:40:00.000Z`",
     "secrets": "`secrets.NAME`, in `env` of shell and in requests of http only",
 }

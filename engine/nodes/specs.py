@@ -47,7 +47,7 @@ _SPECS = (
             "value": "The value of the choice, or of a form's only field; null for free text.",
             "values": "The fields of a form by name, null where one was left empty; an empty mapping otherwise.",
             "files": "Files that came with the reply: `{name, path, size, type}` each.",
-            "by": "Who answered: `{id, name, email}`; null when the timeout did.",
+            "by": "Who answered: `{id, name, email}`, null where unknown; null when the timeout did.",
             "at": _AT,
         },
         output=outputs.ask,

@@ -77,6 +77,30 @@ async def test_an_edited_reply_changes_nothing_and_its_author_is_told_once(
         assert whispers(workspace, "ben") == []
 
 
+WHOM = """
+flow: whom
+nodes:
+  - {id: gate, type: approval, with: {message: "Open?", approvers: [channel]}}
+  - {id: q, type: ask, with: {message: "Who are you?", who: [channel]}}
+  - {id: same, type: set, with: {ok: "{{ session.requester.email == nodes.gate.by[0].email }}", mail: "{{ nodes.q.by.email }}"}}
+  - {id: tell, type: message, with: {text: "same {{ nodes.same.ok }}, ends in {{ (nodes.q.by.email | split('@')) [1] }}"}}
+"""
+
+
+async def test_addresses_are_known_to_the_flow_and_shown_to_nobody(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Requester, approver and author have the e-mail of their profile; no message, card or whisper has it by itself."""
+    async with running_bot(workspace, tmp_path, {"whom": WHOM}):
+        thread = await start_flow(workspace, "ana", "ops", "whom")
+        await thread.press("ana", await thread.says("Open?"), "Approve")
+        await thread.says("Who are you?")
+        await thread.reply("ben", "Ben")
+        await thread.says("same true, ends in example.com")
+        shown = repr([*thread.messages(), *workspace.ephemerals("ana"), *workspace.ephemerals("ben")])
+        assert "@example.com" not in shown
+
+
 ANYBODY = """
 flow: anybody
 nodes:

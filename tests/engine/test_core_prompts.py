@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from engine.actors import Actor
 from engine.answers import MAX_TEXT
-from engine.commands import Answer, Message, Shown
+from engine.commands import Answer, Message, Shown, Steer
 from engine.errors import (
     AlreadyAnswered,
     EmptyMessage,
@@ -20,7 +22,7 @@ from engine.errors import (
 )
 from engine.events import PromptRequested
 from engine.fold import evolve
-from tests.support.engine import ANA, BEN, Scenario, given
+from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: set, with: {said: '{{ nodes.q.text }}'}}]"
 CHOOSE = "nodes: [{id: q, type: ask, with: {message: Which?, choices: [{value: eu, label: Europe}, us]}}]"
@@ -50,11 +52,44 @@ def test_an_answer_completes_the_node_and_the_flow_goes_on() -> None:
         "value": None,
         "values": {},
         "files": [],
-        "by": {"id": BEN.id, "name": "ben"},
+        "by": {"id": BEN.id, "name": "ben", "email": None},
         "at": case.now,
     }
     assert case.node("b").output == {"said": "fine"}
     assert case.state.paused_at is None
+
+
+WHO = """
+flow: who
+nodes:
+  - {id: q, type: ask, with: {message: "Well?"}}
+  - id: b
+    type: set
+    with:
+      asked: "{{ session.requester.name }} <{{ session.requester.email }}>"
+      answered: "{{ nodes.q.by.email }}"
+      said: "{{ messages | map(attribute='by') }}"
+"""
+
+
+def test_people_have_their_names_and_addresses_in_expressions() -> None:
+    """Requester, whoever answered and whoever said something have `name` and `email`, null where nobody knows them."""
+    case = Scenario(flow_of(WHO)).started(replace(ANA, email="ana@example.com"))
+    case.when(Steer("by the way", Actor.local("ops"), "m1"))
+    case.when(case.answer(text="fine", actor=replace(BEN, name=None, email="ben@example.com")))
+    assert case.node("b").output == {
+        "asked": "ana <ana@example.com>",
+        "answered": "ben@example.com",
+        "said": [{"id": "local:ops", "name": "ops", "email": None}],
+    }
+    assert case.node("q").output["by"] == {"id": BEN.id, "name": None, "email": "ben@example.com"}
+
+
+def test_the_requester_of_an_older_session_has_no_address() -> None:
+    """A journal that has no e-mail gives null, not an error."""
+    case = Scenario(flow_of(WHO)).started(Actor("U0OLD"))
+    case.when(case.answer(text="fine"))
+    assert case.node("b").output["asked"] == "null <null>"
 
 
 def test_a_choice_gives_its_value_and_its_label() -> None:
@@ -97,7 +132,7 @@ def test_an_approval_is_decided_by_its_buttons(decision: str) -> None:
     case = given(APPROVE).started()
     case.when(case.answer(decision, actor=BEN))
     told = case.node("gate").output if decision == "approve" else case.node("gate").error
-    assert (told["by"], told["reason"]) == ([{"id": BEN.id, "name": "ben"}], None)
+    assert (told["by"], told["reason"]) == ([{"id": BEN.id, "name": "ben", "email": None}], None)
     assert told.get("decision", told.get("type")) == {"approve": "approve", "reject": "rejected"}[decision]
 
 

@@ -15,7 +15,10 @@ from tests.prompt_state.prompt_cases import person
 @pytest.mark.parametrize(
     ("actor", "record"),
     [
-        (person("UANA", name="Ana", email="ana@example.com"), {"id": "UANA", "name": "Ana"}),
+        (
+            person("UANA", name="Ana", email="ana@example.com"),
+            {"id": "UANA", "name": "Ana", "email": "ana@example.com"},
+        ),
         (person("UANA"), {"id": "UANA"}),
         (Actor.local("ana"), {"id": "local:ana", "name": "ana"}),
         (Actor.itself("timer"), {"id": "system:timer", "name": "sayso"}),
@@ -26,7 +29,7 @@ from tests.prompt_state.prompt_cases import person
     ],
 )
 def test_a_record_says_who_and_nothing_more(actor: Actor, record: dict[str, object]) -> None:
-    """Journaled are id, name and whether somebody was played; facts and addresses are not."""
+    """Journaled are id, name, e-mail and whether somebody was played; facts are not."""
     assert actor.record() == record
 
 
@@ -42,7 +45,8 @@ def test_a_record_says_who_and_nothing_more(actor: Actor, record: dict[str, obje
 def test_a_record_read_back_is_the_same_one_without_facts(actor: Actor, kind: str) -> None:
     """Read back from the journal an actor has its id, name and kind, and no facts: it can do nothing by itself."""
     back = Actor.from_record(copy(actor.record()))
-    assert (back.id, back.name, back.kind, back.simulated) == (actor.id, actor.name, kind, actor.simulated)
+    assert (back.id, back.name, back.email, back.kind) == (actor.id, actor.name, actor.email, kind)
+    assert back.simulated == actor.simulated
     assert not back.facts_known
     assert back.record() == actor.record()
 
