@@ -82,8 +82,12 @@ flow: whom
 nodes:
   - {id: gate, type: approval, with: {message: "Open?", approvers: [channel]}}
   - {id: q, type: ask, with: {message: "Who are you?", who: [channel]}}
-  - {id: same, type: set, with: {ok: "{{ session.requester.email == nodes.gate.by[0].email }}", mail: "{{ nodes.q.by.email }}"}}
-  - {id: tell, type: message, with: {text: "same {{ nodes.same.ok }}, ends in {{ (nodes.q.by.email | split('@')) [1] }}"}}
+  - id: same
+    type: set
+    with:
+      ok: "{{ (session.requester.email | default('a')) == (nodes.gate.by[0].email | default('b')) }}"
+      mail: "{{ nodes.q.by.email | default('none') }}"
+  - {id: tell, type: message, with: {text: "same {{ nodes.same.ok }}, ends in {{ (nodes.same.mail | split('@'))[1] }}"}}
 """
 
 
