@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bot import retention
 from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import find_session, need_database
+from bot.cli.finding import also_in_workspace, find_session, need_database
 from bot.cli.output import clean, plural, print_json
 from bot.cli.place import Place, database_file, opened
 from engine import clock
@@ -19,6 +19,7 @@ from engine.storage.port import Head, Store
 _ALL = 1_000_000
 
 
+@also_in_workspace
 def delete_sessions(place: Place, texts: Sequence[str], *, dry_run: bool, as_json: bool) -> int:
     """Delete sessions that have ended, or were set aside, with their files. All or none of them are refused."""
     settings = place.settings()

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ParamSpec
+from typing import Concatenate, ParamSpec
 
 from bot.cli.exits import UsageError
-from bot.cli.place import database_exists
+from bot.cli.place import Place, database_exists
 from bot.settings import Settings
 from engine.actors import Actor
 from engine.errors import Owned, SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
@@ -123,6 +123,25 @@ def need_database(settings: Settings, what: str) -> None:
     """Raise `UnknownSession` where there is no database yet; looking does not make one."""
     if not database_exists(settings):
         raise UnknownSession(f"There is {what}: {settings.database_url} does not exist yet.")
+
+
+def also_in_workspace(command: Callable[Concatenate[Place, P], int]) -> Callable[Concatenate[Place, P], int]:
+    """A command about a session or a question that, where this home does not have it, is carried out in the home of the
+    local workspace: `sayso dev` shows ids, and keeps them in `dev/` of the same home."""
+
+    @functools.wraps(command)
+    def carried_out(place: Place, /, *args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            return command(place, *args, **kwargs)
+        except UnknownSession:
+            workspace = place.workspace()
+            if workspace is None:
+                raise
+            with contextlib.suppress(UnknownSession):
+                return command(workspace, *args, **kwargs)
+            raise
+
+    return carried_out
 
 
 def again_if_moved(command: Callable[P, int]) -> Callable[P, int]:

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,12 @@ class Place:
         if url is not None and "://" not in url and url != "memory:":
             url = _SQLITE + str(Path(url).absolute())
         return load_settings(os.environ, cwd=Path.cwd(), flows=self.flows, home=self.home, database_url=url)
+
+    def workspace(self) -> Place | None:
+        """The place of the local workspace that `sayso dev` keeps in this home, if there is one."""
+        home = self.settings().home / "dev"
+        there = self.database is None and (home / "sayso.db").exists()
+        return replace(self, home=str(home)) if there else None
 
     def command(self, *words: str) -> str:
         """A `sayso` command line that works in this place, for people to copy."""

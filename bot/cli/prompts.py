@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Literal
 
 from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import actor_for, again_if_moved, find_prompt, need_database, refuse_ended
+from bot.cli.finding import (
+    actor_for,
+    again_if_moved,
+    also_in_workspace,
+    find_prompt,
+    need_database,
+    refuse_ended,
+)
 from bot.cli.inputs import read_inputs
 from bot.cli.narration import covered_lines
 from bot.cli.output import Paint, clean, one_line, print_json, table
@@ -140,6 +147,7 @@ def _takes(prompt: PromptState) -> str:
     return " or ".join(parts) or "text"
 
 
+@also_in_workspace
 def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
     """Print a question with everything that an answer has to fit. Raises `SaysoError`."""
     settings = place.settings()
@@ -207,6 +215,7 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
     }
 
 
+@also_in_workspace
 @again_if_moved
 def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | None, *, as_json: bool) -> int:
     """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
@@ -288,6 +297,7 @@ def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None,
     return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
 
 
+@also_in_workspace
 @again_if_moved
 def change_prompt(place: Place, text: str, change: Change, as_name: str | None, *, as_json: bool) -> int:
     """Change a question, hand it over, or take its answer back: here, or through whoever serves its session.

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError, exit_of
-from bot.cli.finding import actor_for, again_if_moved, find_session, matches, need_database, refuse_ended
+from bot.cli.finding import (
+    actor_for,
+    again_if_moved,
+    also_in_workspace,
+    find_session,
+    matches,
+    need_database,
+    refuse_ended,
+)
 from bot.cli.following import Begin, Mode, follow, local_gate, result_json
 from bot.cli.narration import asked_of, question_lines
 from bot.cli.output import one_line, print_json
@@ -62,6 +70,7 @@ class Said:
 # --- resume ------------------------------------------------------------------------------------------------
 
 
+@also_in_workspace
 @again_if_moved
 def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
     """Go on with a session; the exit code says where it rests. Raises `SaysoError`."""
@@ -214,6 +223,7 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
 # --- pause -------------------------------------------------------------------------------------------------
 
 
+@also_in_workspace
 @again_if_moved
 def pause_session(place: Place, text: str, reason: str | None, *, as_json: bool) -> int:
     """Hold a session: here, or by asking the process that serves it. Raises `SaysoError`."""
@@ -246,6 +256,7 @@ def _handed(store: Store, head: Head, handed: Handed, done: str, *, as_json: boo
 # --- abort -------------------------------------------------------------------------------------------------
 
 
+@also_in_workspace
 @again_if_moved
 def abort_session(place: Place, text: str, reason: str | None, *, as_json: bool) -> int:
     """End a session for good: here, or by asking the process that serves it. Raises `SaysoError`."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import find_session, need_database
+from bot.cli.finding import also_in_workspace, find_session, need_database
 from bot.cli.narration import ago, moment
 from bot.cli.output import Paint, clean, one_line, print_json, table
 from bot.cli.place import Place, database_exists, opened
@@ -126,6 +126,7 @@ class Look:
     as_json: bool = False
 
 
+@also_in_workspace
 def show_session(place: Place, text: str, look: Look) -> int:
     """Print one session; damaged records are said, and shown as far as they can be. Raises `UnknownSession`."""
     settings = place.settings()
@@ -209,6 +210,7 @@ def _damaged(head: Head, problem: str) -> str:
     )
 
 
+@also_in_workspace
 def export_session(place: Place, text: str, output: Path | None) -> int:
     """Write the portable file, readable by its owner only. Raises `UnknownSession`, `Corrupt`, `UsageError`."""
     settings = place.settings()

@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from bot.cli.app import run
 from bot.dev import _settings
 from bot.machine import Machine
 from bot.process import Bot
@@ -83,6 +86,18 @@ async def test_a_held_thread_keeps_a_reply_until_it_is_resumed(tmp_path: Path) -
         assert thread.find("Both: one/zwei") is None
         await thread.reply("ana", "resume")
         await thread.says("Both: one/zwei")
+
+
+def test_a_session_of_the_local_workspace_is_found_without_its_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the page shows can be looked at from where `sayso dev` was started."""
+    home = unpacked("4cdf2f0-dev", tmp_path)
+    session = Old(home / "dev", SetClock(MADE)).heads("agent")[0].session_id
+    monkeypatch.chdir(tmp_path)
+    assert run(["--home", "home", "sessions", "show", session]) == 0
+    assert "Which web?" in capsys.readouterr().out
+    assert run(["--home", "home", "sessions", "show", "session-none"]) == 2
 
 
 async def test_an_agent_goes_on_at_its_turn(tmp_path: Path) -> None:
