@@ -149,7 +149,8 @@ def test_what_was_deleted_by_retention_is_not_missed(backend: SqliteBackend, sto
     """Sessions and messages that are reaped leave the hash."""
     rich_session(store)
     done(store, step("session-1", 1, 4, event("end"), status="complete", phase="ended", release=True))
-    assert store.reap(ended_before=at(60), inbox_before=at(60)) == 1
+    assert store.delete(["session-1"]) == []
+    assert store.heads() == []
     assert store.stale() is None
 
 
@@ -303,7 +304,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "quarantine": lambda store: store.quarantine("session-1", "why", NOW),
     "release": lambda store: store.release("session-1"),
     "mark": lambda store: store.set_mark("thread", "1.0"),
-    "reap": lambda store: store.reap(ended_before=NOW, inbox_before=NOW),
+    "delete": lambda store: store.delete(["session-1"]),
     "bind": lambda store: store.bind("T1", "A1"),
 }
 
