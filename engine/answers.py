@@ -156,7 +156,8 @@ def step_prompt(node: Node, kind: str, text: str, *options: dict[str, Json]) -> 
     }
 
 
-def _option(value: str, label: str, style: str | None = None) -> dict[str, Json]:
+def option(value: str, label: str, style: str | None = None) -> dict[str, Json]:
+    """A button of a question that the engine asks by itself."""
     return {"value": value, "label": label, "style": style}
 
 
@@ -168,27 +169,27 @@ def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> 
             "right and restart sayso, then say how to go on."
         )
         # What a model asked for is not ours to leave out: it would wait for the result.
-        skip = [] if "." in node.id else [_option("skip", "Go on without it")]
-        again = _option("again", "Try again", "primary")
+        skip = [] if "." in node.id else [option("skip", "Go on without it")]
+        again = option("again", "Try again", "primary")
         return step_prompt(node, "interrupted", text, again, *skip, _ABORT)
     if run.reason == CHANGED:
         text = (
             ": its code was changed while this was under way. It has not started. Please look at the change, then say "
             "how to go on."
         )
-        return step_prompt(node, "interrupted", text, _option("again", "Run the new code", "primary"), _ABORT)
+        return step_prompt(node, "interrupted", text, option("again", "Run the new code", "primary"), _ABORT)
     if run.type == TURN:
         # Nobody can answer in the model's place.
         text = (
             f": sayso was stopped {run.crashes} times while it waited for the model's answer. Each of these calls may "
             "have been paid for. Please say how to go on."
         )
-        again = _option("again", "Ask the model again", "primary")
+        again = option("again", "Ask the model again", "primary")
         return step_prompt(node, "interrupted", text, again, _ABORT)
     why = _WHY.get(run.reason or "", "this was interrupted")
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
     text = f"{_call(node, run)}: {why}. Whether it had its effect is not known.{times} Please look, then say how to go on."
-    done, again = _option("done", "It is done"), _option("again", "Run it again", "primary")
+    done, again = option("done", "It is done"), option("again", "Run it again", "primary")
     return step_prompt(node, "interrupted", text, done, again, _ABORT)
 
 
@@ -209,7 +210,7 @@ def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
     # What a program wrote is no markup: nobody is mentioned by it.
     reason = escape_markup(str((run.error or {}).get("message") or "no reason was given"))
     text = f" failed: {reason}\nPlease say how to go on."
-    retry, skip = _option("retry", "Try it again", "primary"), _option("skip", "Go on without it")
+    retry, skip = option("retry", "Try it again", "primary"), option("skip", "Go on without it")
     return step_prompt(node, "failed", text, retry, skip, _ABORT)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote
 
-from engine import agents, answers, clock, graphs
+from engine import agents, answers, clock, graphs, limits
 from engine import events as ev
 from engine.codec import Json, copy
 from engine.errors import ExpressionError, InvalidInputs
@@ -185,9 +185,8 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
         return
     container = turn.state.containers[path]
     if not container.running:
-        if node.type == "loop" and container.begun >= _rounds(turn, path) and _fails_at_limit(turn, path):
-            message = f"node {node.id}: still not over after {container.begun} rounds (max_iterations)"
-            turn.fail(path, {"type": "limit", "message": message})
+        if node.type == "loop" and container.begun >= _rounds(turn, path) and _goes_on(turn, path, node):
+            _at_limit(turn, path, node, container.begun)
             return
         turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
 
@@ -209,14 +208,29 @@ def _has_next(turn: Turn, path: str, node: Node, container: ContainerRun) -> boo
 
 
 def _rounds(turn: Turn, path: str) -> int:
-    return int(turn.state.nodes[path].input["max_iterations"])
+    """How many rounds a loop may have: as its file says, and one for each time that people said so."""
+    most = int(turn.state.nodes[path].input["max_iterations"])
+    if turn.state.containers[path].begun < most:
+        return most
+    return most + limits.times_more(turn.state, path)
 
 
-def _fails_at_limit(turn: Turn, path: str) -> bool:
-    """Whether a loop that reached its limit would have gone on, and that is an error."""
-    if turn.state.nodes[path].input.get("on_limit") == "continue":
-        return False
-    return _goes_on(turn, path, turn.node(path))
+def _at_limit(turn: Turn, path: str, node: Node, rounds: int) -> None:
+    """A loop that had all its rounds would have another one."""
+    decision = turn.state.nodes[path].input.get("on_limit")
+    if decision != "ask":
+        limit_decided(turn, path, decision or "fail", rounds)
+    elif open_prompt_at(turn.state, path) is None:
+        turn.ask(path, limits.loop_prompt(node, rounds, turn.state.nodes[path].attempt))
+
+
+def limit_decided(turn: Turn, path: str, decision: str, rounds: int) -> None:
+    """How a loop goes on at its limit. One round more begins by itself."""
+    node_id = turn.state.nodes[path].node_id
+    if decision == "continue":
+        turn.emit(ev.ContainerCompleted, path=path, node_id=node_id, limit=rounds)
+    elif decision == "fail":
+        turn.fail(path, limits.loop_error(node_id, rounds))
 
 
 def _goes_on(turn: Turn, path: str, node: Node) -> bool:
@@ -267,7 +281,7 @@ def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:
     for prompt_id in asked_in_order(turn.state):
         prompt = turn.state.prompts[prompt_id]
         inside = prompt.path != path and below(path, prompt.path)
-        if inside or (prompt.path == path and prompt.kind == "budget"):
+        if inside or (prompt.path == path and prompt.kind in ("budget", limits.KIND)):
             reason = f"{container.node_id} failed"
             turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
     if container.kind == ON_FAILURE:

@@ -14,7 +14,7 @@ from engine.codec import Json, decode, encode
 from engine.errors import MalformedJournal, NotJson, SchemaTooNew
 from engine.event_base import Frozen, UnknownField
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the events' schema, stored beside every journal row. It counts up with every release that adds an event
 or a field, or gives one another meaning: an older release then leaves the session to a newer one."""
 
@@ -286,7 +286,8 @@ class EdgeResolved(BaseEvent):
 
     `path` is that node's, `taken` has the result by target, `ready` are the nodes that may start because of it, `jump`
     is where a loop edge leads that was taken. Without a `path` a pass begins: `ready` are the nodes it begins with.
-    `error`: a condition of an edge could not be evaluated, which fails the pass `scope`.
+    `limit` is where a loop edge would have led that was used up (`on_limit: continue`, or a person's word). `error` fails the
+    pass `scope`: a condition of an edge could not be evaluated, a loop edge was used up, or no final node ran.
     """
 
     type: Literal["edge:resolved"] = "edge:resolved"
@@ -295,6 +296,7 @@ class EdgeResolved(BaseEvent):
     taken: dict[str, bool] | None = None
     ready: list[str]
     jump: str | None = None
+    limit: str | None = None
     error: dict[str, Json] | None = None
 
 
@@ -384,10 +386,12 @@ class IterationCompleted(BaseEvent):
 
 
 class ContainerCompleted(BaseEvent):
-    """Nothing is left to go through. The container's output follows from its passes."""
+    """Nothing is left to go through. The container's output follows from its passes. `limit` is the number of rounds of a
+    loop that would have gone on (`on_limit: continue`, or a person's word)."""
 
     type: Literal["container:completed"] = "container:completed"
     node_id: str
+    limit: int | None = None
 
 
 # --- agents ----------------------------------------------------------------------------------------------

@@ -13,12 +13,13 @@ these nodes get another visit, whose paths end in `~2`, `~3`, ...
 from __future__ import annotations
 
 from engine import events as ev
+from engine import limits
 from engine.codec import Json
 from engine.errors import ExpressionError
 from engine.evaluation import evaluate_test
 from engine.flow.model import Edge, NodeList
-from engine.queries import doomed
-from engine.state import Frame, Graph, visit_path
+from engine.queries import doomed, open_prompt_at
+from engine.state import AGAIN, Frame, Graph, PromptRun, scope_of, visit_path
 from engine.turn import Turn
 
 DEAD = "no edge that leads to it was taken"
@@ -55,22 +56,37 @@ def _ended(turn: Turn, scope: str, nodes: NodeList) -> list[str]:
     frame = turn.state.frames[scope]
     if frame.error is not None or frame.graph is None:
         return []
-    return sorted(frame.graph.ended, key=nodes.rank.__getitem__)
+    # One at whose loop edge people are asked waits for them.
+    open_ = [name for name in frame.graph.ended if open_prompt_at(turn.state, frame.nodes[name]) is None]
+    return sorted(open_, key=nodes.rank.__getitem__)
 
 
-def _resolve(turn: Turn, scope: str, nodes: NodeList, node_id: str) -> None:
-    """Resolve the edges that leave a node, and skip what nothing can lead to any more."""
+def _resolve(turn: Turn, scope: str, nodes: NodeList, node_id: str, decided: str | None = None) -> None:
+    """Resolve the edges that leave a node, and skip what nothing can lead to any more. `decided` is what people said about
+    its loop edge that is used up; until they have, nothing is resolved."""
     frame = turn.state.frames[scope]
     fields = {"path": frame.nodes[node_id], "scope": scope, "node_id": node_id}
     try:
         taken = {edge.to: _taken(turn, scope, edge) for edge in nodes.outgoing[node_id]}
-        jump = _loop_taken(turn, scope, nodes, node_id)
+        loop, used_up = _loop_taken(turn, scope, nodes, node_id)
     except ExpressionError as error:
         told: dict[str, Json] = {"type": error.code, "message": str(error)}
         turn.emit(ev.EdgeResolved, **fields, ready=[], error=told)
         return
+    decision = (decided or loop.on_limit) if loop is not None and used_up else AGAIN
+    if loop is not None and decision == "ask":
+        turn.ask(frame.nodes[node_id], limits.edge_prompt(nodes.by_id[node_id], loop, _times(frame, loop)))
+        return
     ready, dead = _opened(nodes, frame, taken)
-    turn.emit(ev.EdgeResolved, **fields, taken=taken or None, ready=ready, jump=jump)
+    to = None if loop is None else loop.to
+    ways = {"jump": to if decision == AGAIN else None, "limit": to if decision == "continue" else None}
+    failed = limits.edge_error(loop, _times(frame, loop)) if loop is not None and decision == "fail" else None
+    over = not (ready or dead or any(ways.values())) and _is_last(nodes, frame, node_id)
+    if over and failed is None:
+        failed = _unreached(turn, scope, nodes)
+    turn.emit(ev.EdgeResolved, **fields, taken=taken or None, ready=ready, **ways, error=failed)
+    if failed is not None:
+        return
     for target in dead:
         node = nodes.by_id[target]
         turn.emit(
@@ -103,16 +119,46 @@ def _holds(turn: Turn, scope: str, edge: Edge) -> bool:
     return evaluate_test(edge.when, turn.flow, turn.state, scope, turn.facts.now, where)
 
 
-def _loop_taken(turn: Turn, scope: str, nodes: NodeList, node_id: str) -> str | None:
-    """The target of the first loop edge that is taken; only a node that ran leads back."""
+def _loop_taken(turn: Turn, scope: str, nodes: NodeList, node_id: str) -> tuple[Edge | None, bool]:
+    """The first loop edge that is taken, else the first that would be and is used up, and whether it is; only a node that
+    ran leads back."""
     frame = turn.state.frames[scope]
     if turn.state.nodes[frame.nodes[node_id]].status == "skipped" or _jumped(frame, node_id):
+        return None, False
+    wanted = [edge for edge in nodes.loops[node_id] if _holds(turn, scope, edge)]
+    for edge in wanted:
+        if _times(frame, edge) < (edge.max_iterations or 0):
+            return edge, False
+    return (wanted[0], True) if wanted else (None, False)
+
+
+def _times(frame: Frame, edge: Edge) -> int:
+    """How often a loop edge was taken in this pass."""
+    return frame.loops.get(f"{edge.from_}>{edge.to}", 0)
+
+
+def limit_decided(turn: Turn, prompt: PromptRun, decision: str) -> None:
+    """People said how to go on where a loop edge is used up."""
+    scope = scope_of(prompt.path)
+    nodes = turn.flow.lists[turn.state.frames[scope].list_id]
+    _resolve(turn, scope, nodes, turn.state.nodes[prompt.path].node_id, decision)
+
+
+def _is_last(nodes: NodeList, frame: Frame, node_id: str) -> bool:
+    """Whether the edges of this node are the last that a pass resolves, and nothing else of it is under way."""
+    graph = frame.graph or Graph()
+    open_ = graph.ready or graph.again or frame.jumps or frame.running
+    return not open_ and list(graph.ended) == [node_id] and len(frame.nodes) == len(nodes.nodes)
+
+
+def _unreached(turn: Turn, scope: str, nodes: NodeList) -> dict[str, Json] | None:
+    """The error of a pass that ends, and of whose final nodes the edges reached none. One that went on at a limit may end
+    anywhere, and so may a text of the first edition."""
+    state, frame = turn.state, turn.state.frames[scope]
+    reached = any(state.nodes[frame.nodes[name]].reason != DEAD for name in nodes.finals)
+    if reached or turn.flow.edition == 1 or any(scope_of(limit["path"]) == scope for limit in state.limits):
         return None
-    for edge in nodes.loops[node_id]:
-        times = frame.loops.get(f"{edge.from_}>{edge.to}", 0)
-        if times < (edge.max_iterations or 0) and _holds(turn, scope, edge):
-            return edge.to
-    return None
+    return limits.unreached_error(nodes.finals)
 
 
 def _opened(nodes: NodeList, frame: Frame, taken: dict[str, bool]) -> tuple[list[str], list[str]]:

@@ -43,7 +43,9 @@ _OUTCOMES = (
     "node:failing",
     "node:error",
     "node:skipped",
+    "edge:resolved",
     "container:childCompleted",
+    "container:completed",
     "agent:toolRequested",
     "agent:compacted",
 )

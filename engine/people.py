@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import agents, answers, clocks, locks
+from engine import agents, answers, clocks, containers, graphs, limits, locks
 from engine import events as ev
 from engine.actors import Actor
 from engine.codec import Json, clean_text, copy
@@ -39,6 +39,7 @@ _ACTIONS: dict[str, Action] = {
     "interrupted": "resolve",
     "failed": "resolve",
     "budget": "resolve",
+    "limit": "resolve",
 }
 
 
@@ -83,6 +84,8 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
         _failure_resolved(turn, prompt, answer["value"], command)
     elif prompt.kind == "budget":
         agents.talk.cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
+    elif prompt.kind == limits.KIND:
+        _limit_decided(turn, prompt, str(answer["value"]))
     elif prompt.spec.get("tool"):
         agents.tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind != "input":
@@ -134,6 +137,15 @@ def _failure_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answ
         _skip(turn, prompt, "a person skipped it after it failed")
     elif choice != RETRY:
         _end_by(turn, Abort(command.actor, f"after {run.node_id} failed"))
+
+
+def _limit_decided(turn: Turn, prompt: PromptRun, decision: str) -> None:
+    """How a loop, or a loop edge of a node that has ended, goes on at its limit."""
+    container = turn.state.containers.get(prompt.path)
+    if container is None:
+        graphs.limit_decided(turn, prompt, decision)
+    else:
+        containers.limit_decided(turn, prompt.path, decision, container.begun)
 
 
 def message(turn: Turn, command: Message) -> None:
@@ -243,6 +255,8 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
         return
     if prompt.kind == "budget":
         agents.talk.cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
+    elif prompt.kind == limits.KIND:
+        _limit_decided(turn, prompt, "fail")
     elif prompt.spec.get("tool"):
         agents.tooling.decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind == "failed":

@@ -123,6 +123,8 @@ def _sometimes_json(state: State) -> dict[str, Json]:
         found["pausing"] = state.pausing
     if state.lock is not None:
         found["lock"] = _named(state.lock)
+    if state.limits:
+        found["limits"] = list(state.limits)
     if state.spent != Spent():
         found["spent"] = _spent_json(state.spent)
     if state.conversations:
@@ -339,6 +341,7 @@ def from_json(data: Json) -> State:
             paused_at=data["pausedAt"],
             pause_reason=data["pauseReason"],
             error=data["error"],
+            limits=tuple(data.get("limits", ())),
             finally_skipped=data["finallySkipped"],
             lock=LockRun(**_fields(data["lock"])) if "lock" in data else None,
             pausing=data.get("pausing"),

@@ -51,7 +51,7 @@ def _finish_or_pause(turn: Turn) -> None:
     elif locks.pending(state):
         # Whether it goes on or waits follows from who else wants the lock: the next command says so.
         return
-    elif state.active or due(turn.flow, state):
+    elif state.active or state.open_prompts or due(turn.flow, state):
         if only_waits(turn.flow, state):
             _pause(turn)
     elif state.inputs is not None:
@@ -65,7 +65,8 @@ def _hold_or_complete(turn: Turn) -> None:
     state = turn.state
     if launched(state):
         return
-    if state.inputs is not None and not state.active and not due(turn.flow, state._replace(phase="running")):
+    waits = state.active or state.open_prompts
+    if state.inputs is not None and not waits and not due(turn.flow, state._replace(phase="running")):
         end_flow(turn, "complete")
         return
     turn.emit(ev.FlowPaused, **turn.place(current_path(state)), held=True, **(state.pausing or {}))

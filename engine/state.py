@@ -285,6 +285,8 @@ class State(NamedTuple):
     pausing: dict[str, Json] | None = None
     """Who pauses the session and why, while something that was told to leave still runs: `{reason, actor}`."""
     error: dict[str, Json] | None = None
+    limits: tuple[dict[str, Json], ...] = ()
+    """Limits of loops and loop edges that the session went on at: `{path, to, times}`; `to` is null for a loop."""
     lock: LockRun | None = None
     code: Map[str, str] = Map()
     """What the session knows of the code that it runs beside its flow: digests, by what the flow calls it."""

@@ -25,7 +25,7 @@ from prompt_state.errors import MalformedPrompt
 VERSION = 1
 """Version of the stored form; older ones are upcast when read, newer ones refused."""
 
-PromptKind: TypeAlias = Literal["ask", "approval", "interrupted", "failed", "input", "budget"]
+PromptKind: TypeAlias = Literal["ask", "approval", "interrupted", "failed", "input", "budget", "limit"]
 PromptStatus: TypeAlias = Literal["requested", "shown", "answered", "expired", "cancelled"]
 
 OPEN_STATUSES: tuple[PromptStatus, ...] = ("requested", "shown")

@@ -50,6 +50,7 @@ ACTION_OF: Mapping[str, Action] = {
     "interrupted": "resolve",
     "failed": "resolve",
     "budget": "resolve",
+    "limit": "resolve",
 }
 """What it is called to answer a prompt of this kind."""
 

@@ -171,6 +171,7 @@ def _edges(documents: Sequence[EdgeDoc]) -> tuple[Edge, ...]:
             type=edge.type,
             max_iterations=edge.max_iterations,
             gate=gates.get(edge.to, "all"),
+            on_limit=edge.on_limit or "fail",
         )
         for edge in documents
     )

@@ -172,6 +172,9 @@ class RetryDoc(Config):
     )
 
 
+OnLimit: TypeAlias = Literal["fail", "continue", "ask"]
+
+
 class EdgeDoc(Config):
     """What leads from one node to another."""
 
@@ -188,6 +191,12 @@ class EdgeDoc(Config):
         None,
         description="How often a loop edge may be taken; 1 means one time back. Required for loop edges.",
     )
+    on_limit: OnLimit | None = Field(
+        None,
+        description="What happens when a loop edge that was taken so often would be taken once more. `fail` (which is what "
+        "holds when it says nothing): the flow, or the round that the edge stands in, fails. `continue`: it goes on without "
+        "going back. `ask`: people say whether it goes back once more, goes on, or stops.",
+    )
     gate: Literal["any", "all"] | None = Field(
         None,
         description="What `to` waits for: `all` its edges to be resolved, one of them taken (which is what holds when "
@@ -202,9 +211,11 @@ class EdgeDoc(Config):
                 yield Fault((), "a loop edge needs `max_iterations`", "1 means one time back")
             if raw.get("gate") is not None:
                 yield Fault(("gate",), "a loop edge has no gate: nothing waits for it", on_key=True)
-        elif raw.get("type", "forward") == "forward" and raw.get("max_iterations") is not None:
-            hint = "write `type: loop` when it leads back"
-            yield Fault(("max_iterations",), "`max_iterations` is for loop edges", hint, on_key=True)
+        elif raw.get("type", "forward") == "forward":
+            for name in ("max_iterations", "on_limit"):
+                if raw.get(name) is not None:
+                    hint = "write `type: loop` when it leads back"
+                    yield Fault((name,), f"`{name}` is for loop edges", hint, on_key=True)
 
 
 # Checked by hand, for the sake of a hint.

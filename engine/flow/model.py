@@ -205,7 +205,7 @@ class Node:
 @dataclass(frozen=True)
 class Edge:
     """An edge between two nodes of one list. `gate` is that of the target; `max_iterations` counts the times that a
-    loop edge may be taken."""
+    loop edge may be taken, and `on_limit` says what happens where it would be taken once more."""
 
     from_: str
     to: str
@@ -213,6 +213,7 @@ class Edge:
     type: Literal["forward", "loop"] = "forward"
     max_iterations: int | None = None
     gate: Gate = "all"
+    on_limit: Literal["fail", "continue", "ask"] = "fail"
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,11 @@ class NodeList:
     def loops(self) -> Mapping[str, tuple[Edge, ...]]:
         """The loop edges that leave each node, in the order of the file."""
         return self._edges_by("loop", "from_")
+
+    @cached_property
+    def finals(self) -> tuple[str, ...]:
+        """The ids of the nodes of a graph that no forward edge leaves: where it ends."""
+        return tuple(node.id for node in self.nodes if not self.outgoing[node.id]) if self.is_graph else ()
 
     @cached_property
     def order(self) -> tuple[str, ...]:

@@ -35,9 +35,17 @@ def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
     graph = graph._replace(gates=gates, edges=edges, ready=ready, ended=ended)
     frame = frame._replace(graph=graph, jumps=jumps, error=frame.error or event.error)
     state = state._replace(frames=state.frames.set(event.scope, frame))
+    if event.limit is not None:
+        times = frame.loops.get(f"{event.node_id}>{event.limit}", 0)
+        state = at_limit(state, path_of(event), event.limit, times)
     if event.error is None:
         return state
     return pass_failed(state, event.scope, event.path or "", event.error)
+
+
+def at_limit(state: State, path: str, to: str | None, times: int) -> State:
+    """The state with a limit that the session goes on at."""
+    return state._replace(limits=(*state.limits, {"path": path, "to": to, "times": times}))
 
 
 def loop_iterated(state: State, event: ev.LoopIterate) -> State:
@@ -126,6 +134,8 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
         return drop_passes(state, path)
     if container.running:
         raise MalformedJournal(f"container {path} is not over")
+    if event.limit is not None:
+        state = at_limit(state, path, None, event.limit)
     done = run._replace(
         status="completed", output=container_output(container), input=None, ended_at=event.timestamp
     )

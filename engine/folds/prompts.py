@@ -8,7 +8,7 @@ from engine.errors import MalformedJournal
 from engine.folds.common import path_of, without
 from engine.folds.containers import container_at
 from engine.folds.nodes import unfinished
-from engine.state import AGAIN, RETRY, PromptRun, State, TimerRun
+from engine.state import AGAIN, RETRY, UNFINISHED, PromptRun, State, TimerRun
 
 
 def prompt_requested(state: State, event: ev.PromptRequested) -> State:
@@ -26,8 +26,10 @@ def prompt_requested(state: State, event: ev.PromptRequested) -> State:
         requested_at=event.timestamp,
     )
     run = state.nodes.get(prompt.path)
+    # What is asked about the edges behind a node is no question of the node, which has its outcome.
+    asks = run is not None and run.status in UNFINISHED
     nodes = (
-        state.nodes if run is None else state.nodes.set(prompt.path, run._replace(prompt_id=event.prompt_id))
+        state.nodes.set(prompt.path, run._replace(prompt_id=event.prompt_id)) if run and asks else state.nodes
     )
     return state._replace(
         nodes=nodes,

@@ -112,9 +112,10 @@ class LoopConfig(Config):
         None, description="A condition in `{{ }}`, asked after each round; true ends the loop."
     )
     max_iterations: Annotated[int, Field(ge=1)] = Field(100, description="How many rounds there are at most.")
-    on_limit: Literal["fail", "continue"] = Field(
+    on_limit: Literal["fail", "continue", "ask"] = Field(
         "fail",
-        description="What happens when another round is due after the last: a failure, or the flow goes on.",
+        description="What happens when another round is due after the last: a failure, the flow goes on, or (`ask`) people "
+        "say whether there is one round more, the flow goes on, or it stops.",
     )
 
     @classmethod

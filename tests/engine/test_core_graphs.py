@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from engine.commands import Answer, NodeBroke, NodeDone
 from engine.due import due
+from engine.graphs import DEAD
 from engine.session_state import to_json
 from tests.support.engine import ANA, Scenario, given
 
@@ -145,7 +146,7 @@ def test_a_gate_any_whose_edges_are_all_dead_is_skipped() -> None:
     case.when(NodeDone("a", 1, OUTPUT))
     assert "first" not in case.state.nodes
     case.when(NodeDone("b", 1, OUTPUT))
-    assert (case.node("first").status, case.state.status) == ("skipped", "complete")
+    assert (case.node("first").status, case.state.status) == ("skipped", "failed")
 
 
 def test_a_condition_of_an_edge_that_breaks_fails_the_flow_and_names_the_edge() -> None:
@@ -213,7 +214,7 @@ def test_a_loop_edge_waits_for_all_that_comes_after_its_target_and_leads_back_on
 
 def test_a_loop_edge_that_was_taken_often_enough_is_not_taken_again() -> None:
     """Then what follows is resolved, and the flow ends."""
-    case = given(LOOP).started()
+    case = given(LOOP.replace("max_iterations: 1", "max_iterations: 1, on_limit: continue")).started()
     case.when(NodeDone("build", 1, OUTPUT), NodeDone("lint", 1, OUTPUT))
     case.when(case.answer("again"), NodeDone("build~2", 1, OUTPUT), NodeDone("lint~2", 1, OUTPUT))
     assert case.prompt.path == "review~2"
@@ -239,7 +240,7 @@ nodes:
       - {id: b, type: set, with: {n: "{{ item }}"}}
     edges:
       - {from: a, to: b}
-      - {from: b, to: a, type: loop, max_iterations: 2, when: "{{ true }}"}
+      - {from: b, to: a, type: loop, max_iterations: 2, on_limit: continue, when: "{{ true }}"}
 """
     case = given(flow).started()
     assert case.state.status == "complete"
@@ -263,7 +264,7 @@ nodes:
 edges:
   - {from: outside, to: b}
   - {from: a, to: b}
-  - {from: b, to: a, type: loop, max_iterations: 1, when: "{{ true }}"}
+  - {from: b, to: a, type: loop, max_iterations: 1, on_limit: continue, when: "{{ true }}"}
 """
     case = given(flow).started()
     assert case.state.status == "complete"
@@ -330,7 +331,7 @@ def graphs(draw: st.DrawFn) -> tuple[str, list[bool]]:
         edges.append(f"  - {{from: n{a}, to: n{b}, gate: {gates[b]}{when}}}")
     backward = {(b, a) for a, b in chosen}
     for b, a in draw(st.lists(st.sampled_from(sorted(backward)), max_size=2, unique=True)):
-        edges.append(f"  - {{from: n{b}, to: n{a}, type: loop, max_iterations: 2}}")
+        edges.append(f"  - {{from: n{b}, to: n{a}, type: loop, max_iterations: 2, on_limit: continue}}")
     order = draw(st.lists(st.booleans(), min_size=40, max_size=40))
     return "nodes:\n" + "\n".join(nodes) + "\nedges:\n" + "\n".join(dict.fromkeys(edges)), order
 
@@ -338,7 +339,8 @@ def graphs(draw: st.DrawFn) -> tuple[str, list[bool]]:
 @settings(max_examples=150)
 @given_by(graphs())
 def test_no_graph_waits_for_ever(drawn: tuple[str, list[bool]]) -> None:
-    """Whatever the edges, gates, failures and the order of outcomes, every node gets its outcome and the flow ends."""
+    """Whatever the edges, gates, failures and the order of outcomes, every node gets its outcome and the flow ends: as a success only
+    where a final node was reached, or a limit is named."""
     text, order = drawn
     case = given(text).started()
     for newest in order * 10:
@@ -346,7 +348,9 @@ def test_no_graph_waits_for_ever(drawn: tuple[str, list[bool]]) -> None:
         if not running:
             break
         case.when(NodeDone(running[-1 if newest else 0], 1, OUTPUT))
-    assert case.state.status == "complete"
+    finals = [run for run in case.state.nodes.values() if run.node_id in case.flow.lists[""].finals]
+    reached = case.state.limits or any(run.reason != DEAD for run in finals)
+    assert case.state.status == ("complete" if reached else "failed")
     assert {run.node_id for run in case.state.nodes.values()} == {node.id for node in case.flow.nodes}
     starts = [event.path for event in case.events if event.type == "node:started"]
     assert len(starts) == len(set(starts)), "a visit began twice"

@@ -601,7 +601,7 @@ def test_the_prompts_that_somebody_may_act_on() -> None:
 def test_every_kind_of_prompt_has_its_action() -> None:
     """Each kind of prompt is answered by exactly one action that the policy knows."""
     assert set(ACTION_OF.values()) <= set(ACTIONS)
-    assert set(ACTION_OF) == {"ask", "approval", "interrupted", "failed", "input", "budget"}
+    assert set(ACTION_OF) == {"ask", "approval", "interrupted", "failed", "input", "budget", "limit"}
 
 
 def test_the_cap_of_the_day_is_for_the_admins() -> None:

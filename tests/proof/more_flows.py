@@ -79,7 +79,29 @@ edges:
   - {from: before, to: b}
   - {from: a, to: w}
   - {from: w, to: b}
-  - {from: b, to: a, type: loop, max_iterations: 2, when: "{{ true }}"}
+  - {from: b, to: a, type: loop, max_iterations: 2, on_limit: continue, when: "{{ true }}"}
+""",
+    "loop_edge_asks_at_its_limit": """
+nodes:
+  - {id: a, type: shell, on_crash: again, with: {run: [count, a]}}
+  - {id: b, type: shell, on_crash: again, with: {run: [do, "{{ nodes.a.stdout }}"]}}
+  - {id: c, type: shell, on_crash: again, with: {run: [do, c]}}
+edges:
+  - {from: a, to: b}
+  - {from: b, to: c, when: "{{ nodes.a.stdout != '3' }}"}
+  - {from: b, to: a, type: loop, max_iterations: 1, on_limit: ask, when: "{{ nodes.a.stdout != '3' }}"}
+""",
+    "loop_asks_at_its_limit": """
+nodes:
+  - id: l
+    type: loop
+    with: {until: "{{ last.a.stdout == '3' }}", max_iterations: 2, on_limit: ask}
+    body: [{id: a, type: shell, on_crash: again, with: {run: [count, a]}}]
+  - {id: after, type: shell, with: {run: [do, "{{ nodes.l.iterations | length }}"]}}
+""",
+    "final_node_not_reached": """
+nodes: [{id: a, type: shell, with: {run: [do, a]}}, {id: b, type: shell, with: {run: [do, b]}}]
+edges: [{from: a, to: b, when: "{{ nodes.a.stdout == 'never' }}"}]
 """,
     "loop_edge_in_foreach": """
 nodes:

@@ -302,7 +302,7 @@ nodes:
     body: [{{id: a, {SAFE}}}, {{id: b, {SAFE}}}]
     edges:
       - {{from: a, to: b}}
-      - {{from: b, to: a, type: loop, max_iterations: 1, when: "{{{{ true }}}}"}}
+      - {{from: b, to: a, type: loop, max_iterations: 1, on_limit: continue, when: "{{{{ true }}}}"}}
 """
     every = [f"each[{item}]/{name}{visit}" for item in (0, 1) for visit in ("", "~2") for name in "ab"]
     async with office.started(text) as desk:
