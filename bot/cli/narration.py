@@ -164,7 +164,7 @@ def _is_turn(path: str) -> bool:
     return path.rpartition("/")[2].startswith(f"{TURN}[")
 
 
-_RESOLVED = ("interrupted", "failed", "budget")
+_RESOLVED = ("interrupted", "failed", "budget", "limit")
 """Kinds of prompts that ask how a node goes on, and are not its own question."""
 
 

@@ -25,6 +25,7 @@ _ASKED = {
     "failed": "A step failed",
     "input": "Input",
     "budget": "At a cap",
+    "limit": "At a limit",
 }
 
 

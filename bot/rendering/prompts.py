@@ -34,6 +34,7 @@ _ASKS = {
     "interrupted": "⚠️ *Please check:* {whom}",
     "failed": "❌ *A step failed:* {whom}",
     "budget": "💰 *At a cap:* {whom}",
+    "limit": "🔁 *At a limit:* {whom}",
 }
 _ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}
 """The first line of a prompt that is closed: nothing is needed any more."""

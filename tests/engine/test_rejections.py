@@ -57,7 +57,7 @@ def test_the_error_says_who_when_and_why() -> None:
     """What `on_failure` and `finally` see has all that the decision had."""
     said = "{{ errors.gate.by[0].name }} {{ errors.gate.reason }} {{ errors.gate.at }} {{ errors.gate['values'].n }}"
     form = {"properties": {"n": {"type": "integer", "default": 3}}}
-    last = [{"id": "told", "type": "set", "with": {"why": said}}]
+    last = [{"id": "told", "type": "set", "if": "{{ status.gate == 'failed' }}", "with": {"why": said}}]
     case = rejected(text_of(gate(form=form), APPLY, **{"finally": last}), "no")
     assert case.node("finally/told").output == {"why": f"ben no {case.now} 3"}
 
