@@ -26,6 +26,7 @@ from engine.errors import SaysoError
 from engine.flow import Flow
 from engine.flow.load import SUFFIXES
 from engine.flow.model import Trigger
+from engine.storage.lease import Lease
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
 """Where flows are suggested: in the channel whose name begins as theirs does, else in the first one."""
@@ -49,18 +50,28 @@ class Ready:
     identity: Identity
 
 
+def dev_database(settings: Settings) -> Path:
+    """The file of the local workspace's own database."""
+    return settings.home / "dev" / "sayso.db"
+
+
 async def run_dev(
-    settings: Settings, flows: Sequence[Path], port: int | None, on_ready: Callable[[Ready], None]
+    settings: Settings,
+    flows: Sequence[Path],
+    port: int | None,
+    on_ready: Callable[[Ready], None],
+    lease: Lease,
 ) -> None:
-    """Serve until SIGINT, SIGTERM or SIGHUP, and drain. Raises `DevFailed`, `StorageError`."""
+    """Serve until SIGINT, SIGTERM or SIGHUP, and drain. `lease` is the one of `dev_database`: without it the state of
+    a workspace that runs would be overwritten. Raises `DevFailed`, `StorageError`."""
     places = flows or default_flows(settings)
-    home = settings.home / "dev"
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home = dev_database(settings).parent
     workspace = await start_workspace(home / "workspace.json", port)
+    lease.reached_at(f"{workspace.url}/")
     try:
         served = Bot(_settings(settings, home, workspace), flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
-        stop_on_signals(served)
+        stop_on_signals(served, lease.stopping)
         await served.run(lambda identity: on_ready(Ready(workspace.url, workspace.api_url, served, identity)))
     finally:
         await workspace.stop()
@@ -139,7 +150,7 @@ def _settings(settings: Settings, home: Path, workspace: Workspace) -> Settings:
     return replace(
         settings,
         home=home,
-        database_url=f"sqlite:///{home / 'sayso.db'}",
+        database_url=f"sqlite:///{dev_database(settings)}",
         bot_token=workspace.bot_token,
         app_token=workspace.app_token,
         api_url=workspace.api_url,
@@ -149,14 +160,15 @@ def _settings(settings: Settings, home: Path, workspace: Workspace) -> Settings:
     )
 
 
-def stop_on_signals(served: Bot) -> None:
-    """The first signal drains; a second one ends at once, and what runs is killed and recorded as interrupted."""
+def stop_on_signals(served: Bot, stopping: Callable[[], None]) -> None:
+    """The first signal drains, and calls `stopping`; a second one ends at once, and what runs is killed and recorded as interrupted."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         if served.stopping.is_set():
             for task in asyncio.all_tasks():
                 task.cancel()
+        stopping()
         served.stop()
 
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

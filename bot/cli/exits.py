@@ -18,6 +18,7 @@ class Exit(IntEnum):
     REFUSED = 5
     STORE = 6
     SLACK = 7
+    SERVED = 9
     SUSPENDED = 10
 
 
@@ -30,6 +31,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.REFUSED: "refused: not allowed, already answered, already ended",
     Exit.STORE: "the database cannot be used, or the session's records are damaged",
     Exit.SLACK: "Slack cannot be reached, or does not accept the tokens",
+    Exit.SERVED: "another process serves this home",
     Exit.SUSPENDED: "the store is suspended: it is older than what was acknowledged",
 }
 
@@ -75,6 +77,7 @@ _BY_CODE: dict[str, Exit] = {
     "prompt_malformed": Exit.STORE,
     "start_failed": Exit.SLACK,
     "slack": Exit.SLACK,
+    "served": Exit.SERVED,
 }
 
 

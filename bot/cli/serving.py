@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import webbrowser
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -11,21 +12,27 @@ from typing import Any
 
 from bot.cli.exits import INTERRUPTED, Exit
 from bot.cli.output import Paint, clean, plural
-from bot.cli.place import Place
-from bot.dev import PORT, Ready, display_there, open_page, run_dev, stop_on_signals
+from bot.cli.place import Place, database_file
+from bot.dev import PORT, Ready, dev_database, display_there, open_page, run_dev, stop_on_signals
 from bot.flows import Library
 from bot.models import needs_model, scripted
 from bot.process import Bot, Identity
 from bot.settings import slack_tokens
+from engine.live import utc_now
+from engine.storage.lease import Lease, Served, lease
 
 
 def start_command(place: Place, flows: list[Path]) -> int:
-    """Serve flows in Slack until a signal. Raises `SettingsError`, `StartFailed`, `StorageError`, `SlackFault`."""
+    """Serve flows in Slack until a signal. Raises `SettingsError`, `Served`, `StartFailed`, `StorageError`, `SlackFault`."""
     settings = place.settings()
     slack_tokens(settings)
     # A script that is left over from a test must never speak for Claude to people.
     settings = replace(settings, agents=replace(settings.agents, scripted="never"))
-    return _until_stopped(_start(Bot(settings, flows=flows)))
+    database = database_file(settings)
+    if database is None:
+        return _until_stopped(_start(Bot(settings, flows=flows), None))
+    with lease(database, "sayso start", utc_now()) as held:
+        return _until_stopped(_start(Bot(settings, flows=flows), held))
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
@@ -38,10 +45,12 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     return Exit.OK
 
 
-async def _start(bot: Bot) -> None:
-    stop_on_signals(bot)
+async def _start(bot: Bot, held: Lease | None) -> None:
+    stop_on_signals(bot, held.stopping if held is not None else lambda: None)
 
     def ready(identity: Identity) -> None:
+        if held is not None:
+            held.reached_at(f"@{identity.bot_user} in {identity.team}")
         print(f"Ready: @{identity.bot_user} in {identity.team}, {_served(bot.library)}.", flush=True)
         _list_broken(bot.library)
 
@@ -62,15 +71,30 @@ def _list_broken(library: Library) -> None:
 
 
 def dev_command(place: Place, flows: list[Path], port: int | None, open_it: bool | None) -> int:
-    """Serve flows in a local workspace until a signal. Raises `SettingsError`, `DevFailed`, `StorageError`."""
-    wanted = display_there() if open_it is None else open_it
+    """Serve flows in a local workspace until a signal. Raises `SettingsError`, `Served`, `DevFailed`, `StorageError`."""
+    settings, wanted = place.settings(), display_there() if open_it is None else open_it
 
     def ready(found: Ready) -> None:
         _tell_dev(place, found, port)
         if wanted:
             open_page(found.url)
 
-    return _until_stopped(run_dev(place.settings(), flows, port, ready))
+    try:
+        with lease(dev_database(settings), "sayso dev", utc_now()) as held:
+            return _until_stopped(run_dev(settings, flows, port, ready, held))
+    except Served as error:
+        _offer(error, wanted)
+        raise
+
+
+def _offer(error: Served, wanted: bool) -> None:
+    """The page that is there already, in place of a second one."""
+    address = error.holder.address if error.holder is not None else None
+    if address is None:
+        return
+    print(f"The page of this home is there already:\n\n  {Paint(sys.stdout)('bold', address)}\n", flush=True)
+    if wanted:
+        webbrowser.open(address)
 
 
 def _tell_dev(place: Place, ready: Ready, port: int | None) -> None:

@@ -96,7 +96,7 @@ def only_opener(path: Path) -> Iterator[None]:
     descriptor = open_private(path)
     try:
         deadline = time.monotonic() + _OPENING_SECONDS
-        while not _locked(descriptor):
+        while not locked(descriptor):
             if time.monotonic() > deadline:
                 raise StorageError(
                     f"Another process has been opening this database for long (it holds {path})."
@@ -107,7 +107,8 @@ def only_opener(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def locked(descriptor: int) -> bool:
+    """Take the exclusive lock of an open file unless another process has it; whether it is ours."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

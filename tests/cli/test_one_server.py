@@ -1,0 +1,98 @@
+"""One server a home: of any number of starts one serves, and the others say who does."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+from multiprocessing.context import ForkServerProcess
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from bot.cli import app
+from bot.cli.exits import Exit
+from engine.storage.lease import Holder, read_holder
+from tests.cli.clikit import Cli, until
+from tests.cli.test_serving import ASKS, dev_url, page
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1800)]
+ROUNDS = 200 if os.environ.get("PROVE") else 2
+STARTS = multiprocessing.get_context("forkserver")
+STARTS.set_forkserver_preload(["bot.cli.serving", "tests.cli.test_one_server"])
+
+
+async def test_a_second_dev_offers_the_page_that_is_there(cli: Cli) -> None:
+    """It prints the first one's address, says who serves since when, changes nothing, and ends with 9."""
+    cli.write("flows/asks.yml", ASKS)
+    with cli.started("dev", "--port", "0", "--no-open") as process:
+        url = await dev_url(process)
+        state = cli.cwd / ".sayso/dev/workspace.json"
+        before = state.read_bytes()
+        done = cli.run("dev", "--no-open")
+        assert (done.code, f"{url}/" in done.out, state.read_bytes()) == (Exit.SERVED, True, before), done
+        assert f"`sayso dev`, process {process.pid} on " in done.err
+        beside = cli.run("run", "flows/asks.yml", "--no-input")
+        assert beside.code == Exit.PAUSED, beside
+
+
+def serve(home: Path, barrier: Barrier) -> None:
+    """`sayso dev` in a process of its own, at the same instant as its rivals."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    barrier.wait(60)
+    os._exit(app.run(["--home", str(home), "dev", str(home.parent / "flows"), "--port", "0", "--no-open"]))
+
+
+def race(home: Path) -> ForkServerProcess:
+    """Two starts at one instant: the one that serves, after the other refused."""
+    barrier = STARTS.Barrier(2)
+    both = [STARTS.Process(target=serve, args=(home, barrier), daemon=True) for _ in range(2)]
+    for each in both:
+        each.start()
+    until(lambda: any(each.exitcode is not None for each in both), "one of them refuses")
+    (served,) = [each for each in both if each.exitcode is None]
+    (refused,) = [each for each in both if each is not served]
+    assert refused.exitcode == Exit.SERVED
+    return served
+
+
+def address(home: Path, pid: int | None) -> str:
+    """The address that the server with this process id wrote down."""
+
+    def there() -> Holder | None:
+        holder = read_holder(home / "dev/sayso.db.serving")
+        return holder if holder is not None and holder.pid == pid and holder.address else None
+
+    until(lambda: there() is not None, "the server says where it is")
+    holder = there()
+    assert holder is not None
+    assert holder.address is not None
+    return holder.address.rstrip("/")
+
+
+def kept(home: Path) -> tuple[int, int]:
+    """How many starts and how many questions the workspace's file has."""
+    saved = json.loads((home / "dev/workspace.json").read_text())
+    texts = [message["text"] for channel in saved["messages"].values() for message in channel.values()]
+    return sum(text == "@sayso asks" for text in texts), sum("Why?" in text for text in texts)
+
+
+def test_of_two_starts_at_one_instant_exactly_one_serves(cli: Cli) -> None:
+    """Race after race, ended by a kill or in order: one server each time, each thread kept, each question asked once."""
+    cli.write("flows/asks.yml", ASKS)
+    home = cli.cwd / ".sayso"
+    for number, end in zip(range(1, ROUNDS + 1), itertools.cycle([signal.SIGKILL, signal.SIGTERM])):
+        served = race(home)
+        url = address(home, served.pid)
+        said = {"as": "U0LOCALANA", "channel": "C0LOCALOPS", "text": "@sayso asks"}
+        page(url, "/page/post", **said)
+        until(lambda number=number: kept(home)[1] >= number, "the question of this round")  # type: ignore[misc]
+        assert served.pid is not None
+        os.kill(served.pid, end)
+        served.join(30)
+        assert kept(home) == (number, number)
