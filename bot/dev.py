@@ -67,12 +67,16 @@ async def run_dev(
     places = flows or default_flows(settings)
     home = dev_database(settings).parent
     workspace = await start_workspace(home / "workspace.json", port)
-    lease.reached_at(f"{workspace.url}/")
     try:
         served = Bot(_settings(settings, home, workspace), flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
         stop_on_signals(served, lease.stopping)
-        await served.run(lambda identity: on_ready(Ready(workspace.url, workspace.api_url, served, identity)))
+
+        def ready(identity: Identity) -> None:
+            lease.reached_at(f"{workspace.url}/")
+            on_ready(Ready(workspace.url, workspace.api_url, served, identity))
+
+        await served.run(ready)
     finally:
         await workspace.stop()
 

@@ -237,7 +237,15 @@ def _check_content(store: Store) -> Iterator[Check]:
         yield Check("queues", "warn", text, "They are kept, and done when it runs: sayso start")
     else:
         yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {_runs(running)}")
+    yield from _check_letters(store)
     yield from _check_age(store, running)
+
+
+def _check_letters(store: Store) -> Iterator[Check]:
+    """What arrived and could not be handled."""
+    if letters := store.dead_letters():
+        hint = "sayso inbox list says why; then sayso inbox retry ID, or drop ID."
+        yield Check("inbox", "warn", f"{len(letters)} could not be handled and set aside", hint)
 
 
 def _check_reach(heads: Sequence[Head]) -> Iterator[Check]:

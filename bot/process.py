@@ -18,6 +18,7 @@ from bot.assembly import make_engine
 from bot.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.channels import Channels
 from bot.conversation import Conversation
+from bot.dead_letters import DeadLetters
 from bot.derived import mend
 from bot.flows import Library
 from bot.incoming_files import IncomingFiles
@@ -38,10 +39,11 @@ from bot.schedules import Schedules
 from bot.scopes import Report, needed_by, scope_report
 from bot.session_files import SessionFiles
 from bot.settings import Settings, slack_tokens
-from bot.slack_api import AuthLost, Permanent, app_client, bot_client, classify, describe
+from bot.slack_api import AuthLost, Permanent, app_client, bot_client, classify, describe, passing
 from bot.sockets import HEARD
 from bot.starting import Starter
 from bot.suspension import until_released
+from bot.telling import held
 from bot.views.desk import Desk
 from bot.views.forms import Change, Fill
 from bot.views.hand import Hand
@@ -192,6 +194,7 @@ class Bot:
             handlers=handlers,
             wants=in_slack,
             order=said_at,
+            tell=DeadLetters(self.engine).told,
             dispatcher=LocalDispatcher(self._others_wrote, machine.poll_seconds),
         )
         self.queues = Queues(self.engine)
@@ -322,7 +325,12 @@ class Bot:
             await self._notice_gap()
             if await self.catchup.ensure(row.thread_key):
                 return False
-            return bool(await handler(row))
+            try:
+                return bool(await handler(row))
+            except Exception as error:
+                if not passing(error):
+                    raise
+                return held(row, error)
 
         return handle
 

@@ -131,6 +131,14 @@ def classify(error: Exception) -> SlackFault:
     return Unknown(f"the answer is lost ({type(error).__name__}: {error})")
 
 
+def passing(error: Exception) -> bool:
+    """Whether an exception says that Slack, or the way to it, does not work just now: it may at another time."""
+    from_slack = isinstance(
+        error, SlackFault | SlackApiError | aiohttp.ClientError | TimeoutError | ConnectionError
+    )
+    return from_slack and not isinstance(classify(error), Permanent)
+
+
 def code_of(error: SlackApiError) -> str | None:
     """Slack's own error code; None where the answer is not Slack's, such as the page of a broken proxy."""
     data = getattr(error.response, "data", error.response)

@@ -6,6 +6,7 @@ A row is consumed together with the words that tell its author why nothing was c
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 
 from bot.intents import ephemeral_row, note_row
 from bot.people import LookupFailed, UnknownPerson
@@ -93,6 +94,11 @@ def whispered(row: InboxRow, data: dict[str, Json], text: str, key: str | None =
 
 
 def held(row: InboxRow, error: Exception) -> bool:
-    """The row stays in the inbox and is tried again."""
-    log.warning("%s is held: %s", row.key, error)
+    """The row stays in the inbox and is tried again. The log says so once for each reason."""
+    _log_held(row.key, str(error))
     return False
+
+
+@lru_cache(maxsize=1000)
+def _log_held(key: str, reason: str) -> None:
+    log.warning("%s is held: %s", key, reason)

@@ -251,6 +251,15 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
     return "Please write your answer after the colon."
 
 
+def dead_letter_text(key: str) -> str:
+    """Told where something was said or pressed that could not be handled."""
+    return (
+        "⚠️ Something that was said or pressed here could not be handled: it failed several times and was set aside, and "
+        "nothing follows from it. What comes after it goes on. Please say or press it again, or ask whoever runs this bot: "
+        f"`sayso inbox list` says why ({escape(key)})."
+    )
+
+
 def edited_text(outcome: str | None) -> str | None:
     """Told to whoever edits a message, by what became of it before; None where the edit is nobody's concern."""
     return _EDITED.get(outcome or "")
@@ -261,6 +270,7 @@ _EDITED = {
     "started": "Your edit was ignored: the flow runs with what you wrote first.",
     "refused": "Your edit was ignored. Please send it as a new message.",
     "too_long": "Your edit was ignored. Please send it as a new message.",
+    "dead": "Your edit was ignored. Please send it as a new message.",
 }
 
 

@@ -2,7 +2,8 @@
 
 Wake-ups say only that it is time to look; what there is to do always comes from the store. Rows of one lane (a
 thread, else a session) are handled one after the other, lanes side by side. A handler that cannot say yet what
-becomes of its row holds it: the row stays in the inbox, its lane waits, and it is tried again.
+becomes of its row holds it: the row stays in the inbox, its lane waits, and it is tried again. A row that fails at each
+time becomes a dead letter (`engine.failures`), and its lane goes on.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ from engine.commands import Due
 from engine.dispatch import Dispatcher, LocalDispatcher
 from engine.engine import Engine
 from engine.errors import (
-    ClockJumped,
     Corrupt,
-    Fenced,
     Owned,
     SaysoError,
     SchemaTooNew,
@@ -29,6 +28,7 @@ from engine.errors import (
     UnknownSession,
 )
 from engine.events import Event
+from engine.failures import Failures, Tell
 from engine.state import State
 from engine.storage.port import Consumed, Head, InboxRow, TimerRow
 
@@ -58,12 +58,14 @@ class Service:
         wants: Callable[[Head], bool] = lambda head: True,
         dispatcher: Dispatcher | None = None,
         order: Callable[[InboxRow], float] = lambda row: float(row.id),
+        tell: Tell | None = None,
     ) -> None:
         self.engine = engine
         self._wants = wants
         self._handlers: dict[str, Handler] = {"request": self._request, **(handlers or {})}
         self._dispatcher = dispatcher or LocalDispatcher(lambda: engine.writer.call("changed"))
         self._order = order
+        self._failures = Failures(engine, tell)
         self._lanes: dict[str, list[InboxRow]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._after = 0
@@ -265,7 +267,8 @@ class Service:
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
-                    await nudge.wait()
+                    # What failed is not tried sooner because something else happened.
+                    await (self._stopping if self._failures.failed(row) else nudge).wait()
             delay = min(delay * 2, SWEEP_SECONDS)
             # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
             try:
@@ -275,18 +278,23 @@ class Service:
         del self._lanes[lane]
 
     async def _handle(self, row: InboxRow) -> bool:
-        """Whether the row is done; an error of ours holds it, and is never taken for an answer."""
+        """Whether the row is done; an error of ours is never taken for an answer."""
         try:
-            return await self._handlers[row.kind](row)
+            try:
+                done = await self._handlers[row.kind](row)
+                self._failures.forget(row)
+                return done
+            except StorageBroken:
+                raise
+            except SchemaTooNew as error:
+                log.warning("inbox row %s is left for a newer release: %s", row.key, error)
+                return True
+            except Exception as error:
+                await self._failures.add(row, error)
         except StorageBroken as error:
             self._fail(error)
-        except (Owned, Fenced, ClockJumped) as error:
+        except StorageError as error:
             log.info("inbox row %s waits: %s", row.key, error)
-        except SchemaTooNew as error:
-            log.warning("inbox row %s is left for a newer release: %s", row.key, error)
-            return True
-        except Exception:
-            log.exception("inbox row %s is kept and tried again", row.key)
         return await self._consumed(row)
 
     async def _consumed(self, row: InboxRow) -> bool:

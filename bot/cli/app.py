@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import prompts_app, sessions_app
+from bot.cli import inbox_app, prompts_app, sessions_app
 from bot.cli.exits import INTERRUPTED, Exit, epilog, exit_for
 from bot.cli.options import As, Json, NoInput, NoWait, end, place_of
 from bot.cli.place import Place
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(sessions_app.app, name="sessions")
 app.add_typer(prompts_app.app, name="prompts")
+app.add_typer(inbox_app.app, name="inbox")
 locks_app = typer.Typer(
     help="List locks: who holds them since when, and who waits for them in which order.",
     invoke_without_command=True,

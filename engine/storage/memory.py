@@ -115,6 +115,18 @@ class MemoryStore:
 
         self._write(work)
 
+    def dead_letters(self, limit: int = 1000) -> list[InboxRow]:
+        """See `Store.dead_letters`."""
+        self._usable()
+        with self.tables.read():
+            return self._rows.dead_letters(limit)
+
+    def decide_letter(self, key: str, *, again: bool) -> bool:
+        """See `Store.decide_letter`."""
+        done: list[bool] = []
+        self._write(lambda: done.append(self._rows.decide_letter(key, again)))
+        return done[0]
+
     # -- ownership
 
     def register(self, label: str) -> str:

@@ -9,6 +9,7 @@ from engine.errors import Corrupt, Fenced, LockHeld, StorageError
 from engine.storage.macs import Sealer
 from engine.storage.memory_tables import Tables
 from engine.storage.port import (
+    DEAD,
     Consumed,
     DropLock,
     DropTimer,
@@ -36,6 +37,7 @@ from engine.storage.records import (
     OutboxState,
     Sealed,
     consumed_row,
+    decided_letter,
     finished,
     genuine,
     is_later,
@@ -197,6 +199,24 @@ class MemoryRows:
         """What `Store.inbox_row` says."""
         row_id = self._tables.inbox_ids.get(key)
         return None if row_id is None else self._inbox(row_id).row()
+
+    def dead_letters(self, limit: int) -> list[InboxRow]:
+        """What `Store.dead_letters` says."""
+        dead = sorted(row for row in self._tables.inbox.values() if row.outcome == DEAD)
+        return [row.row() for row in dead if genuine(self._sealer, row)][:limit]
+
+    def decide_letter(self, key: str, again: bool) -> bool:
+        """What `Store.decide_letter` says."""
+        tables, row_id = self._tables, self._tables.inbox_ids.get(key)
+        if row_id is None or self._inbox(row_id).outcome != DEAD:
+            return False
+        then = tables.next_id("inbox") if again else row_id
+        after = sealed(self._sealer, decided_letter(self._inbox(row_id), then if again else None))
+        tables.drop(tables.inbox, row_id)
+        tables.put(tables.inbox, then, after)
+        tables.put(tables.inbox_ids, key, then)
+        tables.put(tables.last_ids, "inbox", max(then, tables.next_id("inbox") - 1))
+        return True
 
     def _inbox(self, row_id: int) -> InboxRecord:
         record = self._tables.inbox.get(row_id)

@@ -42,6 +42,10 @@ class InboxRow(NamedTuple):
     result: bytes | None
 
 
+DEAD, DROPPED = "dead", "dropped"
+"""Outcomes of a dead letter, which is a row that its handler failed at each time, and of one that a person dropped."""
+
+
 class Consumed(Value):
     """Marks an inbox row as done, with what became of it (`result`: JSON bytes for whoever asked).
 
@@ -336,6 +340,13 @@ class Store(Protocol):
 
     def consume(self, consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
         """Mark rows as done outside of any session, with intents that follow, in one transaction."""
+
+    def dead_letters(self, limit: int = 1000) -> list[InboxRow]:
+        """Rows whose outcome is `dead`, oldest first. Rows that do not verify are left out."""
+
+    def decide_letter(self, key: str, *, again: bool) -> bool:
+        """Open a dead letter anew, under a new id since readers are past the old one, or drop it. False where there is
+        no dead letter with this key."""
 
     # -- ownership
     def register(self, label: str) -> str:

@@ -15,6 +15,7 @@ from engine.events import SCHEMA_VERSION
 from engine.machine import ENDED
 from engine.storage.macs import Sealer
 from engine.storage.port import (
+    DROPPED,
     NANO,
     Commit,
     Consumed,
@@ -362,6 +363,13 @@ def received(row_id: int, item: InboxItem, now: str) -> InboxRecord:
     return InboxRecord(
         row_id, item.key, item.kind, item.payload, item.session_id, item.thread_key, now, None, None
     )
+
+
+def decided_letter(row: InboxRecord, row_id: int | None) -> InboxRecord:
+    """A dead letter after a person's word: opened anew under this id, or dropped."""
+    if row_id is None:
+        return row._replace(outcome=DROPPED)
+    return row._replace(id=row_id, outcome=None, result=None)
 
 
 def consumed_row(row: InboxRecord, done: Consumed) -> InboxRecord:

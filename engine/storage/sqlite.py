@@ -166,6 +166,16 @@ class SqliteStore:
             for row in rows:
                 self._rows.put(row, now)
 
+    def dead_letters(self, limit: int = 1000) -> list[InboxRow]:
+        """See `Store.dead_letters`."""
+        with self._db.read():
+            return self._rows.dead_letters(limit)
+
+    def decide_letter(self, key: str, *, again: bool) -> bool:
+        """See `Store.decide_letter`."""
+        with self._db.write():
+            return self._rows.decide_letter(key, again)
+
     # -- ownership
 
     def register(self, label: str) -> str:

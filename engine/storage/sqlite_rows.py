@@ -15,6 +15,7 @@ import orjson
 
 from engine.errors import Corrupt, Fenced, StorageError
 from engine.storage.port import (
+    DEAD,
     NOTICE,
     Consumed,
     DropLock,
@@ -44,6 +45,7 @@ from engine.storage.records import (
     SpendRecord,
     TimerRecord,
     consumed_row,
+    decided_letter,
     finished,
     genuine,
     is_later,
@@ -74,6 +76,8 @@ _INBOX = """SELECT id, key, kind, payload, session_id, thread_key, received_at, 
  WHERE id = ?"""
 _INBOX_BY_KEY = """SELECT id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac
  FROM inbox WHERE key = ?"""
+_INBOX_DEAD = "SELECT id FROM inbox WHERE outcome = ? ORDER BY id LIMIT ?"
+_DROP_INBOX = "DELETE FROM inbox WHERE id = ?"
 _CONSUME = "UPDATE inbox SET outcome = ?, result = ?, mac = ? WHERE id = ?"
 _INBOX_CORRUPT = "UPDATE inbox SET outcome = 'corrupt' WHERE id = ?"
 _STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < ?1
@@ -228,6 +232,21 @@ class RowTables(LockTables):
         """What `Store.inbox_row` says."""
         record = self._get(InboxRecord, _INBOX_BY_KEY, key, "inbox row")
         return record.row() if record else None
+
+    def dead_letters(self, limit: int) -> list[InboxRow]:
+        """What `Store.dead_letters` says."""
+        ids = self._db.each(_INBOX_DEAD, (DEAD, limit))
+        return [record.row() for record in self._verified(InboxRecord, _INBOX, "inbox row", ids)]
+
+    def decide_letter(self, key: str, again: bool) -> bool:
+        """What `Store.decide_letter` says."""
+        record = self._get(InboxRecord, _INBOX_BY_KEY, key, "inbox row")
+        if record is None or record.outcome != DEAD:
+            return False
+        row_id = self._next(_NEXT_INBOX) if again else None
+        self._db.run(_DROP_INBOX, (record.id,))
+        self._db.run(_INGEST, sealed(self._sealer, decided_letter(record, row_id)))
+        return True
 
     def consume(self, consumed: Sequence[Consumed]) -> None:
         """Mark inbox rows as done. Raises `Fenced` for one that is done, `StorageError` for one that is not there."""

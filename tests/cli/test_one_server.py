@@ -79,7 +79,7 @@ def kept(home: Path) -> tuple[int, int]:
     """How many starts and how many questions the workspace's file has."""
     saved = json.loads((home / "dev/workspace.json").read_text())
     texts = [message["text"] for channel in saved["messages"].values() for message in channel.values()]
-    return sum(text == "@sayso asks" for text in texts), sum("Why?" in text for text in texts)
+    return sum(text.endswith("> asks") for text in texts), sum("Why?" in text for text in texts)
 
 
 def test_of_two_starts_at_one_instant_exactly_one_serves(cli: Cli) -> None:

@@ -18,6 +18,8 @@ from engine.errors import (
 )
 from engine.storage.macs import Sealer
 from engine.storage.port import (
+    DEAD,
+    DROPPED,
     Claim,
     Consumed,
     InboxItem,
@@ -79,6 +81,32 @@ def test_inbox_lists_what_nobody_consumed_oldest_first(store: Store) -> None:
     store.consume([Consumed(2, "ignored")], NOW)
     assert [row.id for row in store.inbox()] == [1, 3, 4, 5]
     assert [row.id for row in store.inbox(after=1, limit=2)] == [3, 4]
+
+
+def test_a_dead_letter_is_listed_and_opened_under_a_new_id(store: Store) -> None:
+    """Readers that are past its old id find it again; its key, payload and time stay, and it is nobody's letter any more."""
+    store.ingest([MESSAGE, InboxItem("m2", "message", b"{}")], NOW)
+    store.consume([Consumed(1, DEAD, b'{"error":"ValueError"}')], NOW)
+    (letter,) = store.dead_letters()
+    assert (letter.key, letter.result) == ("m1", b'{"error":"ValueError"}')
+    assert store.decide_letter("m1", again=True)
+    assert store.dead_letters() == []
+    assert store.inbox(after=2) == [letter._replace(id=3, outcome=None, result=None)]
+    assert store.ingest([MESSAGE, InboxItem("m3", "message", b"{}")], NOW) == [None, 4]
+
+
+def test_a_dropped_letter_is_done(store: Store) -> None:
+    """It is listed nowhere, its key stays taken, and only dead letters can be dropped."""
+    store.ingest([MESSAGE], NOW)
+    assert not store.decide_letter("m1", again=False)
+    store.consume([Consumed(1, DEAD)], NOW)
+    assert store.decide_letter("m1", again=False)
+    row = store.inbox_row("m1")
+    assert row is not None
+    assert (row.outcome, store.dead_letters(), store.inbox()) == (DROPPED, [], [])
+    assert not store.decide_letter("m1", again=True)
+    assert not store.decide_letter("never", again=True)
+    assert store.ingest([MESSAGE], NOW) == [None]
 
 
 def test_an_unknown_key_has_no_inbox_row(store: Store) -> None:

@@ -1,0 +1,236 @@
+"""What cannot be handled holds up nobody: it is set aside, its thread is told, and what came after it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import arrivals
+from bot.cli.inbox import _as_json
+from bot.slack_api import Unknown
+from bot.views.values import PAGE, VIEW
+from bot.wanted import WANTED_ROOTED
+from bot.ways_in import WANTED
+from engine.codec import encode
+from engine.errors import Corrupt, StorageFull
+from engine.failures import MOST_FAILURES
+from engine.storage.port import DEAD, Consumed, InboxItem, InboxRow, Row
+from prompt_state.model import thread_key
+from tests.support.inprocess import Town, play, town
+
+TALK = """
+flow: talk
+nodes:
+  - {id: a, type: ask, with: {message: "Say it", who: [channel]}}
+  - {id: b, type: message, with: {text: "heard {{ nodes.a.text }}"}}
+"""
+KINDS = (
+    "request",
+    arrivals.MESSAGE,
+    arrivals.CLICK,
+    arrivals.SLASH,
+    arrivals.ROOTED,
+    arrivals.OVERHEARD,
+    arrivals.REACTION,
+    arrivals.CHANNEL,
+    arrivals.DELETED,
+    arrivals.EDITED,
+    arrivals.SHARED,
+    VIEW,
+    PAGE,
+    WANTED,
+    WANTED_ROOTED,
+)
+SECONDS = 30.0
+"""Within which the rows behind one that fails are handled."""
+
+
+def broken(place: Town, kind: str, error: Exception, times: int = 1_000_000) -> list[str]:
+    """Let the handler of one kind fail so many times for rows whose key begins with `bad`; the keys, at each try."""
+    handlers: dict[str, Callable[[InboxRow], Awaitable[bool]]] = place.bot.service._handlers
+    handler, tried = handlers[kind], []
+
+    async def handle(row: InboxRow) -> bool:
+        if not row.key.startswith("bad"):
+            return await handler(row)
+        tried.append(row.key)
+        if len(tried) <= times:
+            raise error
+        await place.bot.service.consume(row, "applied")
+        return True
+
+    handlers[kind] = handle
+    return tried
+
+
+async def put(place: Town, kind: str, key: str, root: str) -> None:
+    """A row of this kind in the lane of a thread."""
+    team, channel = place.core.state.team_id, place.channel().id
+    data: dict[str, Any] = {"team": team, "channel": channel, "user": place.user("ana").id, "ts": root}
+    item = InboxItem(key, kind, encode(data), thread_key=thread_key(team, channel, root))
+    await place.engine.writer.ingest([item], place.bot.machine.now())
+    place.bot.service.notify()
+
+
+def told(place: Town, root: str) -> list[str]:
+    """What the thread says about what could not be handled."""
+    return [message["text"] for message in place.thread(root) if "could not be handled" in message["text"]]
+
+
+def test_every_kind_of_row_is_known_here(tmp_path: Path) -> None:
+    """The kinds for which a fault is seeded below are all those that the bot handles."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            assert set(place.bot.service._handlers) == set(KINDS)
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_fails_is_set_aside_and_the_next_one_passes(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault in a handler: a few tries, a dead letter, the thread is told once, the reply behind it is heard in time,
+    and the log has one line for each change."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            tried = broken(place, kind, ValueError("a fault"))
+            begin = place.seconds()
+            # As old as the thread itself, and so before the reply.
+            place.bot.service._order = lambda row: float(row.id)
+            await put(place, kind, "bad", root)
+            place.say("ana", "go on", root)
+            await place.until(lambda: "heard go on" in str(place.thread(root)))
+            assert place.seconds() - begin < SECONDS
+            await place.settle()
+            (row,) = place.store.dead_letters()
+            assert (row.key, row.outcome, len(tried)) == ("bad", DEAD, MOST_FAILURES)
+            assert _as_json(row)["error"] == "ValueError"
+            assert len(told(place, root)) == 1
+
+    play(story)
+    lines = [record.message for record in caplog.records if "inbox row bad" in record.message]
+    assert lines == [
+        "inbox row bad failed and is tried again",
+        f"inbox row bad failed {MOST_FAILURES} times and is set aside (sayso inbox list): ValueError",
+    ]
+
+
+def test_what_is_busy_elsewhere_does_not_hurry_a_row_that_fails(tmp_path: Path) -> None:
+    """A row that failed is tried again after its wait, however often something else happens meanwhile."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            tried = broken(place, arrivals.MESSAGE, ValueError("a fault"))
+            await put(place, arrivals.MESSAGE, "bad:x:y:1.0", root)
+            await place.until(lambda: tried)
+            for _ in range(10):
+                place.bot.service.notify()
+            await place.until(lambda: len(tried) > 1)
+            assert len(tried) == 2
+
+    play(story)
+
+
+@pytest.mark.parametrize("error", [Unknown("no answer"), TimeoutError(), ConnectionResetError()])
+def test_a_slack_that_is_away_is_waited_out(tmp_path: Path, error: Exception) -> None:
+    """A handler that cannot reach Slack is no fault of the row: it is tried for as long as that takes."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            handlers = place.bot.service._handlers
+            tried = broken(place, arrivals.CLICK, error, times=20)
+            handlers[arrivals.CLICK] = place.bot._after_catch_up(handlers[arrivals.CLICK])
+            await put(place, arrivals.CLICK, "bad", root)
+            await place.until(lambda: len(tried) > 20, most=300)
+            await place.settle()
+            assert outcome(place, "bad") == "applied"
+
+    play(story)
+
+
+def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the store takes no writes nothing is a row's fault; with room again the row is handled."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            tried = broken(place, arrivals.CLICK, StorageFull("full"), times=20)
+            consume = place.store.consume
+
+            def full(consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
+                if len(tried) <= 20:
+                    raise StorageFull("full")
+                consume(consumed, now, rows)
+
+            monkeypatch.setattr(place.store, "consume", full)
+            await put(place, arrivals.CLICK, "bad", root)
+            await place.until(lambda: len(tried) > 20, most=300)
+            await place.settle()
+            assert outcome(place, "bad") == "applied"
+
+    play(story)
+
+
+def test_an_error_of_the_store_that_is_the_rows_own_is_counted(tmp_path: Path) -> None:
+    """A row that names damaged records fails each time, while the store takes everything else: it is set aside."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            broken(place, arrivals.CLICK, Corrupt("damaged"))
+            await put(place, arrivals.CLICK, "bad", root)
+            await place.settle()
+            assert outcome(place, "bad") == DEAD
+
+    play(story)
+
+
+def test_a_retried_row_is_handled_by_the_bot_that_runs(tmp_path: Path) -> None:
+    """Opened anew it gets its handler once more, and what follows from it follows then."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            broken(place, arrivals.CLICK, ValueError("a fault"), times=MOST_FAILURES)
+            await put(place, arrivals.CLICK, "bad", root)
+            await place.settle()
+            assert outcome(place, "bad") == DEAD
+            assert place.store.decide_letter("bad", again=True)
+            place.bot.service.notify()
+            await place.settle()
+            assert outcome(place, "bad") == "applied"
+
+    play(story)
+
+
+def test_whoever_pressed_outside_of_a_thread_is_told_in_private(tmp_path: Path) -> None:
+    """Where there is no thread, the person who sent it is."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            broken(place, arrivals.SLASH, ValueError("a fault"))
+            data = {"team": place.core.state.team_id, "user": place.user("ana").id}
+            item = InboxItem("bad", arrivals.SLASH, encode(data))
+            await place.engine.writer.ingest([item], place.bot.machine.now())
+            place.bot.service.notify()
+            await place.settle()
+            (said,) = [call for call in place.posted(0) if "could not be handled" in str(call.args)]
+            assert said.args["channel"].startswith("D")
+
+    play(story)
+
+
+def outcome(place: Town, key: str) -> str | None:
+    """What became of a row."""
+    row = place.store.inbox_row(key)
+    assert row is not None
+    return row.outcome
