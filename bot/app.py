@@ -9,13 +9,17 @@ What opens a view stores nothing: it is opened beside the acknowledgement (`bot.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
+from slack_bolt.adapter.socket_mode.async_internals import send_async_response
 from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
+from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import arrivals, inbound
@@ -24,14 +28,41 @@ from bot.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
 from bot.views.service import Views, acknowledgement
 from bot.views.values import PAGE, VIEW, Accept, Next, Refuse, Submission
 from engine.codec import Json, encode
+from engine.errors import StorageError
 from engine.storage.port import InboxItem
 from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.slack")
 
 SENT_BEFORE = "This was sent before, with other values, and those count. Please close this and look at what became of it."
+BROKEN = "This could not be read, and nothing follows from it. Please try it again."
 _MOST_PENDING = 1_000
 """How many rows that wait are looked through for something of a thread."""
+
+
+class _First(AsyncMiddleware):
+    """A middleware as it is. Bolt would look through the payload for what a function may want, and fail where it has
+    other types."""
+
+    def __init__(self, receive: Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]) -> None:
+        self._receive = receive
+
+    async def async_process(self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Any) -> BoltResponse:
+        """See Bolt. Nothing comes after it."""
+        return await self._receive(req)
+
+
+class _Handler(AsyncSocketModeHandler):
+    """Bolt's handler of a socket, with what takes its payloads."""
+
+    def __init__(self, slack: SlackApp, *args: Any, **given: Any) -> None:
+        super().__init__(slack.app, *args, **given)
+        self._slack = slack
+
+    async def handle(self, client: Any, req: SocketModeRequest) -> None:  # type: ignore[override]
+        """See Bolt."""
+        begun = time.time()
+        await send_async_response(client, req, await self._slack.dispatch(req.payload), begun)
 
 
 class SlackApp:
@@ -67,11 +98,9 @@ class SlackApp:
         # Bolt finds the token in the environment too and warns that our client already has it.
         logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
         # Before Bolt's authorization: where that cannot ask Slack who we are, it acknowledges and drops the payload.
-        self.app = AsyncApp(client=client, before_authorize=self._receive)
+        self.app = AsyncApp(client=client, before_authorize=_First(self._receive))
         self.sockets = Sockets(
-            lambda: AsyncSocketModeHandler(
-                self.app, app_token, web_client=app_client, ping_interval=PING_SECONDS
-            ),
+            lambda: _Handler(self, app_token, web_client=app_client, ping_interval=PING_SECONDS),
             connections,
             quiet_seconds=quiet_seconds,
         )
@@ -90,8 +119,16 @@ class SlackApp:
         """Whether a socket was opened anew since the last call: time for a catch-up read."""
         return self.sockets.reconnected()
 
-    # Bolt finds arguments by their names, so these must stay as they are.
-    async def _receive(self, req: AsyncBoltRequest, next_: Callable[[], Awaitable[Any]]) -> BoltResponse:
+    async def dispatch(self, body: dict[str, Any]) -> BoltResponse:
+        """Hand a payload to Bolt, which reads some of its fields before any middleware does."""
+        try:
+            request = AsyncBoltRequest(mode="socket_mode", body=body)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            self._skip(arrivals.MALFORMED, repr(error))
+            return _answered(None)
+        return await self.app.async_dispatch(request)
+
+    async def _receive(self, req: AsyncBoltRequest) -> BoltResponse:
         """First of all middleware: persist, then acknowledge. An exception means no acknowledgement."""
         if self._closing:
             raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
@@ -100,23 +137,45 @@ class SlackApp:
             case arrivals.Take():
                 await self._take(decision)
             case arrivals.Ask():
-                return _answered({"response_type": "ephemeral", **await self._answer(decision)})
+                return _answered({"response_type": "ephemeral", **await self._asked(decision)})
             case arrivals.Press(opening):
                 self._views.press(opening)
             case arrivals.Submit(submission):
                 return _answered(await self._submitted(submission))
             case arrivals.Renamed(old, new, ts):
                 await self._aliases.rename(self._writer, old, new, ts)
-            case arrivals.Skip(reason):
-                self.skipped[reason] = self.skipped.get(reason, 0) + 1
+            case arrivals.Skip(reason, detail):
+                self._skip(reason, detail)
         return _answered(None)
+
+    def _skip(self, reason: str, detail: str) -> None:
+        self.skipped[reason] = count = self.skipped.get(reason, 0) + 1
+        if reason == arrivals.MALFORMED and count.bit_count() == 1:
+            log.warning("a payload of Slack is malformed and was left out, the %d. one: %s", count, detail)
+
+    async def _asked(self, question: arrivals.Ask) -> dict[str, Json]:
+        try:
+            return await self._answer(question)
+        except StorageError:
+            raise
+        except Exception as error:
+            log.exception("a command could not be answered")
+            self._skip(arrivals.MALFORMED, repr(error))
+            return {"text": BROKEN}
 
     async def _submitted(self, submission: Submission) -> dict[str, Any] | None:
         """Check what was submitted, store what is taken, and say what becomes of the view."""
         if submission.action is not None:
             self._views.act(submission)
             return None
-        verdict = await self._views.check(submission)
+        try:
+            verdict = await self._views.check(submission)
+        except StorageError:
+            raise
+        except Exception as error:
+            log.exception("a view (%s) could not be checked", submission.kind)
+            self._skip(arrivals.MALFORMED, repr(error))
+            verdict = Refuse(BROKEN)
         stored: dict[str, Json] = {"team": submission.team, "user": submission.user, "kind": submission.kind}
         match verdict:
             case Accept(data, thread_key):

@@ -18,6 +18,8 @@ from engine.storage.port import InboxItem
 
 MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
 OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
+MALFORMED = "malformed"
+"""Why something is skipped that has other types than Slack documents."""
 CHANNEL, DELETED, EDITED, SHARED = "slack.channel", "slack.deleted", "slack.edited", "slack.shared"
 
 
@@ -91,9 +93,10 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Acknowledge and forget; `reason` is counted."""
+    """Acknowledge and forget; `reason` is counted, `detail` logged."""
 
     reason: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

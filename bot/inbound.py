@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bot import interactions
+from bot import interactions, wellformed
 from bot.arrivals import (
     CHANNEL,
     DEAF,
     DELETED,
     EDITED,
+    MALFORMED,
     MESSAGE,
     OVERHEARD,
     REACTION,
@@ -29,27 +30,36 @@ from bot.arrivals import (
 from bot.incoming_files import described
 from bot.listening import app_of, said_in
 from engine.codec import Json, encode
+from engine.errors import NotJson
 from engine.storage.port import InboxItem
 from prompt_state.model import thread_key
 from prompt_state.routing import SUBTYPES, Message, read_message
+
+_REASON = 60
+"""How much of a reason is counted by."""
 
 
 def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
     """What to do with a payload. Total: what it does not understand is skipped with a reason."""
     try:
-        if body.get("type") == "event_callback":
+        return wellformed.check(_read(body, home, hears))
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError, NotJson) as error:
+        return Skip(MALFORMED, detail=repr(error))
+
+
+def _read(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
+    match body.get("type"):
+        case "event_callback":
             return _event(body, home, hears)
-        if body.get("type") == "block_actions":
+        case "block_actions":
             return interactions.click(body, home)
-        if body.get("type") == "view_submission":
+        case "view_submission":
             return interactions.submission(body, home)
-        if body.get("type") == "message_action":
+        case "message_action":
             return interactions.shortcut(body, home)
-        if "command" in body:
-            return interactions.slash(body, home)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        return Skip(f"malformed payload: {error!r}")
-    return Skip(f"type {body.get('type')}")
+    if "command" in body:
+        return interactions.slash(body, home)
+    return Skip(f"type {body.get('type')}"[:_REASON])
 
 
 def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
@@ -73,7 +83,7 @@ def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
     if event.get("subtype") == "message_changed":
         return _edited(event, home)
     if event.get("type") not in ("message", "app_mention"):
-        return Skip(f"event {event.get('type')}")
+        return Skip(f"event {event.get('type')}"[:_REASON])
     return message(event, home, hears=hears)
 
 
@@ -151,7 +161,7 @@ def message(
 
 def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
     if event.get("subtype") not in SUBTYPES:
-        return Skip(f"subtype {event.get('subtype')}")
+        return Skip(f"subtype {event.get('subtype')}"[:_REASON])
     if event.get("bot_id") or not event.get("user") or event["user"] == home.bot_user_id:
         return Skip("not written by a person")
     thread_ts, ts = event.get("thread_ts"), event["ts"]

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from slack_bolt.request.async_request import AsyncBoltRequest
-
 from bot.app import SlackApp
 from bot.machine import Machine
 from bot.outbound.run import Tuning
@@ -248,8 +246,7 @@ class Town:
 
     async def deliver(self, body: Json) -> Json | None:
         """Send a payload to the app; what its acknowledgement said. AssertionError where there is none."""
-        request = AsyncBoltRequest(mode="socket_mode", body=self.alter(copied(body)))
-        answer = await self.app.app.async_dispatch(request)
+        answer = await self.app.dispatch(self.alter(copied(body)))
         assert answer.status == 200, f"not acknowledged: {answer.status} {answer.body}"
         return json.loads(answer.body) if answer.body else None
 
