@@ -5,6 +5,9 @@ over a missed one. Everything found goes the same way as an event, under the sam
 is taken once. Threads that wait are read first, those with the newest prompts foremost; then channels, for
 mentions that were missed, a day back. All this has a budget of its own (`ReadBudget`); a thread in which somebody
 writes meanwhile is read at once.
+
+A message that was edited before it was read is taken with the words that it has now, if nobody heard the first ones;
+else its author is told that the edit does not count, as for any other edit.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
@@ -33,6 +36,9 @@ INSTALLED = "installed"
 MOST_THREADS = 100_000
 AGAIN_SECONDS = 15.0
 """After how long what could not be read is tried again."""
+
+Missed: TypeAlias = tuple[InboxItem, InboxItem | None]
+"""A message that was found, and the edit of it, if it was edited."""
 
 _KINDS = ("public_channel", "private_channel", "im")
 _REPLIES, _HISTORY, _LISTING = "conversations.replies", "conversations.history", "users.conversations"
@@ -76,12 +82,22 @@ class CatchUp:
 
     async def begin(self) -> None:
         """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
-        heads: list[Head] = await self._writer.call(
-            "heads", statuses=("running", "paused"), limit=MOST_THREADS
-        )
+        heads = await self._open_heads()
         self._unread = dict.fromkeys(
             head.thread_key for head in sorted(heads, key=_newest) if head.thread_key
         )
+
+    async def again(self, channel: str) -> None:
+        """The bot can read a channel again: what was said there meanwhile was not delivered."""
+        heads: list[Head] = await self._open_heads()
+        back = [head.thread_key for head in heads if (head.thread_key or "").split(":")[1:2] == [channel]]
+        self._unread |= dict.fromkeys(key for key in back if key)
+
+    async def _open_heads(self) -> list[Head]:
+        heads: list[Head] = await self._writer.call(
+            "heads", statuses=("running", "paused"), limit=MOST_THREADS
+        )
+        return heads
 
     async def run(self) -> int:
         """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
@@ -115,9 +131,13 @@ class CatchUp:
         self._locks.pop(key, None)
         return found
 
+    def reread(self, key: str) -> None:
+        """A thread may hold what was not delivered."""
+        self._unread[key] = None
+
     async def read(self, key: str) -> int:
         """Read a thread whose session began just now, for what was said there before it; how many messages were new."""
-        self._unread[key] = None
+        self.reread(key)
         return await self.ensure(key)
 
     async def _guarded(self, read: Any, scope: str) -> int:
@@ -146,42 +166,55 @@ class CatchUp:
             return 0
         scope = f"thread:{key}"
         mark = await self._writer.call("mark", scope) or thread_ts
-        items, newest, cursor = [], mark, ""
+        found, newest, cursor = [], mark, ""
         while True:
             answer = await self._client.conversations_replies(
                 channel=channel, ts=thread_ts, oldest=mark, limit=200, cursor=cursor
             )
             for message in answer["messages"]:
                 if message["ts"] != thread_ts:
-                    items += self._item(message, channel)
+                    found += self._found(message, channel)
                 newest = max(newest, message["ts"], key=float)
             cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
                 break
-        return await self._take(items, scope, newest)
+        return await self._take(await self._heard_first(found), scope, newest)
 
     async def _channel(self, channel: str) -> int:
         scope = f"channel:{channel}"
         day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
         installed = await self._writer.call("mark", INSTALLED) or day_ago
         mark = max(await self._writer.call("mark", scope) or installed, day_ago, key=float)
-        items, newest, cursor = [], mark, ""
+        found, reacted, newest, cursor = [], [], mark, ""
         while True:
             await self._budget.take(_HISTORY)
             answer = await self._client.conversations_history(
                 channel=channel, oldest=mark, limit=200, cursor=cursor
             )
             for message in answer["messages"]:
-                items += self._item(message, channel) + self._reactions(message, channel)
+                found += self._found(message, channel)
+                reacted += self._reactions(message, channel)
                 newest = max(newest, message["ts"], key=float)
             cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
                 break
-        return await self._take(items, scope, newest)
+        return await self._take([*await self._heard_first(found), *reacted], scope, newest)
 
-    def _item(self, message: dict[str, Any], channel: str) -> list[InboxItem]:
-        decision = inbound.message(message, self._home, channel, hears=self._hears())
-        return [decision.item] if isinstance(decision, arrivals.Take) else []
+    def _found(self, message: dict[str, Any], channel: str) -> list[Missed]:
+        found = inbound.missed(message, self._home, channel, self._hears())
+        return [found] if found is not None else []
+
+    async def _heard_first(self, found: list[Missed]) -> list[InboxItem]:
+        """What is taken of the messages that were found: of an edited one, the edit where its first words, or the edit
+        itself, were heard."""
+        items = []
+        for item, edit in found:
+            if edit is not None:
+                heard, told = [await self._writer.call("inbox_row", one.key) for one in (item, edit)]
+                if heard is not None or (told is not None and told.outcome is not None):
+                    item = edit
+            items.append(item)
+        return items
 
     def _reactions(self, message: dict[str, Any], channel: str) -> list[InboxItem]:
         """Reactions that start something, on messages that are read anyway; those on older ones stay missed."""

@@ -19,14 +19,16 @@ class Edits:
     telling: Telling
 
     async def edited(self, row: InboxRow) -> bool:
-        """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits."""
+        """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits. What
+        was missed and read later with these very words is no edit to anybody here."""
         data = decode(row.payload)
         key = f"message:{data['team']}:{data['channel']}:{data['ts']}"
         before: InboxRow | None = await self.engine.writer.call("inbox_row", key)
         if before is not None and before.outcome is None:
             return False
         text = words.edited_text(before.outcome if before is not None else None)
-        if text is None:
+        read_so = before is not None and decode(before.payload).get("text") == data.get("text")
+        if text is None or read_so:
             await self.telling.consume(row, "ignored")
             return True
         return await self.telling.whisper(row, data, text, "told")

@@ -37,13 +37,15 @@ from prompt_state.routing import SUBTYPES, Message, read_message
 
 _REASON = 60
 """How much of a reason is counted by."""
+_MALFORMED = (LookupError, TypeError, AttributeError, ValueError, RecursionError, NotJson)
+"""What reading a payload with other types than documented raises."""
 
 
 def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
     """What to do with a payload. Total: what it does not understand is skipped with a reason."""
     try:
         return wellformed.check(_read(body, home, hears))
-    except (LookupError, TypeError, AttributeError, ValueError, RecursionError, NotJson) as error:
+    except _MALFORMED as error:
         return Skip(MALFORMED, detail=repr(error))
 
 
@@ -84,7 +86,7 @@ def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
         return _edited(event, home)
     if event.get("type") not in ("message", "app_mention"):
         return Skip(f"event {event.get('type')}"[:_REASON])
-    return message(event, home, hears=hears)
+    return _message(event, home, event["channel"], hears)
 
 
 _CLOSED = {
@@ -142,17 +144,29 @@ def _edited(event: Mapping[str, Any], home: Home) -> Decision:
         "ts": ts,
         "threadTs": thread_ts if in_thread else None,
         "user": after["user"],
+        "text": storable(after.get("text") or ""),
     }
     lane = thread_key(home.team_id, channel, thread_ts or ts)
     item = InboxItem(f"edited:{home.team_id}:{channel}:{ts}", EDITED, encode(data), thread_key=lane)
     return Take(item, only_known_threads=in_thread)
 
 
-def message(
-    event: Mapping[str, Any], home: Home, channel: str | None = None, *, hears: Hears = DEAF
-) -> Decision:
-    """A message, as an event or as a catch-up read finds it (there `channel` says where)."""
-    channel = channel or event["channel"]
+def missed(
+    message: Mapping[str, Any], home: Home, channel: str, hears: Hears
+) -> tuple[InboxItem, InboxItem | None] | None:
+    """A message as a catch-up read finds it, with its words as they are now, and the edit of it if there was one; None
+    for what is not for us. Triggers listen to first words only: whoever edits a message speaks to nobody."""
+    try:
+        edit = _edited({"channel": channel, "message": message}, home) if message.get("edited") else None
+        found = wellformed.check(_message({**message, "edited": None}, home, channel, hears))
+    except _MALFORMED:
+        return None
+    if not isinstance(found, Take) or (message.get("edited") and found.item.kind == OVERHEARD):
+        return None
+    return found.item, edit.item if isinstance(edit, Take) else None
+
+
+def _message(event: Mapping[str, Any], home: Home, channel: str, hears: Hears) -> Decision:
     found = _to_us(event, home, channel)
     if isinstance(found, Skip) and _may_be_overheard(event, home) and hears.hears(event):
         return _overheard(event, home, channel)

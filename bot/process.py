@@ -60,8 +60,10 @@ from engine import clock
 from engine.backoff import waited_out
 from engine.dispatch import LocalDispatcher
 from engine.errors import SaysoError
+from engine.events import Event, SessionReachable
 from engine.flow import Flow
 from engine.service import Service
+from engine.state import State
 from engine.stepping import DRAIN_SECONDS
 from engine.storage.port import Head, InboxRow, Row, Store
 from prompt_state.policy import Gate
@@ -266,6 +268,7 @@ class Bot:
         )
         self.engine.subscribe(lambda state, events: outbound.notify())
         self.engine.subscribe(outbound.streams.happened)
+        self.engine.subscribe(self._regained)
         self.engine.running.on_stream = outbound.streams.heard
         Meters(self.engine, outbound.notify)
         return outbound
@@ -291,7 +294,16 @@ class Bot:
         )
 
     async def _reachable_again(self, channel: str) -> None:
+        """The bot was invited, or a channel is no archive any more: what waits is posted, what was said there is read."""
         await self.outbound.hurry(channel)
+        await self.catchup.again(channel)
+        self._gap.set()
+
+    def _regained(self, state: State, events: Sequence[Event]) -> None:
+        """Something could be posted in a thread again, although no event said why."""
+        if any(isinstance(event, SessionReachable) for event in events) and state.thread:
+            self.catchup.reread(str(state.thread["key"]))
+            self._gap.set()
 
     def _listening(self) -> Listening:
         return Listening(self.library.refresh())

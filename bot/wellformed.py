@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bot.arrivals import OVERHEARD, Ask, Decision, Press, Renamed, Submit, Take
-from engine.codec import Json, decode
+from engine.codec import Json, decode, encode
 
 _ID = re.compile(r"[A-Za-z0-9_.\-]{1,255}")
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
@@ -76,7 +76,9 @@ def _check(data: Mapping[str, Json], optional: Any = ()) -> None:
 
 
 def _check_view(view: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """The blocks of a view, and what was filled in: by block and by element, each an object."""
+    """The blocks of a view, and what was filled in: by block and by element, each an object, all of it text that can be
+    answered with."""
+    encode({"view": dict(view), "values": dict(values)})
     blocks = view.get("blocks") or []
     if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
         raise Malformed("blocks")

@@ -270,6 +270,7 @@ _EDITED = {
     "started": "Your edit was ignored: the flow runs with what you wrote first.",
     "refused": "Your edit was ignored. Please send it as a new message.",
     "too_long": "Your edit was ignored. Please send it as a new message.",
+    "": "Edits are not read. Please send it as a new message.",
     "dead": "Your edit was ignored. Please send it as a new message.",
 }
 
