@@ -59,7 +59,7 @@ class _Handler(AsyncSocketModeHandler):
         super().__init__(slack.app, *args, **given)
         self._slack = slack
 
-    async def handle(self, client: Any, req: SocketModeRequest) -> None:  # type: ignore[override]
+    async def handle(self, client: Any, req: SocketModeRequest) -> None:
         """See Bolt."""
         begun = time.time()
         await send_async_response(client, req, await self._slack.dispatch(req.payload), begun)
