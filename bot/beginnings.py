@@ -112,7 +112,7 @@ class Beginnings:
     async def slash(self, row: InboxRow) -> bool:
         """`/sayso run NAME ...`: a message that the bot posts becomes the thread; the session starts there."""
         data = decode(row.payload)
-        line = parse(data["text"], self._library.refresh())
+        line = parse(data["text"], self._library.refresh(), self._library.faults())
         if isinstance(line, BadLine):
             return await self._answer_slash(row, data, line.message)
         return await self.begin(row, data, line.flow, dict(line.inputs))
@@ -162,7 +162,7 @@ class Beginnings:
         in_channel: bool | None = None,
     ) -> bool:
         flows = self._library.refresh()
-        line = Listening(flows).mentioned(text) or parse(text, flows)
+        line = Listening(flows).mentioned(text) or parse(text, flows, self._library.faults())
         return await self._start_line(row, data, line, thread_ts, in_channel=in_channel)
 
     async def _start_line(

@@ -1,4 +1,4 @@
-"""What people are told of a row that could not be handled: in its thread, else whoever sent it."""
+"""What people are told of what was set aside: a row that could not be handled, a session that does not verify."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bot import words
 from bot.intents import direct_row, note_row
 from engine.codec import decode
 from engine.engine import Engine
-from engine.storage.port import InboxRow, Row
+from engine.storage.port import Head, InboxRow, Row
 
 
 class DeadLetters:
@@ -32,3 +32,20 @@ class DeadLetters:
             return row.thread_key
         head = await self._engine.head(row.session_id)
         return head.thread_key
+
+
+def quarantine_rows(head: Head, reason: str) -> Sequence[Row]:
+    """What the thread is told when its session's records do not verify."""
+    return _note(head, "quarantine", words.quarantine_text(head.flow_name, head.session_id))
+
+
+def newer_rows(head: Head) -> Sequence[Row]:
+    """What the thread is told when its session is left to a newer release."""
+    return _note(head, "newer", words.newer_text(head.flow_name, head.session_id))
+
+
+def _note(head: Head, about: str, text: str) -> Sequence[Row]:
+    if head.thread_key is None:
+        return ()
+    _, channel, thread_ts = head.thread_key.split(":", 2)
+    return [note_row(f"{about}:{head.session_id}", head.thread_key, channel, thread_ts, text)]

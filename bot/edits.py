@@ -26,8 +26,11 @@ class Edits:
         before: InboxRow | None = await self.engine.writer.call("inbox_row", key)
         if before is not None and before.outcome is None:
             return False
-        text = words.edited_text(before.outcome if before is not None else None)
-        read_so = before is not None and decode(before.payload).get("text") == data.get("text")
+        said = decode(before.payload) if before is not None else {}
+        # An edit that adds a mention comes as a mention too, which counts for nothing.
+        heard = before is not None and not said.get("edited")
+        text = words.edited_text(before.outcome if before is not None and heard else None)
+        read_so = heard and said.get("text") == data.get("text")
         if text is None or read_so:
             await self.telling.consume(row, "ignored")
             return True

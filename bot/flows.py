@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from engine.flow.load import is_flow_file
 from engine.flow.yaml import load_located
 
 log = logging.getLogger("sayso.flows")
+
+_NAME = re.compile(r"""^flow:\s*["']?([A-Za-z0-9_-]+)""", re.MULTILINE)
 
 
 class Library:
@@ -58,10 +61,24 @@ class Library:
     def get(self, name: str) -> Flow:
         """The flow of that name as the file is now. Raises `UnknownFlow`."""
         flow = self.refresh().get(name)
+        if flow is None and (fault := self.faults().get(name)) is not None:
+            raise UnknownFlow(f"The flow {name!r} is not served: its file cannot be loaded. {fault}")
         if flow is None:
             served = ", ".join(sorted(self._by_name)) or "none"
             raise UnknownFlow(f"There is no flow {name!r}. Served here: {served}.")
         return flow
+
+    def faults(self) -> dict[str, str]:
+        """By the name of a flow, the first problem of its file, where that cannot be loaded as it is now. If it could
+        before, that version is still served."""
+        found = {}
+        for path, error in self.errors.items():
+            loaded = self._loaded.get(path)
+            name = loaded.name if loaded is not None else _name_in(path)
+            if self._by_name.get(name) is loaded:
+                first = error.problems[0]
+                found[name] = f"{path.name}:{first.line}:{first.column}: {first.message}"
+        return found
 
     def _files(self) -> list[Path]:
         found: list[Path] = []
@@ -104,6 +121,15 @@ class Library:
 
 def _flow_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.y*ml") if is_flow_file(path))
+
+
+def _name_in(path: Path) -> str:
+    """The name that a file that cannot be loaded seems to give its flow."""
+    try:
+        found = _NAME.search(path.read_text("utf-8", "replace"))
+    except OSError:
+        found = None
+    return found[1] if found is not None else path.stem
 
 
 def _stamp(path: Path) -> tuple[int, int]:

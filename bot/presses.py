@@ -27,6 +27,7 @@ from prompt_state.policy import Gate, authorize
 from prompt_state.routing import read_message
 
 GONE = "This button is not known here any more."
+COPY = "This is no longer the message of this question. Please press in the one that shows it now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,9 @@ class Presses:
         inline = action.startswith(INLINE)
         ids = action.removeprefix(INLINE) if inline else value
         prompt_id, nonce, index = [*ids.split("|"), "", ""][:3]
-        prompt = await self._prompt(prompt_id)
+        prompt = await self._prompt(row, prompt_id)
+        if prompt is not None and nonce == prompt.nonce and not _stands_in(prompt, data["messageTs"]):
+            return await self._telling.whisper(row, data, COPY, "refused")
         known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
         if prompt is None or not known:
             return await self._telling.whisper(row, data, GONE, "refused")
@@ -105,7 +108,7 @@ class Presses:
         return await self._hands.do(row, data, prompt.session_id, command)
 
     async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
-        prompt = await self._prompt(prompt_id)
+        prompt = await self._prompt(row, prompt_id)
         if prompt is None:
             return await self._telling.whisper(row, data, GONE, "refused")
         try:
@@ -163,7 +166,7 @@ class Presses:
             return await self._telling.whisper(
                 row, data, "Only whoever wrote the reply can say that.", "refused"
             )
-        prompt, written = await self._prompt(prompt_id), await self._written(data, ts)
+        prompt, written = await self._prompt(row, prompt_id), await self._written(data, ts)
         if prompt is None or written is None:
             said = "Your reply is not there any more. Please write it again." if prompt else GONE
             return await self._telling.whisper(row, data, said, "refused")
@@ -212,8 +215,17 @@ class Presses:
         edit = edit_row(f"menu:{row.key}", lane, data["channel"], data["messageTs"], text)
         await self._engine.writer.call("consume", [], self._engine.now(), [edit, *more])
 
-    async def _prompt(self, prompt_id: str) -> PromptState | None:
-        return await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
+    async def _prompt(self, row: InboxRow, prompt_id: str) -> PromptState | None:
+        """The prompt, where it is one of the thread in which somebody pressed: who may answer depends on the channel."""
+        found: PromptState | None = await self._engine.writer.call(
+            prompts.find, self._engine.store, prompt_id
+        )
+        return found if found is not None and found.thread_key == row.thread_key else None
+
+
+def _stands_in(prompt: PromptState, message_ts: str) -> bool:
+    """Whether a message is the one that shows a prompt. While it is being posted nobody knows yet which one that is."""
+    return prompt.message_ts in (None, message_ts)
 
 
 def _picked(prompt: PromptState, data: dict[str, Json]) -> Json:

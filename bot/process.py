@@ -18,11 +18,10 @@ from bot.assembly import make_engine
 from bot.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.channels import Channels
 from bot.conversation import Conversation
-from bot.dead_letters import DeadLetters
+from bot.dead_letters import DeadLetters, newer_rows, quarantine_rows
 from bot.derived import mend
 from bot.flows import Library
 from bot.incoming_files import IncomingFiles
-from bot.intents import note_row
 from bot.links import Links
 from bot.listening import Listening
 from bot.machine import THIS_MACHINE, Machine
@@ -55,7 +54,6 @@ from bot.views.start import Start
 from bot.views.whole import Whole
 from bot.wanted import WANTED_ROOTED
 from bot.ways_in import WaysIn
-from bot.words import newer_text, quarantine_text
 from engine import clock
 from engine.backoff import waited_out
 from engine.dispatch import LocalDispatcher
@@ -65,7 +63,7 @@ from engine.flow import Flow
 from engine.service import Service
 from engine.state import State
 from engine.stepping import DRAIN_SECONDS
-from engine.storage.port import Head, InboxRow, Row, Store
+from engine.storage.port import Head, InboxRow, Store
 from prompt_state.policy import Gate
 
 log = logging.getLogger("sayso")
@@ -491,23 +489,6 @@ def said_at(row: InboxRow) -> float:
         # The message that a thread begins with is older than whatever is said there.
         return float(row.thread_key.rsplit(":", 1)[1])
     return clock.from_text(row.received_at).timestamp()
-
-
-def quarantine_rows(head: Head, reason: str) -> Sequence[Row]:
-    """What the thread is told when its session's records do not verify."""
-    return _note(head, "quarantine", quarantine_text(head.flow_name, head.session_id))
-
-
-def newer_rows(head: Head) -> Sequence[Row]:
-    """What the thread is told when its session is left to a newer release."""
-    return _note(head, "newer", newer_text(head.flow_name, head.session_id))
-
-
-def _note(head: Head, about: str, text: str) -> Sequence[Row]:
-    if head.thread_key is None:
-        return ()
-    _, channel, thread_ts = head.thread_key.split(":", 2)
-    return [note_row(f"{about}:{head.session_id}", head.thread_key, channel, thread_ts, text)]
 
 
 async def run_bot(settings: Settings, *, flows: Sequence[Path] = (), on_ready: Any = None) -> None:

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -36,7 +36,7 @@ class BadLine:
     message: str
 
 
-def parse(text: str, flows: Iterable[str]) -> StartLine | BadLine:
+def parse(text: str, flows: Iterable[str], faults: Mapping[str, str] | None = None) -> StartLine | BadLine:
     """The flow that a line starts. Values may be quoted; phones' curly quotes count as quotes. JSON needs no quotes
     around it, and a backslash stays what it is."""
     names = sorted(flows)
@@ -49,6 +49,8 @@ def parse(text: str, flows: Iterable[str]) -> StartLine | BadLine:
     if not words:
         return BadLine(f"Say which flow to run: {_listed(names)}.")
     name = words[0] if words[0] in names else words[0].lower()
+    if name not in names and name in (faults or {}):
+        return BadLine(f"`{name}` is not served: its file cannot be loaded. {_shown((faults or {})[name])}")
     if name not in names:
         return BadLine(f"There is no flow `{_shown(words[0])}`. {_nearest(name, names)}")
     inputs: dict[str, Any] = {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot import words
 from bot.channels import Channels
 from bot.flows import Library
+from bot.intents import note_row
 from bot.people import LookupFailed
 from bot.rates import RateLimits
 from bot.rendering.text import escape
@@ -96,7 +98,16 @@ class Starter:
         except (SaysoError, UnknownFlow) as error:
             return Refusal(escape(str(error)))
         self._limits.count(_person(actor), data["channel"])
+        await self._tell_stale(row, thread, name)
         return None
+
+    async def _tell_stale(self, row: InboxRow, thread: Mapping[str, Json], name: str) -> None:
+        """A run of a flow whose file was broken since says that it is of the version before."""
+        fault = self._library.faults().get(name)
+        if fault is not None:
+            text = words.stale_flow_text(name, fault)
+            said = note_row(f"stale:{row.key}", thread["key"], thread["channel"], thread["threadTs"], text)
+            await self._engine.writer.call("consume", [], self._engine.now(), [said])
 
     async def _place(self, flow: Flow, channel: str) -> Refusal | None:
         direct = channel.startswith("D")

@@ -251,6 +251,14 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
     return "Please write your answer after the colon."
 
 
+def stale_flow_text(flow: str, fault: str) -> str:
+    """Told in the thread of a run whose flow's file cannot be loaded any more."""
+    return (
+        f"⚠️ The file of *{escape(flow)}* was changed and cannot be loaded. This run is of the version before that change. "
+        f"{escape(fault)}"
+    )
+
+
 def dead_letter_text(key: str) -> str:
     """Told where something was said or pressed that could not be handled."""
     return (

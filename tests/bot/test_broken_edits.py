@@ -1,0 +1,61 @@
+"""A file that was broken by an edit: whoever starts its flow is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.inprocess import Town, play, town
+
+SAY = """
+flow: say
+nodes:
+  - {id: b, type: message, with: {text: "said"}}
+"""
+BROKEN = "flow: say\nnodes:\n  - {id: b, type: mesage}\n"
+
+
+def test_a_run_of_the_version_before_a_broken_edit_says_so(tmp_path: Path) -> None:
+    """The last good version runs, and its thread names file, line and fault; once it is mended nothing is said."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"say": SAY}) as place:
+            file = tmp_path / "flows" / "say.yml"
+            file.write_text(BROKEN)
+            root = await place.start("ana", "say")
+            assert "said" in texts(place, root)
+            assert "This run is of the version before that change. say.yml:3:19: unknown node type" in texts(
+                place, root
+            )
+            file.write_text(SAY)
+            assert "cannot be loaded" not in texts(place, await place.start("ana", "say"))
+
+    play(story)
+
+
+@pytest.mark.parametrize("name", ["say", "other"])
+def test_a_flow_whose_file_was_never_right_is_not_just_unknown(tmp_path: Path, name: str) -> None:
+    """Who asks for it reads what is wrong with its file, whatever the file is called."""
+
+    async def story() -> None:
+        async with town(tmp_path, {name: BROKEN}) as place:
+            root = await place.start("ana", "say")
+            assert f"`say` is not served: its file cannot be loaded. {name}.yml:3:19" in texts(place, root)
+
+    play(story)
+
+
+def test_a_name_that_two_files_claim_is_no_broken_edit(tmp_path: Path) -> None:
+    """The file that is served is right: a run of it is no older version."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"a": SAY, "b": SAY}) as place:
+            assert "cannot be loaded" not in texts(place, await place.start("ana", "say"))
+
+    play(story)
+
+
+def texts(place: Town, root: str) -> str:
+    """The texts of a thread."""
+    return "\n".join(message["text"] for message in place.thread(root))
