@@ -14,6 +14,7 @@ from bot.slack_api import Unknown
 from bot.views.values import PAGE, VIEW
 from bot.wanted import WANTED_ROOTED
 from bot.ways_in import WANTED
+from engine import failures
 from engine.codec import encode
 from engine.errors import Corrupt, StorageFull
 from engine.failures import MOST_FAILURES
@@ -120,6 +121,23 @@ def test_a_row_that_fails_is_set_aside_and_the_next_one_passes(
         "inbox row bad failed and is tried again",
         f"inbox row bad failed {MOST_FAILURES} times and is set aside (sayso inbox list): ValueError",
     ]
+
+
+def test_without_dead_letters_a_thread_is_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeded fault: were nothing ever set aside, the reply behind a row that fails would not be heard in time."""
+    monkeypatch.setattr(failures, "MOST_FAILURES", 1_000_000)
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            broken(place, arrivals.MESSAGE, ValueError("a fault"))
+            place.bot.service._order = lambda row: float(row.id)
+            await put(place, arrivals.MESSAGE, "bad:x:y:1.0", root)
+            place.say("ana", "go on", root)
+            with pytest.raises(TimeoutError):
+                await place.until(lambda: "heard go on" in str(place.thread(root)), most=SECONDS)
+
+    play(story)
 
 
 def test_what_is_busy_elsewhere_does_not_hurry_a_row_that_fails(tmp_path: Path) -> None:

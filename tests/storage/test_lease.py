@@ -93,6 +93,13 @@ def test_a_holder_that_never_stops_is_not_waited_for_for_ever(
             pass
 
 
+def test_a_lease_that_is_not_taken_is_noticed(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeded fault: were the file written without its lock, two would serve."""
+    monkeypatch.setattr(leases, "locked", lambda descriptor: True)
+    with lease(database, "sayso dev", NOW), lease(database, "sayso dev", NOW):
+        pass
+
+
 def test_a_lease_file_of_others_is_refused(database: Path) -> None:
     """A symbolic link in its place is not followed."""
     note(database).symlink_to("/dev/null")
