@@ -10,7 +10,7 @@ import typer
 
 from bot.cli import inbox_app, prompts_app, sessions_app
 from bot.cli.exits import INTERRUPTED, Exit, epilog, exit_for
-from bot.cli.options import As, Json, NoInput, NoWait, end, place_of
+from bot.cli.options import As, Json, NoInput, Wait, end, place_of
 from bot.cli.place import Place
 from engine.errors import FlowError, SaysoError
 
@@ -155,7 +155,7 @@ def run_flow(
     ] = None,
     as_name: As = None,
     no_input: NoInput = False,
-    no_wait: NoWait = False,
+    wait: Wait = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Walk the flow and say what would be done; do nothing of it.")
     ] = False,
@@ -176,7 +176,7 @@ def run_flow(
     from bot.cli.following import Mode
     from bot.cli.run import run_flow as command
 
-    mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
+    mode = Mode.of(no_input=no_input, wait=wait, as_json=as_json)
     end(command(place, flow, given, as_name, mode))
 
 

@@ -7,7 +7,7 @@ import logging
 import shlex
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, TextIO, TypeAlias
@@ -17,6 +17,7 @@ from bot.cli.narration import asked_of, error_text, question_lines, where
 from bot.cli.output import clean, one_line, print_json
 from bot.cli.place import Place, opened
 from bot.cli.screen import TerminalScreen
+from bot.cli.waits import line, waits_for
 from bot.rendering.text import asked, elapsed, plain
 from bot.session_files import SessionFiles
 from bot.settings import Settings
@@ -28,6 +29,7 @@ from engine.engine import Engine
 from engine.forms.asking import asked_fields
 from engine.locks import pending
 from engine.state import NodeRun, PromptRun, State
+from engine.storage.port import Store
 from prompt_state.policy import Gate
 
 ONE_SIGNAL_SECONDS = 0.1
@@ -39,17 +41,23 @@ Begin: TypeAlias = Callable[[Engine, Any], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Mode:
-    """How a session is followed: `ask` puts questions here, `wait` waits with `wait` nodes, `json` ends in JSON."""
+    """How a session is followed: `ask` puts questions here, `wait` stays for times and locks, `json` ends in JSON."""
 
     ask: bool
     wait: bool
     json: bool
 
     @classmethod
-    def of(cls, *, no_input: bool, no_wait: bool, as_json: bool) -> Mode:
-        """The mode for these options: without a terminal nobody is asked, and standard output is for a machine."""
+    def of(cls, *, no_input: bool, wait: bool | None, as_json: bool) -> Mode:
+        """The mode for these options: without a terminal nobody is asked, nothing but work is waited for, and standard
+        output is for a machine."""
         person = sys.stdin.isatty() and not no_input
-        return cls(ask=person, wait=not no_wait, json=as_json or not person)
+        return cls(ask=person, wait=person if wait is None else wait, json=as_json or not person)
+
+    @classmethod
+    def after_answer(cls, wait: bool | None, *, as_json: bool) -> Mode:
+        """The mode of a command that says one thing to a session, and then asks nothing more."""
+        return cls(ask=False, wait=sys.stdin.isatty() if wait is None else wait, json=as_json)
 
     @property
     def out(self) -> TextIO:
@@ -104,11 +112,12 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         finally:
             screen.close()
             await engine.close()
+        found = result_json(state, store)
         keep_house(settings, store, engine.now())
     if mode.json:
-        print_json(result_json(state))
+        print_json(found)
     else:
-        _tell_end(place, screen, state, gate, actor, left=follower.left)
+        _tell_end(place, screen, state, gate, actor, found["waitsFor"], left=follower.left)
     if follower.too_late is not None:
         raise follower.too_late
     return exit_of(state.status)
@@ -189,14 +198,15 @@ def prompt_json(prompt: PromptRun, state: State) -> dict[str, Json]:
     }
 
 
-def result_json(state: State) -> dict[str, Json]:
-    """Where a session rests, for a machine."""
+def result_json(state: State, store: Store) -> dict[str, Json]:
+    """Where a session rests, and what it waits for, for a machine. Raises `StorageError`."""
     waits = due_moments(state)
     return {
         "sessionId": state.session_id,
         "flow": state.flow_name,
         "status": state.status,
         "prompts": [prompt_json(prompt, state) for prompt in open_prompts(state)],
+        "waitsFor": waits_for(state, store),
         "waitsUntil": min(waits) if waits else None,
         **(
             {"waitsForLock": state.lock.name}
@@ -214,7 +224,14 @@ def _in_order(state: State) -> list[tuple[str, NodeRun]]:
 
 
 def _tell_end(
-    place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor, *, left: bool
+    place: Place,
+    screen: TerminalScreen,
+    state: State,
+    gate: Gate,
+    actor: Actor,
+    waits: Sequence[dict[str, Json]],
+    *,
+    left: bool,
 ) -> None:
     paint = screen.paint
     took = elapsed(clock.seconds_between(state.created_at, state.updated_at))
@@ -230,6 +247,8 @@ def _tell_end(
                 screen.line(paint("yellow", f"held: {one_line(state.pause_reason or '', 200)}"))
             if not left:
                 _tell_open(place, screen, state, gate, actor)
+                for told in filter(None, map(line, waits)):
+                    screen.line(f"  {paint('yellow', '●')} {told}")
             resume = place.command("sessions", "resume", state.session_id)
             screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
 

@@ -16,10 +16,11 @@ As = Annotated[
     ),
 ]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing here: run until people are needed.")]
-NoWait = Annotated[
-    bool,
+Wait = Annotated[
+    bool | None,
     typer.Option(
-        "--no-wait", help="Stop where only time is waited for (`wait`, `retry`), in place of waiting with it."
+        "--wait/--no-wait",
+        help="Stay while only time or a lock can move the session. Without a terminal: leave with 3. [at a terminal]",
     ),
 ]
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the beginning of it.")]

@@ -217,7 +217,15 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
 
 @also_in_workspace
 @again_if_moved
-def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | None, *, as_json: bool) -> int:
+def answer_prompt(
+    place: Place,
+    prompt_id: str,
+    given: Given,
+    as_name: str | None,
+    *,
+    wait: bool | None,
+    as_json: bool,
+) -> int:
     """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
     from bot.cli.following import Mode, follow
     from bot.cli.reach import runs_here, told
@@ -249,7 +257,7 @@ def answer_prompt(place: Place, prompt_id: str, given: Given, as_name: str | Non
             else:
                 print(told(handed, "Answered."))
             return handed.code
-    mode = Mode(ask=False, wait=True, json=as_json)
+    mode = Mode.after_answer(wait, as_json=as_json)
     return follow(place, head.session_id, actor, mode, beginning(head.session_id, said, actor))
 
 

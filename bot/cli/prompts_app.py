@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.options import As, Json, end, place_of
+from bot.cli.options import As, Json, Wait, end, place_of
 
 app = typer.Typer(
     help="What people are asked, and answers to it.",
@@ -71,6 +71,7 @@ def prompts_answer(
     values: Values = None,
     file: Files = None,
     as_name: As = None,
+    wait: Wait = None,
     as_json: Json = False,
 ) -> None:
     """Answer a question, or change what it proposes. A session of the terminal then goes on here, as far as it can."""
@@ -80,7 +81,7 @@ def prompts_answer(
     if edit:
         given.refuse()
         end(change_prompt(place_of(context), prompt_id, edit_of(edit), as_name, as_json=as_json))
-    end(answer_prompt(place_of(context), prompt_id, given, as_name, as_json=as_json))
+    end(answer_prompt(place_of(context), prompt_id, given, as_name, wait=wait, as_json=as_json))
 
 
 @app.command("hand-over")

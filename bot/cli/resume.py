@@ -87,7 +87,7 @@ def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
         state = stored_state(store, head.session_id)
         said = said_of(state, wanted, wanted.message)
         if head.thread_key and said.nothing:
-            return _stands_in_slack(state, mode)
+            return _stands_in_slack(store, state, mode)
         if not said.nothing and not runs_here(store, head):
             return _resume_elsewhere(store, head, said, actor, mode)
     return follow(place, head.session_id, actor, mode, beginning(head.session_id, said, actor))
@@ -149,16 +149,16 @@ def _resume_elsewhere(store: Store, head: Head, said: Said, actor: Actor, mode: 
     handed = say_elsewhere(store, head, said, actor)
     state = stored_state(store, head.session_id)
     if mode.json:
-        print_json({**result_json(state), "request": handed.outcome})
+        print_json({**result_json(state, store), "request": handed.outcome})
     else:
         print(told(handed, f"Taken; the session is {state.status}."))
     return handed.code
 
 
-def _stands_in_slack(state: State, mode: Mode) -> int:
+def _stands_in_slack(store: Store, state: State, mode: Mode) -> int:
     """A session of a thread goes on there: say what it waits for."""
     if mode.json:
-        print_json(result_json(state))
+        print_json(result_json(state, store))
         return exit_of(state.status)
     print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.status}.")
     for prompt in open_prompts(state):
@@ -213,8 +213,9 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
             state = await engine.state(session_id)
         finally:
             await engine.close()
+        found = result_json(state, store)
     if mode.json:
-        print_json(result_json(state))
+        print_json(found)
     else:
         print(f"{session_id} is in this database now. It lives in a Slack thread: the bot goes on with it.")
     return exit_of(state.status)
@@ -247,7 +248,7 @@ def pause_session(place: Place, text: str, reason: str | None, *, as_json: bool)
 def _handed(store: Store, head: Head, handed: Handed, done: str, *, as_json: bool) -> int:
     if as_json:
         state = stored_state(store, head.session_id)
-        print_json({**result_json(state), "request": handed.outcome})
+        print_json({**result_json(state, store), "request": handed.outcome})
     else:
         print(told(handed, done))
     return handed.code

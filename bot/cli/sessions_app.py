@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.options import As, Json, NoInput, NoWait, SessionId, end, place_of
+from bot.cli.options import As, Json, NoInput, SessionId, Wait, end, place_of
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which.")]
 
@@ -70,14 +70,14 @@ def sessions_resume(
     answer: Annotated[str | None, typer.Option(metavar="VALUE", help="The answer: a choice or text.")] = None,
     as_name: As = None,
     no_input: NoInput = False,
-    no_wait: NoWait = False,
+    wait: Wait = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a session, in this terminal; one of a Slack thread goes on where the bot runs."""
     from bot.cli.following import Mode
     from bot.cli.resume import Resume, resume_session
 
-    mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
+    mode = Mode.of(no_input=no_input, wait=wait, as_json=as_json)
     wanted = Resume(session_id, message, snapshot, prompt, answer, as_name)
     end(resume_session(place_of(context), wanted, mode))
 
@@ -111,7 +111,7 @@ def sessions_fork(
     ] = None,
     as_name: As = None,
     no_input: NoInput = False,
-    no_wait: NoWait = False,
+    wait: Wait = None,
     as_json: Json = False,
 ) -> None:
     """Start a new session from any event of another one; what was done by then is not done again.
@@ -121,7 +121,7 @@ def sessions_fork(
     from bot.cli.following import Mode
     from bot.cli.fork import fork_session
 
-    mode = Mode.of(no_input=no_input, no_wait=no_wait, as_json=as_json)
+    mode = Mode.of(no_input=no_input, wait=wait, as_json=as_json)
     end(fork_session(place_of(context), session_id, at, answer or [], as_name, mode))
 
 

@@ -325,7 +325,7 @@ class Crowd:
     def _of(self, head: Head) -> Done:
         """A command about a session."""
         who, token, of = self.random.choice(PEOPLE), self._token(), head.session_id
-        no_wait = ["--no-wait"] if self.locked else []
+        no_wait = ["--no-wait" if self.locked else "--wait"]
         kind = self.random.choice(
             ["show", "list", "go on", "go on", "message", "pause", "pause", "migrate", "fork", "abort"]
         )
@@ -374,7 +374,7 @@ class Crowd:
             time.sleep(0.2)
             return
         elif prompt is None:
-            done = self.run("sessions", "resume", of, *(["--no-wait"] if self.locked else []))
+            done = self.run("sessions", "resume", of, *(["--no-wait" if self.locked else "--wait"]))
         elif prompt.kind == "approval":
             who = self.random.choice(PEOPLE)
             done = self.run("prompts", "answer", prompt.prompt_id, "Reject", who=who)
@@ -399,7 +399,7 @@ def play(folder: Path, seed: int, rounds: int, *, locked: bool = False, slack: b
             crowd.serve()
             begun = [crowd.run("start-flow", "crowd.yml", "--channel", "#ops", *given)]
         else:
-            no_wait = ["--no-wait"] if locked else []
+            no_wait = ["--no-wait" if locked else "--wait"]
             begun = [crowd.run("run", "crowd.yml", *given, *no_wait) for _ in range(2 if locked else 1)]
         assert all(done.code in (0, 3) for done in begun), begun
         with crowd.followed(crowd.heads()[0]):

@@ -295,7 +295,7 @@ nodes:
         terminal.interrupt()
         assert terminal.code() == 3
     assert cli.lines("woke") == []
-    done = cli.run("sessions", "resume", session_id)
+    done = cli.run("sessions", "resume", session_id, "--wait")
     assert (done.code, done.json["status"], cli.lines("woke")) == (0, "complete", ["ran"])
 
 
