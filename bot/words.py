@@ -11,6 +11,7 @@ from bot.rendering.nested import asks_for, open_prompts
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine import clock
 from engine.actors import Actor
+from engine.agents.outages import waited_out
 from engine.answers import timed_out
 from engine.codec import Json
 from engine.flow import Flow
@@ -135,6 +136,8 @@ def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) 
     for timer in sorted(state.timers.values(), key=lambda timer: timer.due_at):
         if timer.prompt_id is None and timer.path is not None:
             what = "tries again" if timer.purpose == "retry" else "waits until"
+            if waited_out(state.nodes.get(timer.path)):
+                what = "waits for the provider (write to it to try at once), next try"
             lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")
         elif timer.purpose == "undo" and timer.path is not None:
             until = date(timer.due_at, "{time_secs}")

@@ -43,7 +43,7 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
         turn.fail(path, {"type": "limit", "message": message})
         return
     try:
-        frozen = _FREEZE[node.type](turn, node, config)
+        frozen = _FREEZE[node.type](turn, path, node, config)
     except InvalidInputs as error:
         turn.fail(path, {"type": error.code, "message": f"node {node.id}: {error}"})
         return
@@ -57,21 +57,21 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
         turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
 
 
-def _freeze_foreach(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+def _freeze_foreach(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
     items = copy(config["items"])
     return {"items": items, "total": len(items)}
 
 
-def _freeze_loop(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+def _freeze_loop(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
     return {}
 
 
-def _freeze_parallel(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+def _freeze_parallel(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
     keys = list(node.lists)
     return {"keys": keys, "total": COLLECT if config["mode"] == "collect" else len(keys)}
 
 
-def _freeze_switch(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+def _freeze_switch(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
     value = config["on"]
     case = value if isinstance(value, str) else _words(value)
     taken = case if case in node.lists and case != "" else "" if "" in node.lists else None
@@ -82,7 +82,7 @@ def _words(value: Json) -> str:
     return {True: "true", False: "false", None: "null"}.get(value, str(value))
 
 
-def _freeze_flow(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+def _freeze_flow(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
     called = turn.flow.flows[node.calls or ""]
     values, missing = coerce_inputs(called, config.get("inputs") or {})
     if missing:
@@ -90,11 +90,11 @@ def _freeze_flow(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, J
     return {"inputs": copy(values), "total": 1}
 
 
-def _freeze_agent(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    return agents.talk.frozen(turn, node, config)
+def _freeze_agent(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    return agents.talk.frozen(turn, path, node, config)
 
 
-_FREEZE: dict[str, Callable[[Turn, Node, dict[str, Json]], dict[str, Json]]] = {
+_FREEZE: dict[str, Callable[[Turn, str, Node, dict[str, Json]], dict[str, Json]]] = {
     "foreach": _freeze_foreach,
     "loop": _freeze_loop,
     "parallel": _freeze_parallel,

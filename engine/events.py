@@ -218,7 +218,8 @@ class NodeCompleted(BaseEvent):
 
 class NodeFailing(BaseEvent):
     """No try is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
-    are asked what to do (`on_error: ask`). `node:error`, `node:skipped` or another start follows."""
+    are asked what to do (`on_error: ask`). `node:error`, `node:skipped` or another start follows. `keeps`: the
+    conversation of an agent stays, and another start goes on with it."""
 
     type: Literal["node:failing"] = "node:failing"
     node_id: str
@@ -226,6 +227,7 @@ class NodeFailing(BaseEvent):
     attempt: int = 1
     list_id: str | None = None
     scope: str | None = None
+    keeps: bool | None = None
 
 
 class NodeFailed(BaseEvent):
@@ -240,7 +242,8 @@ class NodeFailed(BaseEvent):
 
 
 class NodeRetried(BaseEvent):
-    """An attempt failed and another one follows when the timer fires: same path, same key, same input."""
+    """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a model
+    call that was refused before any answer, so that nothing that was set aside for it is counted."""
 
     type: Literal["node:retried"] = "node:retried"
     node_id: str
@@ -248,6 +251,7 @@ class NodeRetried(BaseEvent):
     attempt: int
     timer_id: str
     due_at: str
+    unpaid: bool | None = None
 
 
 class NodeSkipped(BaseEvent):
@@ -346,8 +350,8 @@ class ChildCompleted(BaseEvent):
 class ContainerStarted(BaseEvent):
     """A container knows what it will go through. `items` are frozen here; `keys` are branches or the case taken;
     `inputs` are those of a called flow; `agent` has the `model` of an agent, its caps (`maxCost`, `maxTokensTotal`,
-    `maxTurns`), its lists of nodes (`turnList`, `toolList`), whether its answer is JSON (`structured`) and a later
-    agent gets its conversation (`keeps`)."""
+    `maxTurns`), its lists of nodes (`turnList`, `toolList`), whether its answer is JSON (`structured`), a later agent
+    gets its conversation (`keeps`), and it goes on with the one that it had when it failed (`goesOn`)."""
 
     type: Literal["container:started"] = "container:started"
     node_id: str

@@ -298,7 +298,14 @@ def _read_messages(data: dict[str, Json]) -> dict[str, Any]:
 def _node_json(run: NodeRun) -> dict[str, Json]:
     fields = _named(run)
     del fields["output"]
+    if run.kept is not None:
+        fields["kept"] = _agent_json(run.kept)
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _read_node(data: dict[str, Json], output: Json) -> NodeRun:
+    kept = _read_agent(data["kept"]) if "kept" in data else None
+    return NodeRun(**{**_fields(data), "output": output, "kept": kept})
 
 
 def from_json(data: Json) -> State:
@@ -309,9 +316,7 @@ def from_json(data: Json) -> State:
                 f"snapshot of schema {data['schemaVersion']}; this release reads up to {SCHEMA}"
             )
         outputs = data["outputs"]
-        nodes = Map(
-            {path: NodeRun(**_fields(run), output=outputs.get(path)) for path, run in data["nodes"].items()}
-        )
+        nodes = Map({path: _read_node(run, outputs.get(path)) for path, run in data["nodes"].items()})
         prompts = Map({key: _read_prompt(prompt) for key, prompt in data["prompts"].items()})
         return State(
             session_id=data["sessionId"],

@@ -62,6 +62,8 @@ class NodeRun(NamedTuple):
     """The question that was asked last about it."""
     handled: int | None = None
     """How often its `on_failure` ran, where it did."""
+    kept: AgentRun | None = None
+    """The conversation of an agent that failed and may be tried again: that goes on with it."""
 
 
 class PromptRun(NamedTuple):

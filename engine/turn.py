@@ -119,8 +119,12 @@ class Turn:
         """An attempt failed: `retry` says whether another one follows, later and with the same input."""
         run, retry = self.state.nodes[path], self.node(path).retry
         # Not from `attempt`: that also counts starts that a pause or a crash interrupted.
-        tries = run.failures + 1
-        if retry is None or tries >= retry.attempts or self._given_up(path) or _in_vain(error):
+        if retry is None or self._given_up(path) or _in_vain(error):
+            self.fail(path, error)
+            return
+        wait = max(retry.wait(run.failures + 1, self.chance(path)), _asked_wait(error))
+        due_at = clock.after(self.facts.now, wait)
+        if not agents.outages.tries_again(self, run, retry, error, due_at):
             self.fail(path, error)
             return
         self.emit(
@@ -130,7 +134,8 @@ class Turn:
             error=storable(error),
             attempt=run.attempt,
             timer_id=f"{self.state.session_id}:{path}:retry{run.attempt}",
-            due_at=clock.after(self.facts.now, max(retry.wait(tries, self.chance(path)), _asked_wait(error))),
+            due_at=due_at,
+            unpaid=True if agents.outages.unpaid(run, error) else None,
         )
 
     def fail(self, path: str, error: dict[str, Json]) -> None:
@@ -140,6 +145,7 @@ class Turn:
         if self._given_up(path) or not (node.on_failure or asks):
             self.fail_for_good(path, error)
             return
+        keeps = asks and agents.talk.may_go_on(self, path)
         times = (run.handled or 0) + 1
         self.emit(
             ev.NodeFailing,
@@ -149,6 +155,7 @@ class Turn:
             attempt=run.attempt,
             list_id=node.on_failure,
             scope=None if node.on_failure is None else f"{path}!{times if times > 1 else ''}",
+            keeps=True if keeps else None,
         )
 
     def _given_up(self, path: str) -> bool:

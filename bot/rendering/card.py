@@ -29,6 +29,7 @@ from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import ICONS, Waits, asks_for, node_lines, open_prompts, progress, wait_words
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine import clock
+from engine.agents.outages import waited_out
 from engine.codec import Json, encode
 from engine.folds.agents import agent_of
 from engine.nodes.port import Meter
@@ -141,13 +142,18 @@ def _waiting(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
         more = f" · {len(prompts) - 1} more" if len(prompts) > 1 else ""
         return f"🟡 *Waiting* for {waiting_on(first.spec, state.actor, names)} · {asks_for(state, first, flow)}{more}"
     timers = sorted(
-        (timer.due_at, timer.purpose) for timer in state.timers.values() if timer.prompt_id is None
+        (timer.due_at, timer.purpose, timer.path or "")
+        for timer in state.timers.values()
+        if timer.prompt_id is None
     )
     undos = sorted(timer.due_at for timer in state.timers.values() if timer.purpose == "undo")
     if undos and (not timers or undos[0] < timers[0][0]):
         return f"🟡 *Waiting* until {date(undos[0], '{time_secs}')}: an answer can be taken back until then"
     if not timers:
         return "🟡 *Waiting*"
+    if waited_out(state.nodes.get(timers[0][2])):
+        next_try = date(timers[0][0], "{time_secs}")
+        return f"🟡 *Waiting* for the provider, next try at {next_try} · write here to try at once"
     again = " to try again" if timers[0][1] == "retry" else ""
     return f"🟡 *Waiting*{again} until {date(timers[0][0])}"
 

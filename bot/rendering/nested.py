@@ -15,6 +15,7 @@ from bot.rendering.decisions import tally
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine import clock
+from engine.agents.outages import waited_out
 from engine.folds.agents import TURN, agent_of
 from engine.nodes.absent import MISSING
 from engine.nodes.port import Meter
@@ -166,7 +167,9 @@ def _conversation(state: State, path: str, agent: AgentRun) -> str:
     """How far an agent is: which turn, what goes on, what it has cost."""
     turns = [one for one in state.active if state.nodes[one].type == TURN and agent_of(state, one) == path]
     statuses = {state.nodes[one].status for one in turns}
-    doing = "trying again" if "retrying" in statuses else "thinking" if "started" in statuses else ""
+    waiting = any(waited_out(state.nodes[one]) for one in turns)
+    again = "waiting for the provider" if waiting else "trying again"
+    doing = again if "retrying" in statuses else "thinking" if "started" in statuses else ""
     parts = [f"turn {agent.spent.turns + len(turns)}" if agent.spent.turns or turns else "", doing]
     parts.append("" if agent.spent.cost == "0" else dollars(agent.spent.cost))
     return "".join(f" · {part}" for part in parts if part)
@@ -267,7 +270,10 @@ def _cost(run: NodeRun) -> str:
 
 
 def _retrying(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:
-    """Which try comes next, when, and why."""
+    """Which try comes next, when, and why. An outage of the provider is waited out, however many tries that takes."""
+    if waited_out(run):
+        when = f", next try at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
+        return f" · waiting for the provider{when} · {_error(run, 100)}"
     of = f" of {node.retry.attempts}" if node is not None and node.retry is not None else ""
     when = f" at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
     return f" · try {run.failures + 1}{of}{when} · {_error(run, 100)}"

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.agents import answer as answer
     from engine.agents import conversation as conversation
+    from engine.agents import outages as outages
     from engine.agents import talk as talk
     from engine.agents import tooling as tooling
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("answer", "conversation", "talk", "tooling"):
+    if name not in ("answer", "conversation", "outages", "talk", "tooling"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_module(f"{__name__}.{name}")

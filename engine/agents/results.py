@@ -66,6 +66,11 @@ def refused_content(message: str) -> Blocks:
     return [text_block(f"The call was not made: {neutral(message)}")]
 
 
+def cut_off_content(message: str) -> Blocks:
+    """The blocks for a call that began and was cut off."""
+    return [text_block(message)]
+
+
 def rejected_content(
     tool: ToolPlan, by: Sequence[Mapping[str, Json]], reason: str | None = None, *, timed_out: bool = False
 ) -> Blocks:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine import events as ev
 from engine.actors import Actor
-from engine.agents import budget, tooling
+from engine.agents import budget, outages, tooling
 from engine.agents.answer import problem_of
 from engine.agents.conversation import compacted, spoken, stays, transcript, unsent
 from engine.agents.plans import plan_of
@@ -34,7 +34,7 @@ _WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but t
 # --- the beginning ---------------------------------------------------------------------------------------------
 
 
-def frozen(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+def frozen(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
     """What `container:started` says of an agent."""
     plan = plan_of(node)
     return {
@@ -47,12 +47,15 @@ def frozen(turn: Turn, node: Node, config: dict[str, Json]) -> dict[str, Json]:
             "maxTurns": config.get("max_turns"),
             "structured": plan.output is not None,
             "keeps": plan.keeps,
+            **({} if turn.state.nodes[path].kept is None else {"goesOn": True}),
         }
     }
 
 
 def open_conversation(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
-    """The first message: earlier conversations, files, and what the flow asks."""
+    """The first message: earlier conversations, files, and what the flow asks; nothing where it goes on with its own."""
+    if agent_at(turn.state, path).messages:
+        return
     blocks: list[Json] = []
     for name in plan_of(node).context:
         earlier = named_path(turn.state, path, name)
@@ -94,6 +97,8 @@ def hear(turn: Turn, text: str, actor: Actor, key: str) -> None:
     record = actor.record()
     block = {"type": "text", "text": person_message(text, record)}
     _say(turn, path, turn.state.nodes[path].node_id, "person", [block], actor=record, key=key)
+    if turn.state.phase in ("running", "waiting"):
+        outages.try_now(turn, path)
 
 
 # --- what may begin --------------------------------------------------------------------------------------------
@@ -343,6 +348,17 @@ def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Jso
     else:
         wrong = {"type": "text", "text": _WRONG.format(problem=problem)}
         _say(turn, owner, turn.state.nodes[owner].node_id, "engine", [wrong])
+
+
+def may_go_on(turn: Turn, path: str) -> bool:
+    """Whether an agent that fails keeps its conversation for another try. Each call that the model asked for has its
+    result then: one that was cut off is told as such, and never made again."""
+    container = turn.state.containers.get(path)
+    if container is None or container.agent is None or not container.agent.messages:
+        return False
+    for call_path in sorted(container.agent.calls, key=_number):
+        tooling.cut_off(turn, call_path)
+    return True
 
 
 def ended(turn: Turn, path: str) -> bool:

@@ -241,6 +241,18 @@ def failed(turn: Turn, path: str, error: dict[str, Json]) -> None:
     _result(turn, path, call, content, is_error=True, error=error)
 
 
+def cut_off(turn: Turn, path: str) -> None:
+    """A call that has no result when its agent fails: the model is told what is known of it."""
+    owner = agent_of(turn.state, path) or ""
+    call, run = agent_at(turn.state, owner).calls[path], turn.state.nodes.get(path)
+    if run is None:
+        _refuse(turn, path, call, "the work was interrupted before it began.")
+        return
+    told = "This call was cut off before it had a result. Whether it had its effect is not known: look before you repeat it."
+    error: dict[str, Json] = {"type": "interrupted", "message": told}
+    _result(turn, path, call, results.cut_off_content(told), is_error=True, error=error)
+
+
 def _note(turn: Turn, tool: ToolPlan, call: Call) -> list[Json]:
     """What a person changed before the call ran."""
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]

@@ -24,8 +24,10 @@ from engine.nodes.absent import absent_spec
 from engine.nodes.node_spec import NodeSpec, OnCrash
 from engine.nodes.specs import node_types
 
-TURN_RETRY = Retry(attempts=5, backoff="exponential", delay=2.0, max_delay=60.0, jitter=0.2)
-"""How often a model call is made again, where the flow does not say."""
+TURN_RETRY = Retry(
+    attempts=5, backoff="exponential", delay=2.0, max_delay=300.0, jitter=0.2, until_deadline=True
+)
+"""How often a model call is made again, where the flow does not say; an outage is waited out."""
 
 _PLAIN = ("name", "description", "input", "timeout", "on_crash")
 """Settings that every tool may have; they are no settings of its plan."""

@@ -148,7 +148,13 @@ def agent_begins(state: State, path: str, event: ev.ContainerStarted) -> State:
         structured=bool(told.get("structured")),
         caps={name: told.get(name) for name in ("maxCost", "maxTokensTotal", "maxTurns")},
     )
-    attempt = state.nodes[path].attempt
+    run = state.nodes[path]
+    attempt = run.attempt
+    if told.get("goesOn"):
+        if run.kept is None:
+            raise MalformedJournal(f"{path} has no conversation to go on with")
+        agent = run.kept._replace(lists=agent.lists, final=False, corrections=0)
+        state = state._replace(nodes=state.nodes.set(path, run._replace(kept=None)))
     scope = path if attempt == 1 else f"{path}#{attempt}"
     state = with_agent(state, path, agent)
     return state._replace(frames=state.frames.set(scope, Frame(agent.lists[0], path)))
@@ -349,7 +355,8 @@ def _lost(state: State, event: ev.NodeFailed | ev.NodeRetried | ev.NodeInterrupt
     run = state.nodes.get(path)
     if run is None:
         return state
-    if run.status == "started" and unmade(run, event):
+    unpaid = isinstance(event, ev.NodeRetried) and event.unpaid
+    if run.status == "started" and (unpaid or unmade(run, event)):
         return _given_back(state, path, run)
     return lost(state, path, run)
 

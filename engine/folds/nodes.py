@@ -58,6 +58,7 @@ def begin_node(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: s
         input=event.input,
         saved=before.saved if before else None,
         handled=before.handled if before else None,
+        kept=before.kept if before else None,
     )
     return state._replace(
         nodes=nodes.set(path, run),
@@ -117,7 +118,7 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
         graph=frame.graph and frame.graph._replace(ended=frame.graph.ended.set(run.node_id, None)),
     )
     return state._replace(
-        nodes=state.nodes.set(path, run),
+        nodes=state.nodes.set(path, run if run.kept is None else run._replace(kept=None)),
         active=state.active.delete(path) if path in state.active else state.active,
         frames=state.frames.set(scope, frame),
     )
@@ -165,8 +166,11 @@ def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> 
 def node_failing(state: State, event: ev.NodeFailing) -> State:
     path = path_of(event)
     run = unfinished(state, path)
-    if path in state.containers:
+    container = state.containers.get(path)
+    if container is not None:
         state = drop_passes(state, path)
+        if event.keeps:
+            run = run._replace(kept=container.agent)
     handled = run.handled if event.list_id is None else (run.handled or 0) + 1
     run = run._replace(status="failing", error=event.error, reason=None, handled=handled)
     state = state._replace(nodes=state.nodes.set(path, run))

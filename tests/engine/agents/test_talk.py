@@ -128,11 +128,11 @@ def test_what_can_never_succeed_is_not_tried_again() -> None:
 
 
 def test_after_so_many_failures_the_agent_fails() -> None:
-    """Tries are counted: five in all where the file says nothing."""
+    """Tries are counted: five in all where the file says nothing and the provider is there."""
     case = talk()
     for _ in range(4):
-        case.when(case.broke()).later(3_600).when(case.timer_due())
-    case.when(case.broke())
+        case.when(case.broke("bad_response")).later(3_600).when(case.timer_due())
+    case.when(case.broke("bad_response"))
     assert case.state.outcome == "failed"
 
 
@@ -243,7 +243,7 @@ def test_an_agent_fails_like_any_node() -> None:
 
 
 def test_an_agent_that_failed_can_be_tried_again_by_people() -> None:
-    """`on_error: ask` begins a conversation anew, with paths of its own."""
+    """`on_error: ask` goes on with the conversation, with paths of its own."""
     case = talk(rest="    on_error: ask\n")
     case.when(case.broke("access_denied", retryable=False))
     case.decide("retry")

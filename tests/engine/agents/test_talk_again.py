@@ -1,0 +1,182 @@
+"""An agent that failed is tried again at the turn that failed, and one whose provider is away waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine import clock, fold
+from engine.commands import Due, NodeCut
+from engine.fold import derive_state
+from engine.folds import nodes as folds
+from engine.queries import launched
+from engine.session_state import from_bytes, to_bytes
+from tests.engine.agents.talks import Talk, talk
+from tests.support.engine import START
+
+SHELL = 'tools: [shell: {commands: ["restart *"]}, ask_human]\nmax_turns: 5'
+RAN = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 1.0}
+ASKS = "    on_error: ask\n"
+
+
+def after_a_tool(rest: str = ASKS) -> Talk:
+    """A conversation whose tool has run, and whose next model call is under way."""
+    case = talk(SHELL, rest=rest).model("I restart it.", ("shell", {"command": "restart db"}))
+    return case.tool("tool[0]", RAN)
+
+
+def test_try_again_goes_on_at_the_turn_that_failed() -> None:
+    """The same messages are sent, tool results too, and no tool runs a second time."""
+    case = after_a_tool()
+    before = case.request()["messages"]
+    case.when(case.broke("access_denied", retryable=False))
+    case.state = from_bytes(to_bytes(case.state))
+    case.decide("retry")
+    assert case.request()["messages"] == before
+    assert launched(case.state) == ["helper#2/turn[1]"]
+    assert [event.type for event in case.events].count("agent:toolRequested") == 1
+    case.model("Fine now.")
+    assert case.node("helper").output["turns"] == 2
+    assert derive_state(case.events) == case.state
+
+
+def test_it_goes_on_again_after_every_failure() -> None:
+    """Twice tried again is no different, and a kill in between neither."""
+    case = after_a_tool()
+    before = case.request()["messages"]
+    for _ in range(2):
+        case.when(case.broke("access_denied", retryable=False)).claimed()
+        case.decide("retry").claimed()
+        assert case.request()["messages"] == before
+
+
+def test_caps_count_over_all_tries() -> None:
+    """What was used before the failure is used."""
+    case = after_a_tool().when()
+    spent = case.agent.spent
+    case.when(case.broke("access_denied", retryable=False)).decide("retry")
+    assert case.agent.spent.turns == spent.turns == 1
+
+
+def test_a_call_that_was_cut_off_is_told_and_not_made_again() -> None:
+    """The agent ran out of time while a tool ran: the model learns that nobody knows what became of it."""
+    case = talk(SHELL, rest=f"    timeout: 1h\n{ASKS}")
+    case.model("", ("shell", {"command": "restart db"}), ("shell", {"command": "restart web"}))
+    case.tool("tool[0]", RAN).later(3600)
+    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    path = next(path for path in launched(case.state) if path.endswith("tool[1]"))
+    case.when(NodeCut(path, 1, "cut")).decide("retry")
+    assert launched(case.state) == ["helper#2/turn[1]"]
+    assert "cut off before it had a result" in case.said()
+    assert "done" in case.said()
+
+
+def test_a_question_that_was_withdrawn_is_told_as_such() -> None:
+    """The agent ran out of time while a person was asked."""
+    ask = ("ask_human", {"question": "Which one?"})
+    case = talk(SHELL, rest=f"    timeout: 1h\n{ASKS}").model("", ask).later(3600)
+    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case.decide("retry")
+    assert "cut off before it had a result" in case.said()
+
+
+def test_without_what_is_kept_the_conversation_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault that these tests are for, put back: the fold forgets the conversation."""
+    case = after_a_tool()
+    before = case.request()["messages"]
+    forget = folds.node_failing
+    monkeypatch.setitem(
+        fold._FOLDS,
+        "node:failing",
+        lambda state, event: forget(state, event.but(keeps=None)),
+    )
+    case.when(case.broke("access_denied", retryable=False)).decide("retry")
+    assert case.request()["messages"] != before
+
+
+# --- the provider is away ----------------------------------------------------------------------------------
+
+
+def fails(case: Talk, kind: str = "overloaded", **details: Any) -> float:
+    """The call fails and is waited for; after how many seconds it is made again, when that has come."""
+    case.when(case.broke(kind, **details))
+    (timer,) = case.state.timers.values()
+    assert (timer.purpose, case.state.phase) == ("retry", "waiting")
+    waits = clock.seconds_between(case.now, timer.due_at)
+    case.now = timer.due_at
+    case.when(Due(timer.timer_id))
+    return waits
+
+
+@pytest.mark.parametrize("kind", ["overloaded", "rate_limited", "unavailable", "stream_cut"])
+def test_an_outage_of_hours_is_waited_out(kind: str) -> None:
+    """Waits grow to five minutes, with jitter, and nothing fails; then the conversation goes on."""
+    case = after_a_tool(rest="")
+    before = case.request()["messages"]
+    waits = [fails(case, kind) for _ in range(60)]
+    assert waits[0] < 3 < waits[3]
+    assert all(240 <= wait <= 360 for wait in waits[10:])
+    assert len(set(waits[10:])) > 1
+    assert clock.seconds_between(START, case.now) > 3 * 3600
+    assert case.request()["messages"] == before
+    assert case.model("Here again.").state.outcome == "complete"
+
+
+def test_the_provider_says_when_to_come_back() -> None:
+    """`retry-after` is kept where it is longer."""
+    assert fails(after_a_tool(rest=""), "rate_limited", retryAfter=900.0) == 900.0
+
+
+def test_refused_calls_use_up_no_cap() -> None:
+    """What was set aside for a call that was refused before any answer is free again."""
+    case = talk("max_cost: 1")
+    for _ in range(40):
+        fails(case)
+    assert case.agent.spent.unsure == "0"
+
+
+def test_the_deadline_ends_an_outage() -> None:
+    """A call fails for good that could only be tried again after `limits.deadline`, counted from its beginning."""
+    case = talk(head="limits: {deadline: 10m}\ninputs:\n  service: {type: string, default: db}\n")
+    while case.state.outcome is None:
+        assert clock.seconds_between(START, case.now) <= 600
+        case.when(case.broke())
+        for timer in list(case.state.timers.values()):
+            case.now = timer.due_at
+            case.when(Due(timer.timer_id))
+    assert (case.state.error or {})["type"] == "overloaded"
+
+
+def test_the_timeout_of_the_agent_ends_an_outage() -> None:
+    """The wait counts like any other work of the agent."""
+    case = talk(rest="    timeout: 1m\n")
+    case.when(case.broke()).later(60)
+    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    assert (case.state.error or {})["type"] == "timeout"
+
+
+def test_what_the_author_says_about_retries_holds() -> None:
+    """`retry: {attempts: 2}` gives up after the second failure."""
+    case = talk(rest="    retry: {attempts: 2, delay: 1s}\n")
+    fails(case)
+    case.when(case.broke())
+    assert case.state.outcome == "failed"
+
+
+def test_whoever_writes_to_it_has_it_tried_at_once() -> None:
+    """The words stand in the call that is made then."""
+    case = after_a_tool(rest="")
+    case.when(case.broke())
+    assert not launched(case.state)
+    case.when(case.message("is it back?"))
+    assert launched(case.state) == ["helper/turn[2]"]
+    assert "is it back?" in case.said()
+    assert not case.state.timers
+
+
+def test_it_can_be_ended_meanwhile() -> None:
+    """An abort does not wait for the provider."""
+    case = after_a_tool(rest="")
+    case.when(case.broke()).when(case.abort())
+    assert case.state.outcome == "aborted"
