@@ -65,7 +65,7 @@ _HEAD = f"""
 ```
 
 `timeout` of an agent is the time for all of its work, questions included. `retry` is for its model calls: left out,
-five attempts, the waits between them doubling from 2 s to at most a minute. What a tool call does when it is
+an outage of the provider is waited out, anything else tried five times, the waits doubling from 2 s to at most 5 minutes. What a tool call does when it is
 interrupted is the word of its own `on_crash`.
 
 ### Tools of an agent
