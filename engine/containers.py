@@ -150,15 +150,29 @@ def _end_pass(turn: Turn, scope: str) -> None:
         return
     listed = turn.flow.lists[frame.list_id].nodes
     unreached = [node.id for node in listed if node.id not in frame.nodes] if frame.error is not None else []
+    collected, error = _collected(turn, scope, frame)
     turn.emit(
         ev.IterationCompleted,
         path=frame.owner,
         node_id=container.node_id,
         index=frame.order,
         scope=scope,
-        error=frame.error,
+        error=error,
         unreached=unreached or None,
+        collected=collected,
     )
+
+
+def _collected(turn: Turn, scope: str, frame: Frame) -> tuple[Json, dict[str, Json] | None]:
+    """What a pass contributes to its `foreach`, and why the pass failed where it did."""
+    node = turn.node(frame.owner or "")
+    if frame.error is not None or node.collect is None:
+        return None, frame.error
+    try:
+        names = context(node.collect, turn.flow, turn.state, scope, turn.facts.now)
+        return node.collect.evaluate(names), None
+    except ExpressionError as error:
+        return None, {"type": error.code, "message": f"node {node.id}: collect: {error}"}
 
 
 def _move(turn: Turn, path: str, container: ContainerRun) -> None:

@@ -379,7 +379,8 @@ class IterationStarted(BaseEvent):
 
 class IterationCompleted(BaseEvent):
     """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not said twice. Of a pass that
-    failed, `unreached` are the nodes that it did not come to: their outputs are null."""
+    failed, `unreached` are the nodes that it did not come to: their outputs are null. `collected` is what `collect` of a
+    `foreach` gave for it."""
 
     type: Literal["container:iterationCompleted"] = "container:iterationCompleted"
     node_id: str
@@ -387,6 +388,7 @@ class IterationCompleted(BaseEvent):
     scope: str
     error: dict[str, Json] | None = None
     unreached: list[str] | None = None
+    collected: Json = None
 
 
 class ContainerCompleted(BaseEvent):

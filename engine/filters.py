@@ -15,7 +15,7 @@ import math
 import operator as operators
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import orjson
 from jinja2 import Environment, TemplateError, Undefined
@@ -23,6 +23,7 @@ from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS  # type: ignore[attr-
 from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 
+from engine import matching, moments
 from engine.codec import Json
 from engine.faults import shape_of
 
@@ -232,7 +233,11 @@ def _item(value: Any, attribute: str | int) -> Any:
     return value
 
 
-def _replace(value: str, old: str, new: str, count: int = -1) -> str:
+def _replace(value: str, old: str, new: str, count: int = -1, regex: bool = False) -> str:
+    if regex:
+        if len(new) > matching.MAX_PATTERN or new.count("\\") * len(value) > 16 * MAX_BYTES:
+            raise TooLarge
+        return _own(matching.replaced, value, old, new, count)
     found = value.count(old)
     hits = found if count < 0 else min(found, count)
     if len(value) + hits * (len(new) - len(old)) > MAX_BYTES:
@@ -346,15 +351,70 @@ def _text(method: Callable[[str], str]) -> Callable[[Any], str]:
     return lambda value: method(as_text(value))
 
 
+def _own(function: Callable[..., _T], *args: Any) -> _T:
+    """What a function gives, with its `ValueError` as one of ours."""
+    try:
+        return function(*args)
+    except ValueError as error:
+        raise BadValue(str(error)) from None
+
+
+def _match(value: str, pattern: str) -> list[Json] | None:
+    return _own(matching.found, value, pattern)
+
+
+def _after(value: str, duration: str | float) -> str:
+    return _own(moments.moved, value, duration, 1)
+
+
+def _before(value: str, duration: str | float) -> str:
+    return _own(moments.moved, value, duration, -1)
+
+
+def _since(value: str, earlier: str) -> float:
+    return _own(moments.seconds_since, value, earlier)
+
+
+def _date(value: str, form: str = "%Y-%m-%d", zone: str = "UTC") -> str:
+    return _own(moments.written, value, form, zone)
+
+
+def _duration(value: float) -> str:
+    return _own(moments.duration, value)
+
+
+def _project(value: Iterable[Any], **fields: str) -> list[dict[str, Any]]:
+    return _all({name: _reached(item, path) for name, path in fields.items()} for item in value)
+
+
+def _reached(item: Any, path: str) -> Any:
+    """What stands at a dotted path in an item; null where the way ends before."""
+    for part in path.split("."):
+        if isinstance(item, list) and part.isdigit():
+            item = item[int(part)] if int(part) < len(item) else None
+        else:
+            item = item.get(part) if isinstance(item, Mapping) else None
+    return item
+
+
+_T = TypeVar("_T")
+
 FILTERS: dict[str, tuple[Callable[..., Any], str]] = {
     "abs": (abs, "the number without its sign"),
+    "after": (_after, "the moment so much later: `now | after('2h')`; a number is seconds"),
+    "before": (_before, "the moment so much earlier: `now | before('30d')`"),
     "capitalize": (_text(str.capitalize), "the first letter large, the others small"),
+    "date": (
+        _date,
+        "a moment as people write it: `now | date('%d.%m.%Y %H:%M', 'Europe/Berlin')`; left out: `%Y-%m-%d` in UTC",
+    ),
     "default": (
         DEFAULT_FILTERS["default"],
         "another value where this one is undefined: `x | default('none')`; "
         "with `true` as second argument also where it is empty or null",
     ),
     "dictsort": (_eager("dictsort"), "the pairs of a mapping, sorted by key"),
+    "duration": (_duration, "seconds as a duration: `5400 | duration` is `1h30m`"),
     "filesizeformat": (DEFAULT_FILTERS["filesizeformat"], "a number of bytes for people: `13.4 kB`"),
     "first": (DEFAULT_FILTERS["first"], "the first item of a list"),
     "float": (_float, "a number from text; an error if it is none, unless a default is given: `float(0)`"),
@@ -378,16 +438,31 @@ FILTERS: dict[str, tuple[Callable[..., Any], str]] = {
         _eager("map"),
         "one field of each item, `map(attribute='name')`, or a filter on each, `map('upper')`",
     ),
+    "match": (
+        _match,
+        "what a regular expression matches first in a text, and its groups, as a list; null where it does not: "
+        "`tag | match('v([0-9]+)')`",
+    ),
     "max": (DEFAULT_FILTERS["max"], "the largest item"),
     "min": (DEFAULT_FILTERS["min"], "the smallest item"),
+    "project": (
+        _project,
+        "a list of mappings, each field from a dotted path in the item: "
+        "`nodes.each.iterations | project(host='item', up='outputs.check.stdout')`; null where there is nothing",
+    ),
     "reject": (_eager("reject"), "the items that do not pass a test: `reject('none')`"),
     "rejectattr": (
         _eager("rejectattr"),
         "the items whose field does not pass: `rejectattr('state', 'eq', 'ok')`",
     ),
-    "replace": (_replace, "the text with one part replaced by another"),
+    "replace": (
+        _replace,
+        "the text with one part replaced by another; with `regex=true` what a regular expression matches: "
+        "`replace('\\s+', ' ', regex=true)`, where `\\1` is a group",
+    ),
     "reverse": (_reverse, "the other way round"),
     "round": (_round, "rounded: `round`, `round(2)`, `round(1, 'ceil')`, `round(0, 'floor')`"),
+    "since": (_since, "seconds from an earlier moment to this one: `now | since(nodes.gate.at)`"),
     "select": (_eager("select"), "the items that pass a test: `select('gt', 3)`"),
     "selectattr": (_eager("selectattr"), "the items whose field passes: `selectattr('state', 'eq', 'ok')`"),
     "sort": (_eager("sort"), "sorted; `sort(reverse=true)`, `sort(attribute='name')`"),
@@ -429,6 +504,10 @@ def _jinja_test(name: str) -> Callable[..., bool]:
     return cast(Callable[..., bool], DEFAULT_TESTS[name])
 
 
+def _matching(value: str, pattern: str) -> bool:
+    return _match(value, pattern) is not None
+
+
 TESTS: dict[str, tuple[Callable[..., bool], str]] = {
     "defined": (_jinja_test("defined"), "it is there"),
     "undefined": (_jinja_test("undefined"), "it is not there"),
@@ -446,6 +525,7 @@ TESTS: dict[str, tuple[Callable[..., bool], str]] = {
     "odd": (_jinja_test("odd"), "the number is odd"),
     "divisibleby": (_jinja_test("divisibleby"), "the number divides without remainder: `is divisibleby(3)`"),
     "in": (_jinja_test("in"), "it is one of these: `select('in', ['a', 'b'])`"),
+    "matching": (_matching, "a regular expression matches somewhere in the text: `is matching('^v[0-9]')`"),
     "startswith": (_starts, "the text starts so: `is startswith('v')`"),
     "endswith": (_ends, "the text ends so: `is endswith('.yml')`"),
     "eq": (

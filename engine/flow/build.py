@@ -132,6 +132,7 @@ class _Builder:
             on_failure=None if document.on_failure is None else f"{document.id}!",
             as_=config.get("as", "item") if document.type == "foreach" else None,
             calls=config["flow"] if document.type == "flow" else None,
+            collect=_collect(document.type, config),
             while_=_condition(config.get("while")) if document.type == "loop" else None,
             until_=_condition(config.get("until")) if document.type == "loop" else None,
         )
@@ -149,6 +150,11 @@ def _kept(data: Mapping[str, Any]) -> frozenset[str]:
 
 def _condition(written: Json) -> Compiled | None:
     return None if written is None else compile_condition(written)
+
+
+def _collect(kind: str, config: Mapping[str, Json]) -> Compiled | None:
+    written = config.get("collect") if kind == "foreach" else None
+    return None if written is None else compile_value(written)
 
 
 def _on_crash(document: NodeDoc) -> OnCrash | None:

@@ -19,6 +19,7 @@ from engine.flow.check_agents import Around, check_agent, check_unused_tools, ch
 from engine.flow.check_covers import check_covers
 from engine.flow.check_edges import check_edges, sound_pairs
 from engine.flow.check_fits import fits
+from engine.flow.check_schema import schema_faults
 from engine.flow.check_text import check_condition, check_values, name_hint
 from engine.flow.check_types import Pieces, type_of, unfit
 from engine.flow.document import RetryDoc
@@ -32,7 +33,7 @@ from engine.nodes.node_spec import PARTS, NodeSpec
 from engine.nodes.specs import node_types, unusable_type
 from engine.pinned import code_key
 from engine.types.facts import NOTHING, Fact, Facts, not_null
-from engine.types.lattice import ANY, NUMBERS, Type, mapping_of
+from engine.types.lattice import ANY, NUMBERS, Type, list_of, mapping_of
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class _Ended(NamedTuple):
 
     outputs: Mapping[str, Output]
     types: Mapping[str, Type]
+    end: Reached
 
 
 def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> Generator[Fault, None, _Ended]:
@@ -106,7 +108,7 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
         yield fault.under(site.path)
     if edges:
         yield from _edges(nodes, edges, positions, levels, site, edges_path)
-    return _Ended(outputs, at_end(outputs, positions, states[-1]))
+    return _Ended(outputs, at_end(outputs, positions, states[-1]), states[-1])
 
 
 def _edges(
@@ -156,6 +158,7 @@ def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault,
         for fault in check_used_tools(node, site.tools, scope):
             yield fault.under(("tools",))
     inner: dict[str, Mapping[str, Type]] = {}
+    collected: Type | None = None
     looked_into = scope.typed and node.get("type") in ("set", "foreach")
     within = type_of(as_mapping(node.get("with")), ("with",), record) if looked_into else ANY
     for part in parts(node):
@@ -163,8 +166,22 @@ def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault,
         path, edges = (*site.path, *part.path), as_list(node.get("edges")) if part.key == "body" else []
         ended = yield from _list(part.nodes, edges, site.inside(path, known), (*site.path, "edges"))
         inner[part.key] = ended.types
+        if node.get("type") == "foreach":
+            end = Level(ended.outputs, ids(part.nodes), (1 << len(part.nodes)) - 1, reached=ended.end)
+            collected = yield from _collect(node, site.path, known.at(None, end))
     yield from _on_failure(node, site, level)
-    return output_type(node, within, inner, scope.sources)
+    return output_type(node, within, inner, scope.sources, collected)
+
+
+def _collect(node: Mapping[str, Any], path: Path, scope: Scope) -> Generator[Fault, None, Type | None]:
+    """What each round of a `foreach` contributes; the type of the list of it."""
+    written = as_mapping(node.get("with")).get("collect")
+    if written is None:
+        return None
+    record: dict[Path, Pieces] = {}
+    for fault in check_values(written, ("with", "collect"), scope, secrets=False, record=record):
+        yield fault.under(path)
+    return list_of(type_of(written, ("with", "collect"), record))
 
 
 def _on_failure(node: Mapping[str, Any], site: Site, level: Level) -> Iterator[Fault]:
@@ -234,6 +251,9 @@ def _fields(
     if spec.mode == "prompt":
         yield from _ways_out(node, site, siblings)
     yield from _with(node, spec, scope, record)
+    if kind == "http" and isinstance(as_mapping(node.get("with")).get("schema"), dict):
+        for fault in schema_faults(node["with"]["schema"]):
+            yield fault.under(("with", "schema"))
     if kind == "agent":
         yield from check_agent(node, Around(scope, site.tools, site.asks))
 

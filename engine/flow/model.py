@@ -162,6 +162,8 @@ class Node:
     on_failure: str | None = None
     as_: str | None = None
     calls: str | None = None
+    collect: Compiled | None = None
+    """What each pass of a `foreach` contributes."""
     while_: Compiled | None = None
     until_: Compiled | None = None
     agent: AgentPlan | None = None

@@ -115,7 +115,11 @@ def item_type(within: Type) -> Type:
 
 
 def output_type(
-    node: Mapping[str, Any], within: Type, inner: Mapping[str, Mapping[str, Type]], sources: Sources
+    node: Mapping[str, Any],
+    within: Type,
+    inner: Mapping[str, Mapping[str, Type]],
+    sources: Sources,
+    collected: Type | None = None,
 ) -> Type:
     """The type of what a node gives when it completes. `within` is that of its `with`, `inner` those of what it holds."""
     kind, with_ = node.get("type"), as_mapping(node.get("with"))
@@ -129,7 +133,7 @@ def output_type(
         return function.returns if isinstance(function, Function) else ANY
     if spec.parts:
         item = item_type(within) if kind == "foreach" else NONE
-        return container_type(node, inner, item, None)
+        return container_type(node, inner, item, collected)
     return spec.output_type(with_)
 
 

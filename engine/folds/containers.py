@@ -115,10 +115,15 @@ def iteration_completed(state: State, event: ev.IterationCompleted) -> State:
     result: dict[str, Json] = {"index": frame.order, "outputs": outputs}
     if event.error is not None:
         result["error"] = event.error
+    if event.collected is not None:
+        result["collected"] = event.collected
+    # A pass of a `foreach` that has come to its end fails only with what it was to contribute.
+    failed = event.error if container.kind == "foreach" else None
     moved = container._replace(
         running=container.running - 1,
         results=container.results.set(frame.order, result),
         last=outputs,
+        error=container.error or failed,
     )
     return state._replace(
         nodes=nodes,
@@ -137,7 +142,10 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
     if event.limit is not None:
         state = at_limit(state, path, None, event.limit)
     done = run._replace(
-        status="completed", output=container_output(container), input=None, ended_at=event.timestamp
+        status="completed",
+        output=container_output(container, run.input),
+        input=None,
+        ended_at=event.timestamp,
     )
     timer_id = timeout_id(state, path)
     if timer_id in state.timers:
@@ -150,13 +158,12 @@ def timeout_id(state: State, path: str) -> str:
     return f"{state.session_id}:{path}:timeout{state.nodes[path].attempt}"
 
 
-def container_output(container: ContainerRun) -> dict[str, Json]:
+def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:
     """The output of a container, from what its passes gave. It shares their values and copies none."""
     results = [container.results[number] for number in sorted(container.results)]
     match container.kind:
         case "foreach":
-            items = container.items or []
-            return {"iterations": [{**result, "item": items[result["index"]]} for result in results]}
+            return _gone_through(container, results, (config or {}).get("collect") is not None)
         case "loop":
             return {"iterations": [{**result, "item": None} for result in results]}
         case "parallel":
@@ -170,6 +177,14 @@ def container_output(container: ContainerRun) -> dict[str, Json]:
             return agent_output(container.agent or AgentRun())
         case _:
             return {"outputs": results[0]["outputs"] if results else {}}
+
+
+def _gone_through(container: ContainerRun, results: list[dict[str, Json]], collects: bool) -> dict[str, Json]:
+    items = container.items or []
+    collected = [result.get("collected") for result in results]
+    shown = [{name: value for name, value in result.items() if name != "collected"} for result in results]
+    output: dict[str, Json] = {"iterations": [{**result, "item": items[result["index"]]} for result in shown]}
+    return {**output, "collected": collected} if collects else output
 
 
 def agent_output(agent: AgentRun) -> dict[str, Json]:

@@ -359,6 +359,12 @@ class HttpConfig(Config):
     max_body: Size = Field(
         256 * 1024, description="How much of the answer is read; a longer one fails the node."
     )
+    schema_: dict[str, Any] | None = Field(
+        None,
+        alias="schema",
+        description="The JSON Schema of the answer's JSON: an answer that does not fit it fails the node, and expressions are "
+        "checked against it. Written out.",
+    )
     allow_hosts: list[Text] = Field(
         default_factory=list, description="Hosts that may be reached although they are link-local."
     )

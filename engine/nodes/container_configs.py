@@ -90,6 +90,11 @@ class ForeachConfig(Config):
 
     items: list[Any] = Field(description="The list.")
     as_: Variable = Field("item", alias="as", description="What the item is called in the body.")
+    collect: Any = Field(
+        None,
+        description="What each round contributes, evaluated at its end with the names of the body: `collected` of the output "
+        "has it for each item, in their order.",
+    )
     concurrency: Annotated[int, Field(ge=1)] = Field(
         1, description="How many rounds may run at the same time; a round that waits for a person counts."
     )

@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractCookieJar
 
+from engine.agents.schemas import problems
 from engine.codec import Json
 from engine.errors import NotJson
 from engine.nodes.address import why_refused
@@ -165,6 +166,9 @@ async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: 
     if not complete:
         message = f"{reported(request)}: the answer is longer than `max_body` ({request.max_body} bytes)"
         return Failed("body_too_large", message, output)
+    if request.schema is not None and (wrong := problems(request.schema, parsed)):
+        message = f"{reported(request)}: the answer does not fit `schema`: {'; '.join(wrong)}"
+        return Failed("schema", message, output)
     return Completed(output)
 
 

@@ -84,6 +84,8 @@ class NodeSpec:
     """Those of them that are read when the flow is loaded, and can have no expressions."""
     condition_fields: frozenset[str] = frozenset()
     """Those of them that are conditions, evaluated on their own."""
+    sparse_fields: frozenset[str] = frozenset()
+    """Fields that are recorded only where they are given: what was approved before there were any has none."""
     markup: Mapping[str, Markup] = field(default_factory=dict)
     """Fields whose text is marked up, and how: what expressions give there is made harmless."""
     node_fields: Mapping[str, str] = field(default_factory=dict)
@@ -169,6 +171,9 @@ class NodeSpec:
         # What a flow says once and for all of an agent stands in its plan.
         left_out = set(AGENT_STATIC) if self.name == "agent" else None
         settled: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=brief, exclude=left_out)
+        for name in self.sparse_fields:
+            if settled.get(name) is None:
+                settled.pop(name, None)
         if self.name == "ask" and (choices := getattr(config, "choices", None)) is not None:
             settled["choices"] = [choice.button() for choice in choices]
         if self.mode == "prompt" and settled.get("form") is not None:

@@ -42,6 +42,8 @@ class Request:
     """The URL as errors name it, where secrets stand in it."""
     secret_body: bool = False
     """Whether secrets stand in the body."""
+    schema: Json = None
+    """What the JSON of the answer has to fit; None for anything."""
 
     @property
     def is_safe(self) -> bool:
@@ -82,6 +84,7 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
         body=body,
         ok_status=None if ok_status is None else _statuses(ok_status),
         max_body=_limit(config.get("max_body")),
+        schema=config.get("schema"),
         allow_hosts=tuple(config.get("allow_hosts") or ()),
         shown=shown,
         secret_body=secret_body,

@@ -116,6 +116,9 @@ _SPECS = (
         on_crash=_by_method,
         timeout=30.0,
         secret_fields=frozenset({"url", "query", "headers", "body", "json"}),
+        verbatim_fields=frozenset({"schema"}),
+        static_fields=frozenset({"schema"}),
+        sparse_fields=frozenset({"schema"}),
         unknown_output={"status": None, "headers": {}, "body": "", "json": None},
     ),
     NodeSpec(
@@ -141,10 +144,12 @@ _SPECS = (
         _in("container_configs", "ForeachConfig"),
         {
             "iterations": "A list of `{index, item, outputs}`, one for each item in the order of the items; `outputs` "
-            "has the outputs of the body's nodes by id."
+            "has the outputs of the body's nodes by id.",
+            "collected": "With `collect`: what each round contributed, a list in the order of the items.",
         },
         mode="container",
-        verbatim_fields=frozenset({"as"}),
+        verbatim_fields=frozenset({"as", "collect"}),
+        sparse_fields=frozenset({"collect"}),
         static_fields=frozenset({"as"}),
         parts={"body": "The nodes that run for each item.", "edges": _BODY_EDGES},
         required_parts=("body",),

@@ -8,8 +8,22 @@ from jinja2 import nodes
 
 from engine.faults import suggest
 from engine.filters import FILTERS, most_arguments
+from engine.matching import BadPattern, compiled
 from engine.types.facts import Facts
-from engine.types.lattice import ANY, FLAG, LIST, MISSING, NULL, NUMBER, TEXT, TEXTS, Type, list_of, words
+from engine.types.lattice import (
+    ANY,
+    FLAG,
+    LIST,
+    MISSING,
+    NULL,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    Type,
+    list_of,
+    mapping_of,
+    words,
+)
 from engine.types.signatures import SIGNATURES, TESTED, given_default, items_of
 
 if TYPE_CHECKING:
@@ -99,6 +113,10 @@ class Calls:
                 return list_of(item)
         if node.name == "sum" and attribute is None and not item.unknown and item.kinds & ~MISSING:
             self._summed(node, item)
+        if node.name == "project":
+            return self._projected(node, item)
+        if node.name in ("match", "replace"):
+            self._pattern(node)
         if node.name == "map" and attribute is None:
             return self._mapped(node, item)
         return None
@@ -119,6 +137,27 @@ class Calls:
                 return self._inference.report(node, f"the items have no field `{name}`", hint, attribute)
             item = item.fields.get(name, item.rest or ANY)
         return item
+
+    def _projected(self, node: nodes.Filter, item: Type) -> Type:
+        fields: dict[str, Type] = {}
+        for keyword in node.kwargs:
+            path = keyword.value.value if isinstance(keyword.value, nodes.Const) else None
+            known = self._field_of_items(node, item, path) if isinstance(path, str) else ANY
+            fields[str(keyword.key)] = known.without(MISSING).or_null("an item may have nothing there")
+        return list_of(mapping_of(fields))
+
+    def _pattern(self, node: nodes.Filter) -> None:
+        """A pattern that is written out is read while the flow is loaded."""
+        flag = next((each.value for each in node.kwargs if each.key == "regex"), None)
+        regex = node.name == "match" or (isinstance(flag, nodes.Const) and flag.value is True)
+        if not regex or not node.args or not isinstance(node.args[0], nodes.Const):
+            return
+        try:
+            compiled(str(node.args[0].value))
+        except BadPattern as error:
+            self._inference.report(
+                node, str(error), "the syntax is RE2's: no look-around, no references back", node.name
+            )
 
     def _summed(self, node: nodes.Filter, item: Type) -> None:
         if not item.kinds & NUMBER:

@@ -68,6 +68,13 @@ _WORDED = Signature(ALL, _always(TEXTS))
 _ITEM = Signature(SIZED, items_of)
 
 SIGNATURES: Mapping[str, Signature] = {
+    "after": Signature(TEXT, _always(TEXTS)),
+    "before": Signature(TEXT, _always(TEXTS)),
+    "date": Signature(TEXT, _always(TEXTS)),
+    "duration": Signature(NUMBER, _always(TEXTS)),
+    "match": Signature(TEXT, _always(list_of(None).or_null("the pattern may match nothing"))),
+    "project": Signature(LIST, _always(list_of(None))),
+    "since": Signature(TEXT, _always(NUMBERS)),
     "abs": Signature(NUMBER, _always(NUMBERS)),
     "capitalize": _WORDED,
     "dictsort": Signature(MAPPING, _pairs),
@@ -112,6 +119,7 @@ TESTED: Mapping[str, int] = {
     "even": NUMBER,
     "odd": NUMBER,
     "divisibleby": NUMBER,
+    "matching": TEXT,
     "startswith": TEXT,
     "endswith": TEXT,
     "lt": NUMBER | TEXT | LIST,

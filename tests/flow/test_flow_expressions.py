@@ -90,6 +90,11 @@ def test_an_expression_gives_its_value(text: str, value: Json) -> None:
 
 
 FILTERED: list[tuple[str, str, Json]] = [
+    ("after", "'2026-11-21T22:40:00Z' | after('20m')", "2026-11-21T23:00:00.000Z"),
+    ("before", "'2026-11-21T22:40:00Z' | before(60)", "2026-11-21T22:39:00.000Z"),
+    ("since", "'2026-11-21T22:40:00Z' | since('2026-11-21T22:39:00Z')", 60.0), ("duration", "5400 | duration", "1h30m"),
+    ("date", "'2026-11-21T22:40:00Z' | date", "2026-11-21"), ("match", "'v12' | match('v([0-9]+)')", ["v12", "12"]),
+    ("project", "[{'a': {'b': 1}}] | project(c='a.b')", [{"c": 1}]),
     ("abs", "{{ -3 | abs }}", 3), ("capitalize", "{{ 'aBC' | capitalize }}", "Abc"), ("default", "{{ inputs.q | default(1) }}", 1),
     ("dictsort", "{{ {'b': 1, 'a': 2} | dictsort }}", [["a", 2], ["b", 1]]), ("filesizeformat", "{{ 13400 | filesizeformat }}", "13.4 kB"),
     ("first", "{{ inputs.list | first }}", 3), ("float", "{{ '2.5' | float }}", 2.5), ("float", "{{ 'x' | float(0) }}", 0),
@@ -137,7 +142,7 @@ IS: list[tuple[str, bool]] = [
     ("{} is mapping", True), ("[] is sequence", True), ("1 is true", False), ("false is false", True), ("2 is even", True),
     ("2 is odd", False), ("9 is divisibleby(3)", True), ("1 is in([1])", True), ("'v1' is startswith('v')", True),
     ("'a.yml' is endswith('.yml')", True), ("1 is eq(1)", True), ("1 is ne(1)", False), ("1 is lt(2)", True),
-    ("1 is le(0)", False), ("1 is gt(0)", True), ("1 is ge(2)", False), ("'x' is not none", True),
+    ("1 is le(0)", False), ("1 is gt(0)", True), ("1 is ge(2)", False), ("'x' is not none", True), ("'v12' is matching('[0-9]')", True),
 ]  # fmt: skip
 
 

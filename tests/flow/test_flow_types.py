@@ -14,6 +14,7 @@ from engine.expressions import compile_condition, compile_value, evaluate_condit
 from engine.flow import flow_from_body, load_flow, load_flow_file
 from engine.flow.names import Scope
 from tests.flow.flowkit import failure, flow_with, problems
+from tests.support.engine import given
 
 HERE = Path(__file__).parent
 SLIPS: list[dict[str, Any]] = yaml.safe_load((HERE / "slips.yml").read_text())
@@ -270,3 +271,100 @@ def test_a_type_system_that_forgets_null_is_noticed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Scope, "_completed", lambda *_: True)
     missed = [entry["slip"] for entry in SLIPS if failure(entry["flow"]) is None]
     assert len(missed) >= 2
+
+
+VALUES = {
+    "now": "2026-11-21T22:40:00.000Z",
+    "t": "tag v12.3",
+    "rounds": [{"item": "a", "outputs": {"s": None}}, {"item": "b", "outputs": {"s": {"x": 1}}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("now | after('2h')", "2026-11-22T00:40:00.000Z"),
+        ("now | before('30d') | date", "2026-10-22"),
+        ("now | date('%d.%m.%Y %H:%M', 'Europe/Berlin')", "21.11.2026 23:40"),
+        ("now | since('2026-11-21T22:00:00Z') | duration", "40m"),
+        ("t | match('v([0-9]+)[.]([0-9]+)')", ["v12.3", "12", "3"]),
+        ("t | match('x')", None),
+        ("t is matching('^tag')", True),
+        ("t | replace('[0-9]+', 'N', regex=true)", "tag vN.N"),
+        ("t | replace('v([0-9]+)', '<\\\\1>', regex=true)", "tag <12>.3"),
+        ("rounds | project(host='item', x='outputs.s.x')", [{"host": "a", "x": None}, {"host": "b", "x": 1}]),
+    ],
+)
+def test_time_patterns_and_projections(text: str, value: object) -> None:
+    """Moments are moved and written, patterns search and replace, a list becomes mappings."""
+    assert compile_value(f"{{{{ {text} }}}}").evaluate(VALUES) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("now | after('5 minutes')", "'5 minutes' is not a duration"),
+        ("now | date('%Q')", "date knows %a"),
+        ("now | date('%H', 'Mars')", "'Mars' is no timezone"),
+        ("t | date", "'tag v12.3' is not a moment"),
+        ("t | match('(')", "is no regular expression"),
+        ("t | match('(?=a)')", "is no regular expression"),
+        ("('a' * 100000) | replace('a', 'x' * 900, regex=true)", "would grow by more than"),
+    ],
+)
+def test_a_moment_or_pattern_that_is_none_is_told(text: str, says: str) -> None:
+    """What cannot be read says what would be right."""
+    with pytest.raises(ExpressionError, match=re.escape(says)):
+        compile_value(f"{{{{ {text} }}}}").evaluate(VALUES)
+
+
+def test_no_pattern_takes_for_ever() -> None:
+    """A pattern that hangs a backtracking engine is searched in time that grows with the text only."""
+    value = compile_value("{{ t | match('(a+)+$') }}").evaluate({"t": "a" * 200_000 + "b"})
+    assert value is None
+
+
+def test_a_pattern_that_is_none_does_not_load() -> None:
+    """A pattern that is written out is read with the flow."""
+    found = only("- {id: t, type: message, with: {text: \"{{ inputs.a | match('(') | default(0) }}\"}}")
+    assert any("is no regular expression" in message for message in found)
+
+
+COLLECT = """
+inputs: {hosts: {type: array, items: {type: string}, default: [a, b]}}
+nodes:
+  - id: each
+    type: foreach
+    with:
+      items: "{{ inputs.hosts }}"
+      as: host
+      collect: {host: "{{ host }}", n: "{{ index }}", up: "{{ nodes.s.x | upper }}"}
+    body: [{id: s, type: set, with: {x: "{{ host }}!"}}]
+  - {id: t, type: set, with: {all: "{{ nodes.each.collected | map(attribute='up') | join(',') }}", at: "{{ now }}"}}
+"""
+
+
+def test_each_round_contributes_what_collect_says_and_now_is_the_time_of_the_step() -> None:
+    """`collected` has one value for each item in their order; `now` is the time that the step's events carry."""
+    case = given(COLLECT).started()
+    assert case.node("each").output["collected"] == [
+        {"host": "a", "n": 0, "up": "A!"},
+        {"host": "b", "n": 1, "up": "B!"},
+    ]
+    completed = next(event for event in case.events if event.type == "node:completed" and event.path == "t")
+    assert case.node("t").output == {"all": "A!,B!", "at": completed.timestamp}
+
+
+def test_a_contribution_that_fails_fails_the_foreach() -> None:
+    """What `collect` cannot evaluate is an error of that node, which names it."""
+    case = given(COLLECT.replace("nodes.s.x | upper", "nodes.s.x | fromjson")).started()
+    assert case.state.status == "failed"
+    assert "node each: collect" in case.state.error["message"]  # type: ignore[index]  # it failed
+
+
+def test_what_is_collected_has_a_type() -> None:
+    """A field that the contribution does not have is told, and so is a name that its body does not know."""
+    assert "the items have no field `pu`" in str(
+        failure("flow: f" + COLLECT.replace("attribute='up'", "attribute='pu'"))
+    )
+    assert "there is no node `r`" in str(failure("flow: f" + COLLECT.replace("nodes.s.x", "nodes.r.x")))
