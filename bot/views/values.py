@@ -60,9 +60,8 @@ class Submission:
 
     def first_input(self) -> str | None:
         """The block of the first input: where a refusal of the whole is shown."""
-        return next(
-            (str(b["block_id"]) for b in self.view.get("blocks") or () if b.get("type") == "input"), None
-        )
+        blocks = [block for block in self.view.get("blocks") or () if block.get("type") == "input"]
+        return next((str(block["block_id"]) for block in blocks if block.get("block_id")), None)
 
 
 # --- answers to an opening ---------------------------------------------------------------------------------
