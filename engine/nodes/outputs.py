@@ -90,13 +90,14 @@ def _offered(choices: Any) -> Type:
 
 
 def approval(with_: Given) -> Type:
-    """A decision."""
+    """A decision. An edit with which a covered node could not run is refused."""
+    editable = () if with_.get("covers") is not None else with_.get("editable") or ()
     return mapping_of(
         {
             "decision": one_of(["approve", "reject"]),
             "by": list_of(PERSON),
             "reason": Type(TEXT | NULL, why="nobody has to give a reason"),
-            "values": form_type(with_.get("form"), editable=with_.get("editable") or ()),
+            "values": form_type(with_.get("form"), editable=editable),
             "at": TEXTS,
         }
     )
@@ -124,6 +125,11 @@ def agent(with_: Given) -> Type:
     )
 
 
-message = fields(channel=TEXTS, ts=Type(TEXT | NULL), permalink=Type(TEXT | NULL))
+def message(with_: Given) -> Type:
+    """Where a message stands; one that only one person sees has no timestamp."""
+    ts = TEXTS if with_.get("ephemeral_to") is None else Type(TEXT | NULL)
+    return mapping_of({"channel": TEXTS, "ts": ts, "permalink": Type(TEXT | NULL)})
+
+
 shell = fields(stdout=TEXTS, stderr=TEXTS, exit_code=NUMBERS, seconds=NUMBERS)
 wait = fields(until=TEXTS)

@@ -72,7 +72,7 @@ nodes:
     "approval_rejected": """
 nodes:
   - {id: gate, type: approval, on_error: continue, with: {message: "Go? -> reject", approvers: [channel]}}
-  - {id: a, type: shell, with: {run: [do, "{{ errors.gate.type }}"]}}
+  - {id: a, type: shell, with: {run: [do, "{{ errors.gate.type | default('none') }}"]}}
 """,
     "approval_rejected_stops": """
 nodes:
@@ -116,12 +116,12 @@ nodes: [{id: a, type: set, with: {n: "{{ inputs.name }}"}}, {id: b, type: shell,
     "fails_but_goes_on": """
 nodes:
   - {id: f, type: shell, on_error: continue, with: {run: [fail, 9]}}
-  - {id: a, type: shell, with: {run: [do, "{{ status.f }} {{ errors.f.type }}"]}}
+  - {id: a, type: shell, with: {run: [do, "{{ status.f }} {{ errors.f.type | default('none') }}"]}}
 """,
     "config_fails": """
 nodes:
   - {id: a, type: set, with: {x: text}}
-  - {id: b, type: set, on_error: continue, with: {y: "{{ nodes.a.x.deep }}"}}
+  - {id: b, type: set, on_error: continue, with: {y: "{{ ('{}' | fromjson).deep }}"}}
   - {id: c, type: shell, with: {run: [do, "{{ status.b }}"]}}
 """,
     "retry": """

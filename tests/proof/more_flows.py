@@ -267,7 +267,7 @@ nodes:
     "finally": """
 nodes: [{id: a, type: shell, with: {run: [do, a]}}, {id: q, type: ask, with: {message: "How?"}}]
 finally:
-  - {id: note, type: set, with: {said: "{{ nodes.q.text }}"}}
+  - {id: note, type: set, with: {said: "{{ nodes.q.text | default('nothing') }}"}}
   - {id: tidy, type: shell, on_crash: again, with: {run: [do, "{{ nodes.note.said }}"]}}
   - {id: sweep, type: shell, on_crash: again, with: {run: [do, sweep]}}
 """,
@@ -355,7 +355,7 @@ nodes:
     branches:
       one: [{id: a, type: shell, with: {run: [do, a]}}, {id: w, type: wait, with: {for: 1h}}, {id: never, type: shell, with: {run: [do, never]}}]
       two: [{id: q, type: ask, with: {message: "Well? -> expire", timeout: 1h}}]
-  - {id: b, type: shell, with: {run: [do, "{{ errors.both.type }}"]}}
+  - {id: b, type: shell, with: {run: [do, "{{ errors.both.type | default('none') }}"]}}
 """,
     "container_ends_in_time": """
 nodes:
