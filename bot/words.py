@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import FlowLike, place_of
 from bot.rendering.locks import Behind, lock_wait
-from bot.rendering.nested import asks_for, open_prompts
+from bot.rendering.nested import REJECTED, asks_for, open_prompts
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine import clock
 from engine.actors import Actor
@@ -15,6 +15,7 @@ from engine.agents.outages import waited_out
 from engine.answers import timed_out
 from engine.codec import Json
 from engine.flow import Flow
+from engine.queries import is_rejection, verdict
 from engine.state import PromptRun, State
 from prompt_state.model import PromptState
 
@@ -124,9 +125,7 @@ def status_text(
 
 def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) -> str:
     age = elapsed(clock.seconds_between(state.created_at, now))
-    head = (
-        f"{ICONS.get(state.status, '•')} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
-    )
+    head = f"{_icon(state)} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
     lock = lock_wait(state, behind)
     lines = [f"waits for {lock}"] if lock else []
     lines += [
@@ -150,7 +149,13 @@ def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) 
     return told if told.endswith((".", "?", "!", "…")) else f"{told}."
 
 
+def _icon(state: State) -> str:
+    return REJECTED if is_rejection(state.error) else ICONS.get(state.status, "•")
+
+
 def _standing(state: State) -> str:
+    if state.ended and is_rejection(state.error):
+        return safe(one_line(verdict(state.error), 200))
     if state.phase == "unreachable":
         return f"out of reach: {safe(out_of_reach_words(state.pause_reason))}"
     if state.phase == "pausing":
@@ -212,7 +217,7 @@ def running_text(states: Sequence[State]) -> str:
     for state in states:
         waits = len(state.open_prompts)
         lines.append(
-            f"{ICONS.get(state.status, '•')} `{state.session_id}` *{escape(state.flow_name)}* {state.status}"
+            f"{_icon(state)} `{state.session_id}` *{escape(state.flow_name)}* {state.status}"
             + (f", {waits} open question{'s' if waits > 1 else ''}" if waits else "")
         )
     return "\n".join(lines)

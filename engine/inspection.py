@@ -14,6 +14,7 @@ def inspection(state: State, head: Head) -> dict[str, Json]:
     for prompt_id in state.open_prompts:
         prompt = state.prompts[prompt_id]
         data["outputs"][prompt.path] = {"awaiting": True, "promptId": prompt_id}
+    data["code"] = (state.error or {}).get("type") if state.status == "failed" else None
     data["quarantined"] = head.quarantined
     data["epoch"] = head.epoch
     data["owner"] = head.owner

@@ -6,7 +6,7 @@ The question of a loop stands at the loop, that of an edge at the node that it l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from engine.answers import option, step_prompt
 from engine.codec import Json
@@ -75,3 +75,10 @@ def unreached_error(finals: Sequence[str]) -> dict[str, Json]:
 
 def _error(message: str) -> dict[str, Json]:
     return {"type": "limit", "message": message}
+
+
+def told(limit: Mapping[str, Json]) -> str:
+    """An entry of `State.limits` in words."""
+    word = "time" if limit["to"] else "round"
+    where = f"{limit['path']} → {limit['to']}" if limit["to"] else limit["path"]
+    return f"{where} after {limit['times']} {word}{'s' if limit['times'] != 1 else ''}"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
+from engine.codec import Json
 from engine.nodes.absent import spec_of
 from engine.state import ROOT, NodeRun, PromptRun, State, below, scope_of
 
@@ -58,10 +62,39 @@ def open_prompt_at(state: State, path: str) -> PromptRun | None:
     return None
 
 
-def is_rejected(run: NodeRun) -> bool:
-    """Whether a node is an approval that people, or its timeout, said no to, whatever followed from it."""
-    if run.type != "approval":
-        return False
+# --- rejections ------------------------------------------------------------------------------------------
+
+
+class Ended(Protocol):
+    """What became of a node, as the state or the tree of a session has it."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def output(self) -> Json: ...
+    @property
+    def error(self) -> Mapping[str, Json] | None: ...
+
+
+def is_rejection(error: Mapping[str, Json] | None) -> bool:
+    """Whether an error says that people, or the timeout of an approval, said no."""
+    return (error or {}).get("type") == REJECTED
+
+
+def is_rejected(run: Ended) -> bool:
+    """Whether a node is an approval that was rejected, whatever followed from it, or has failed with one inside it."""
     if run.status == "completed":
-        return isinstance(run.output, dict) and run.output.get("decision") == "reject"
-    return (run.error or {}).get("type") == REJECTED
+        said = run.output.get("decision") if isinstance(run.output, dict) else None
+        return run.type == "approval" and said == "reject"
+    return run.status in ("failed", "failing") and is_rejection(run.error)
+
+
+def verdict(told: Mapping[str, Json] | None) -> str:
+    """A rejection in words: `rejected by ben: too risky`. `told` is the output of the approval, or its error."""
+    told = told or {}
+    names = [str(person.get("name") or person.get("id")) for person in told.get("by") or ()]
+    if not names:
+        return f"{REJECTED}: nobody decided in time"
+    return f"{REJECTED} by {' and '.join(names)}" + (f": {told['reason']}" if told.get("reason") else "")

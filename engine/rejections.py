@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.codec import Json
-from engine.queries import REJECTED
+from engine.queries import REJECTED, verdict
 from engine.turn import Turn
-
-TIMED_OUT = "nobody decided in time"
 
 
 def conclude(turn: Turn, path: str, output: dict[str, Json]) -> None:
@@ -32,11 +30,4 @@ def conclude(turn: Turn, path: str, output: dict[str, Json]) -> None:
 def rejection(node_id: str, output: Mapping[str, Json]) -> dict[str, Json]:
     """The error of a rejected approval: `{type, message, by, reason, at, values}`, as its output would have been."""
     told = {name: output.get(name) for name in ("by", "reason", "at", "values")}
-    return {"type": REJECTED, "message": f"{node_id} was rejected{_by_whom(told)}", **told}
-
-
-def _by_whom(told: Mapping[str, Json]) -> str:
-    names = [str(person.get("name") or person.get("id")) for person in told["by"] or ()]
-    if not names:
-        return f": {TIMED_OUT}"
-    return f" by {' and '.join(names)}" + (f": {told['reason']}" if told["reason"] else "")
+    return {"type": REJECTED, "message": f"{node_id} was {verdict(told)}", **told}

@@ -14,6 +14,7 @@ from engine import events as ev
 from engine.codec import Json
 from engine.events import Event
 from engine.flow import Flow
+from engine.queries import REJECTED, is_rejected
 from engine.state import FINALLY, scope_of
 
 
@@ -281,7 +282,8 @@ class _Builder:
             self.root.children.append(entry)
         entry = self._nodes[path]
         entry.prompts.append(event.prompt_id)
-        if entry.status != "interrupted":
+        # One that has its outcome keeps it: what is asked there is about the edges behind it.
+        if entry.status != "interrupted" and entry.ended_at is None:
             entry.status = "waiting"
         self._prompts[event.prompt_id] = entry
 
@@ -348,6 +350,7 @@ WEIGHT = (
     "interrupted",
     "retrying",
     "started",
+    "rejected",
     "failed",
     "stopped",
     "completed",
@@ -372,6 +375,8 @@ def marks(root: Entry) -> dict[tuple[str, str], str]:
 
 def _mark(entry: Entry) -> str:
     """The status of a node; of an agent that of what it does, since its calls are drawn nowhere."""
+    if is_rejected(entry):
+        return REJECTED
     if entry.type != "agent" or not entry.open:
         return entry.status
     return min((each.status for each in entry.walk() if each.open), key=WEIGHT.index)

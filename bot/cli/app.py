@@ -224,12 +224,13 @@ def validate(
             metavar="[FILE|DIR...]", help="Flow files or folders. [the folder of flows]", exists=True
         ),
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Take warnings for problems.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check flow files: every problem with file, line, column and a hint. Nothing is executed."""
+    """Check flow files: every problem and warning with file, line, column and a hint. Nothing is executed."""
     from bot.cli.flows import validate as command
 
-    end(command(place_of(context), files or [], as_json=as_json))
+    end(command(place_of(context), files or [], strict=strict, as_json=as_json))
 
 
 @app.command("test")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from engine.errors import SaysoError
+from engine.queries import is_rejection
+from engine.state import State
 
 
 class Exit(IntEnum):
@@ -18,6 +20,7 @@ class Exit(IntEnum):
     REFUSED = 5
     STORE = 6
     SLACK = 7
+    REJECTED = 8
     SERVED = 9
     SUSPENDED = 10
 
@@ -31,6 +34,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.REFUSED: "refused: not allowed, already answered, already ended",
     Exit.STORE: "the database cannot be used, or the session's records are damaged",
     Exit.SLACK: "Slack cannot be reached, or does not accept the tokens",
+    Exit.REJECTED: "the session ended because an approval was rejected, or nobody decided in time",
     Exit.SERVED: "another process serves this home",
     Exit.SUSPENDED: "the store is suspended: it is older than what was acknowledged",
 }
@@ -92,11 +96,13 @@ def exit_for(code: str) -> Exit:
     return _BY_CODE.get(code, Exit.FAILED)
 
 
-def exit_of(status: str) -> Exit:
-    """The exit code for a session that was left with this status."""
-    if status == "complete":
+def exit_of(state: State) -> Exit:
+    """The exit code for a session that was left like this."""
+    if state.status == "complete":
         return Exit.OK
-    return Exit.FAILED if status in ("failed", "aborted") else Exit.PAUSED
+    if state.status == "failed" and is_rejection(state.error):
+        return Exit.REJECTED
+    return Exit.FAILED if state.status in ("failed", "aborted") else Exit.PAUSED
 
 
 def epilog() -> str:

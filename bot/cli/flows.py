@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bot.cli.exits import Exit, UsageError
 from bot.cli.output import plural, print_json
@@ -14,18 +14,30 @@ from bot.cli.place import Place
 if TYPE_CHECKING:
     from engine.codec import Json
     from engine.errors import Problem
+    from engine.flow import Flow
 
 
-def validate(place: Place, paths: list[Path], *, as_json: bool) -> int:
-    """Check files and folders; every problem is printed. Raises `UsageError` when there is nothing to check."""
+class Checked(NamedTuple):
+    """What was found in a file: the name of its flow, where it is one, problems, and what is probably not meant."""
+
+    flow: str | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def validate(place: Place, paths: list[Path], *, strict: bool, as_json: bool) -> int:
+    """Check files and folders; every problem and warning is printed; with `strict` a warning is a problem. Raises
+    `UsageError` when there is nothing to check."""
     if not paths:
         paths = [_default_folder(place)]
-    checked: dict[str, tuple[str | None, tuple[Problem, ...]]] = {}
+    checked: dict[str, Checked] = {}
     for path in paths:
         checked.update(_check_folder(path) if path.is_dir() else _check_file(path))
-    bad = sum(1 for _, problems in checked.values() if problems)
+    if strict:
+        checked = {file: Checked(one.flow, one.problems + one.warnings) for file, one in checked.items()}
+    bad = sum(1 for one in checked.values() if one.problems)
     if as_json:
-        print_json({"ok": not bad, "files": [_as_json(file, *found) for file, found in checked.items()]})
+        print_json({"ok": not bad, "files": [_as_json(file, one) for file, one in checked.items()]})
     else:
         _print(checked, bad)
     return Exit.INVALID_FLOW if bad else Exit.OK
@@ -61,43 +73,52 @@ def _default_folder(place: Place) -> Path:
     return Path(os.path.relpath(folder))
 
 
-def _check_file(path: Path) -> dict[str, tuple[str | None, tuple[Problem, ...]]]:
+def _check_file(path: Path) -> dict[str, Checked]:
     from engine.errors import FlowError
     from engine.flow import load_flow_file
 
     try:
-        return {str(path): (load_flow_file(path).name, ())}
+        return {str(path): _sound(load_flow_file(path))}
     except FlowError as error:
-        return {str(path): (None, error.problems)}
+        return {str(path): Checked(None, error.problems)}
 
 
-def _check_folder(path: Path) -> dict[str, tuple[str | None, tuple[Problem, ...]]]:
+def _sound(flow: Flow) -> Checked:
+    from engine.flow.warnings import warnings
+
+    return Checked(flow.name, (), tuple(warnings(flow)))
+
+
+def _check_folder(path: Path) -> dict[str, Checked]:
     """All flows of a folder together: two of one name are a problem too."""
     from engine.flow import load_flows
 
     flows, errors = load_flows(path)
-    found: dict[str, tuple[str | None, tuple[Problem, ...]]] = {
-        flow.file: (flow.name, ()) for flow in flows.values()
-    }
-    found |= {file: (None, error.problems) for file, error in errors.items()}
+    found = {flow.file: _sound(flow) for flow in flows.values()}
+    found |= {file: Checked(None, error.problems) for file, error in errors.items()}
     if not found:
         raise UsageError(f"There are no flows in {path}: a flow file's name ends with .yml or .yaml.")
     return dict(sorted(found.items()))
 
 
-def _as_json(file: str, flow: str | None, problems: tuple[Problem, ...]) -> dict[str, Json]:
-    return {"file": file, "ok": not problems, "flow": flow, "problems": [asdict(item) for item in problems]}
+def _as_json(file: str, found: Checked) -> dict[str, Json]:
+    told = {name: [asdict(item) for item in getattr(found, name)] for name in ("problems", "warnings")}
+    return {"file": file, "ok": not found.problems, "flow": found.flow, **told}
 
 
-def _print(checked: dict[str, tuple[str | None, tuple[Problem, ...]]], bad: int) -> None:
-    for _, problems in checked.values():
-        for problem in problems:
+def _print(checked: dict[str, Checked], bad: int) -> None:
+    for one in checked.values():
+        for problem in one.problems:
             print(problem)
-    total = sum(len(problems) for _, problems in checked.values())
+        for warning in one.warnings:
+            print(replace(warning, message=f"warning: {warning.message}"))
+    total = sum(len(one.problems) for one in checked.values())
     if bad:
         print(
             f"{plural(total, 'problem')} in {plural(bad, 'file')}; {plural(len(checked) - bad, 'file')} without."
         )
-    else:
-        names = ", ".join(sorted(flow or "" for flow, _ in checked.values()))
-        print(f"{plural(len(checked), 'flow')} without problems: {names}")
+        return
+    names = ", ".join(sorted(one.flow or "" for one in checked.values()))
+    doubts = sum(len(one.warnings) for one in checked.values())
+    told = f", {plural(doubts, 'warning')}" if doubts else ""
+    print(f"{plural(len(checked), 'flow')} without problems{told}: {names}")

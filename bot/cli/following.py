@@ -22,12 +22,13 @@ from bot.rendering.text import asked, elapsed, plain
 from bot.session_files import SessionFiles
 from bot.settings import Settings
 from bot.terminal import Follower, due_moments, engine_action, open_prompts, terminal_label
-from engine import clock
+from engine import clock, limits
 from engine.actors import Actor
 from engine.codec import Json
 from engine.engine import Engine
 from engine.forms.asking import asked_fields
 from engine.locks import pending
+from engine.queries import is_rejection, verdict
 from engine.state import NodeRun, PromptRun, State
 from engine.storage.port import Store
 from prompt_state.policy import Gate
@@ -120,7 +121,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         _tell_end(place, screen, state, gate, actor, found["waitsFor"], left=follower.left)
     if follower.too_late is not None:
         raise follower.too_late
-    return exit_of(state.status)
+    return exit_of(state)
 
 
 @contextmanager
@@ -215,6 +216,8 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
         ),
         "outputs": {path: run.output for path, run in _in_order(state) if run.status == "completed"},
         "error": state.error,
+        "code": (state.error or {}).get("type") if state.status == "failed" else None,
+        "limits": list(state.limits),
     }
 
 
@@ -237,7 +240,9 @@ def _tell_end(
     took = elapsed(clock.seconds_between(state.created_at, state.updated_at))
     match state.status:
         case "complete":
-            screen.line(paint("green", f"complete after {took}"))
+            screen.line(paint("green", f"complete after {took}") + _limits(state))
+        case "failed" if is_rejection(state.error):
+            screen.line(paint("red", f"🚫 {one_line(verdict(state.error), 200)}"))
         case "failed":
             screen.line(paint("red", f"failed: {error_text(state.error)}"))
         case "aborted":
@@ -251,6 +256,12 @@ def _tell_end(
                     screen.line(f"  {paint('yellow', '●')} {told}")
             resume = place.command("sessions", "resume", state.session_id)
             screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
+
+
+def _limits(state: State) -> str:
+    """The limits that it went on at."""
+    told = "; ".join(one_line(limits.told(limit)) for limit in state.limits)
+    return f", at a limit: {told}" if told else ""
 
 
 def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor) -> None:

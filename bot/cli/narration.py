@@ -17,10 +17,19 @@ from engine.folds.agents import TURN
 from engine.forms import value_text
 from engine.nodes.absent import MISSING, spec_of
 from engine.pinned import CHANGED, code_key
+from engine.queries import REJECTED, is_rejected, is_rejection
 from engine.state import LEFT, PromptRun, State
 from engine.storage.port import Head
 
-MARKS = {"completed": "✓", "failed": "✗", "skipped": "–", "interrupted": "!", "started": "▸", "retrying": "↻"}
+MARKS = {
+    "completed": "✓",
+    "failed": "✗",
+    "skipped": "–",
+    "interrupted": "!",
+    "started": "▸",
+    "retrying": "↻",
+    REJECTED: "🚫",
+}
 COLORS = {
     "completed": "green",
     "failed": "red",
@@ -28,6 +37,7 @@ COLORS = {
     "interrupted": "yellow",
     "started": "blue",
     "retrying": "yellow",
+    REJECTED: "red",
 }
 STATUS_COLORS = {
     "complete": "green",
@@ -48,7 +58,11 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
                 "interrupted", event.path or "", "runs code that was changed since the session began", paint
             )
         case ev.NodeCompleted() | ev.ChildCompleted():
-            return mark("completed", event.path or "", _completed(state, event), paint)
+            run = state.nodes.get(event.path or "")
+            status = REJECTED if run is not None and is_rejected(run) else "completed"
+            return mark(status, event.path or "", _completed(state, event), paint)
+        case ev.NodeFailed() if is_rejection(event.error):
+            return mark(REJECTED, event.path or "", error_text(event.error), paint)
         case ev.NodeFailed():
             return mark("failed", event.path or "", error_text(event.error), paint)
         case ev.NodeSkipped():
@@ -64,7 +78,11 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
             item = item_at(state, event.path or "", event.index)
             return mark("started", event.scope, item, paint) if item else None
         case ev.ContainerCompleted() if _holds_nodes(state, event.path or ""):
-            return mark("completed", event.path or "", _passes(state, event.path or ""), paint)
+            at_limit = ", at its limit" if event.limit is not None else ""
+            return mark("completed", event.path or "", _passes(state, event.path or "") + at_limit, paint)
+        case ev.EdgeResolved() if event.limit is not None:
+            told = f"would lead back to {clean(event.limit)} again, and goes on: its limit is reached"
+            return mark("interrupted", event.path or "", told, paint)
         case ev.PromptAnswered():
             return _answered(state, event, paint)
         case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded() | ev.PromptUndone():

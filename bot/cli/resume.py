@@ -159,13 +159,13 @@ def _stands_in_slack(store: Store, state: State, mode: Mode) -> int:
     """A session of a thread goes on there: say what it waits for."""
     if mode.json:
         print_json(result_json(state, store))
-        return exit_of(state.status)
+        return exit_of(state)
     print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.status}.")
     for prompt in open_prompts(state):
         question = one_line(question_lines(prompt.spec["message"])[0])
         print(f"  waits for {asked_of(state, prompt)}: {question}")
         print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
-    return exit_of(state.status)
+    return exit_of(state)
 
 
 # --- from a file -------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
         print_json(found)
     else:
         print(f"{session_id} is in this database now. It lives in a Slack thread: the bot goes on with it.")
-    return exit_of(state.status)
+    return exit_of(state)
 
 
 # --- pause -------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from bot.cli.show import View, show_lines
 from bot.rendering.locks import Behind
 from bot.rendering.text import plain
 from engine.codec import Json, encode
-from engine.errors import Corrupt, FlowError, MalformedJournal, StorageError
+from engine.errors import Corrupt, FlowError, MalformedJournal, SaysoError, StorageError
 from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body
 from engine.fold import derive_state
@@ -27,6 +27,7 @@ from engine.live import utc_now
 from engine.locks import standing
 from engine.nodes.digests import CodeDigests
 from engine.pinned import differing
+from engine.queries import REJECTED
 from engine.state import State
 from engine.storage.port import Head, Store
 from engine.tree import tree
@@ -49,9 +50,11 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     asked: dict[str, list[PromptState]] = {}
     queued: dict[str, str] = {}
     due: dict[str, str] = {}
+    codes: dict[str, str | None] = {}
     if database_exists(settings):
         with opened(settings) as store:
             heads = store.heads(statuses=wanted, limit=limit)
+            codes = {head.session_id: _code(store, head) for head in heads if head.status == "failed"}
             queued = (
                 {row.session_id: row.name for row in store.locks() if row.taken_at is None} if heads else {}
             )
@@ -60,11 +63,11 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
             for timer in store.timers(limit=_MOST_TIMERS) if heads else ():
                 due.setdefault(timer.session_id, timer.due_at)
     if as_json:
-        print_json({"sessions": [_head_json(head, asked.get(head.session_id, [])) for head in heads]})
+        print_json({"sessions": [_row_json(head, asked, codes) for head in heads]})
     elif not heads:
         print("There are no sessions." if show_all or statuses else "No session is open. Ended ones: --all")
     else:
-        _print_table(heads, asked, queued, due)
+        _print_table(heads, asked, queued, due, codes)
     return Exit.OK
 
 
@@ -73,17 +76,35 @@ def _print_table(
     asked: Mapping[str, Sequence[PromptState]],
     queued: Mapping[str, str],
     due: Mapping[str, str],
+    codes: Mapping[str, str | None],
 ) -> None:
     now, paint = utc_now(), Paint(sys.stdout)
     rows = []
     for head in heads:
         questions = asked.get(head.session_id, [])
         waits = _waits(head, questions, queued.get(head.session_id), due.get(head.session_id))
-        status = "set aside" if head.quarantined else head.status
+        rejected = codes.get(head.session_id) == REJECTED
+        status = "set aside" if head.quarantined else REJECTED if rejected else head.status
         place = "slack" if head.thread_key else "terminal"
         rows.append((head.session_id, clean(head.flow_name), status, place, ago(head.updated_at, now), waits))
     for line in table(("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR"), rows, paint):
         print(line)
+
+
+def _code(store: Store, head: Head) -> str | None:
+    """The code of the error that a session failed with; None where its records cannot be read."""
+    try:
+        state = derive_state(event_from_bytes(row) for row in store.journal(head.session_id))
+    except SaysoError:
+        return None
+    return str((state.error or {}).get("type"))
+
+
+def _row_json(
+    head: Head, asked: Mapping[str, Sequence[PromptState]], codes: Mapping[str, str | None]
+) -> dict[str, Json]:
+    found = _head_json(head, asked.get(head.session_id, []))
+    return {**found, "code": codes.get(head.session_id)}
 
 
 def _waits(head: Head, questions: Sequence[PromptState], lock: str | None, due_at: str | None) -> str:

@@ -19,12 +19,13 @@ from bot.cli.output import Paint, clean, one_line
 from bot.rendering.locks import Behind, lock_fact
 from bot.rendering.text import elapsed
 from bot.terminal import open_prompts
-from engine import clock
+from engine import clock, limits
 from engine.codec import Json, encode
 from engine.events import Event
 from engine.flow import Flow
 from engine.nodes.absent import MISSING
 from engine.pinned import CHANGED
+from engine.queries import REJECTED, is_rejected, is_rejection, verdict
 from engine.state import PromptRun, State
 from engine.storage.port import Head
 from engine.tree import Entry, tree
@@ -91,8 +92,12 @@ def show_lines(
         yield _fact(
             "flow", f"its text cannot be read here: {one_line(view.unread, 200)}; nodes to come are left out"
         )
-    if state.error:
+    if is_rejection(state.error):
+        yield _fact("rejected", one_line(verdict(state.error).removeprefix(REJECTED).lstrip(": "), 200))
+    elif state.error:
         yield _fact("error", error_text(state.error))
+    for limit in state.limits:
+        yield _fact("limit", f"went on at {clean(limits.told(limit))} (max_iterations)")
     yield ""
     for entry in tree(events, flow).children:
         yield from _entry(entry, state, view, 1)
@@ -106,6 +111,8 @@ def _fact(name: str, value: str) -> str:
 def _status(state: State, head: Head) -> str:
     if head.quarantined:
         return "set aside"
+    if state.ended and is_rejection(state.error):
+        return REJECTED
     why = one_line(state.pause_reason or "", 200)
     since = f", {why} since {moment(state.paused_at)}" if state.paused_at else ""
     return state.status + since
@@ -113,7 +120,7 @@ def _status(state: State, head: Head) -> str:
 
 def _entry(entry: Entry, state: State, view: View, depth: int) -> Iterator[str]:
     """A node or pass and what is in it, each on its line."""
-    color, sign = _MARKS[entry.status]
+    color, sign = _MARKS[REJECTED if is_rejected(entry) else entry.status]
     if entry.prompts:
         color, sign = _MARKS["waiting"]
     label = f"{clean(entry.name):<16} {entry.type:<9}" if entry.kind == "node" else _pass_name(entry)
@@ -136,6 +143,7 @@ _MARKS = {
     "retrying": ("yellow", "↻"),
     "interrupted": ("yellow", "!"),
     "completed": ("green", "✓"),
+    REJECTED: ("red", "🚫"),
     "failed": ("red", "✗"),
     "aborted": ("red", "■"),
     "skipped": ("dim", "–"),

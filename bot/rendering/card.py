@@ -26,14 +26,23 @@ from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, place_of
 from bot.rendering.locks import Behind, lock_wait
-from bot.rendering.nested import ICONS, Waits, asks_for, node_lines, open_prompts, progress, wait_words
+from bot.rendering.nested import (
+    ICONS,
+    REJECTED,
+    Waits,
+    asks_for,
+    node_lines,
+    open_prompts,
+    progress,
+    wait_words,
+)
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
-from engine import clock
+from engine import clock, limits
 from engine.agents.outages import waited_out
 from engine.codec import Json, encode
 from engine.folds.agents import agent_of
 from engine.nodes.port import Meter
-from engine.queries import launched
+from engine.queries import is_rejected, is_rejection, launched, verdict
 from engine.state import State
 
 CANCEL = "sayso:cancel"
@@ -45,7 +54,7 @@ _AHEAD = 8
 _BEHIND = 20
 _INPUTS = 12
 
-_WORDS = {"completed": "done", "failed": "failed", "skipped": "skipped"}
+_WORDS = {"completed": "done", "rejected": "rejected", "failed": "failed", "skipped": "skipped"}
 _ENDS = {"complete": ("✅", "Completed"), "failed": ("❌", "Failed"), "aborted": ("🛑", "Aborted")}
 
 
@@ -75,6 +84,8 @@ def card(
         head.append(small(inputs, most=1_500))
     if state.code_changed:
         head.append(small(_changed(state.code_changed), most=600))
+    if state.limits:
+        head.append(small(_limits(state.limits), most=600))
     tail = [] if state.ended else [context(f"As of {date(now, '{time_secs}')}", most=300)]
     if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
         tail.append(actions([_cancel(state.session_id)]))
@@ -160,10 +171,14 @@ def _waiting(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
 
 def _ended(state: State, flow: FlowLike) -> str:
     icon, word = _ENDS.get(state.outcome or "failed", _ENDS["failed"])
+    if is_rejection(state.error):
+        icon, word = REJECTED, f"R{safe(one_line(verdict(state.error), 200))[1:]}"
     took = elapsed(clock.seconds_between(state.created_at, state.updated_at))
     after = "in" if state.outcome == "complete" else "after"
     parts = [f"{icon} *{word}* {after} {safe(took)}"]
-    counted = Counter(run.status for path, run in state.nodes.items() if "/" not in path)
+    counted = Counter(
+        "rejected" if is_rejected(run) else run.status for path, run in state.nodes.items() if "/" not in path
+    )
     parts += [f"{counted[status]} {word}" for status, word in _WORDS.items() if counted[status]]
     unknown = sum(1 for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT)
     if unknown:
@@ -171,7 +186,7 @@ def _ended(state: State, flow: FlowLike) -> str:
     never = sum(1 for node in flow.nodes if node.id not in state.nodes)
     if never:
         parts.append(f"{never} not run")
-    if state.outcome == "failed" and state.error:
+    if state.outcome == "failed" and state.error and not is_rejection(state.error):
         message = safe(one_line(str(state.error.get("message") or state.error.get("type")), 200))
         return f"{' · '.join(parts)}\n{message}"
     return " · ".join(parts)
@@ -184,6 +199,11 @@ def _origin(state: State) -> str:
 def _changed(code: Sequence[str]) -> str:
     """What ran, or is about to, as other code than the session began with."""
     return f"⚠️ Changed since this began: {one_line(', '.join(code), 300)}"
+
+
+def _limits(reached: Sequence[Mapping[str, Json]]) -> str:
+    """Loops that were not over, and at whose limit it went on all the same."""
+    return f"🔁 Went on at a limit: {one_line(', '.join(limits.told(limit) for limit in reached), 300)}"
 
 
 def _inputs(values: Mapping[str, Json]) -> str:
@@ -245,11 +265,13 @@ def _grouped(state: State, paths: list[str], lines_of: Callable[[str], list[str]
     """Many nodes: what is done becomes a count; what failed, what runs and what comes next keep their lines."""
     lines: list[str] = []
     behind = [path for path in paths if path in state.nodes and path not in state.active]
-    quiet = [path for path in behind if state.nodes[path].status != "failed"]
+    broken = [
+        path for path in behind if state.nodes[path].status == "failed" or is_rejected(state.nodes[path])
+    ]
+    quiet = [path for path in behind if path not in broken]
     counted = Counter(state.nodes[path].status for path in quiet)
     if quiet:
         lines.append(" · ".join(f"{ICONS[key]} {number} {_WORDS[key]}" for key, number in counted.items()))
-    broken = [path for path in behind if state.nodes[path].status == "failed"]
     now = [path for path in paths if path in state.active]
     ahead = [path for path in paths if path not in state.nodes]
     for some, most, what in (

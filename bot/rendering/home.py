@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.rendering.blocks import Block, actions, button, context, header, section
+from bot.rendering.nested import REJECTED
 from bot.rendering.text import date, one_line, person, safe
 from engine.flow import Flow
+from engine.queries import is_rejection, verdict
 from engine.state import State
 from prompt_state.model import PromptState
 
@@ -108,7 +110,10 @@ def _waiting(entry: Waiting) -> Block:
 def _run(entry: Run) -> Block:
     state = entry.state
     icon = "⏸️" if state.phase == "held" else _ICONS.get(state.status, "•")
-    if state.ended:
+    if state.ended and is_rejection(state.error):
+        icon = REJECTED
+        word = f"{safe(one_line(verdict(state.error), 120))} {date(state.updated_at)}"
+    elif state.ended:
         word = f"{_WORDS.get(state.status, state.status)} {date(state.updated_at)}"
     else:
         word = f"{'paused by a person' if state.phase == 'held' else _STANDING.get(state.status, state.status)}, since {date(state.created_at)}"

@@ -21,6 +21,7 @@ from engine.nodes.absent import MISSING
 from engine.nodes.port import Meter
 from engine.pinned import CHANGED
 from engine.providers.amounts import dollars
+from engine.queries import is_rejected, verdict
 from engine.state import COLLECT, AgentRun, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
 
 ICONS = {
@@ -32,6 +33,8 @@ ICONS = {
     "retrying": "🔁",
     "failing": "❌",
 }
+REJECTED = "🚫"
+"""The sign of a decision against it, which is no fault."""
 _INDENT = "\u2003"
 """A space that Slack does not swallow at the beginning of a line."""
 _DEEPEST = 4
@@ -210,7 +213,8 @@ def _line(waits: Waits, path: str, label: str) -> str:
         return f"{ICONS['started']} {label}{far}{until}"
     if timer is not None and run.status != "retrying":
         return f"⏲️ {label} · until {date(timer.due_at)}"
-    return f"{ICONS.get(run.status, '•')} {label}{_detail(run, node_of(waits.flow, path), timer)}{_metered(waits.meters.get(path), run)}"
+    icon = REJECTED if is_rejected(run) else ICONS.get(run.status, "•")
+    return f"{icon} {label}{_detail(run, node_of(waits.flow, path), timer)}{_metered(waits.meters.get(path), run)}"
 
 
 def _cut_off(waits: Waits, path: str, label: str, run: NodeRun) -> str:
@@ -233,7 +237,7 @@ def _detail(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:
     if run.ended_at is None:
         return f" · since {date(run.started_at, '{time}')}" if run.started_at else ""
     took = elapsed(clock.seconds_between(run.started_at or run.ended_at, run.ended_at))
-    if run.status != "failed":
+    if run.status != "failed" or (run.type == "approval" and is_rejected(run)):
         return f" · {safe(took)}{_decided(run)}{_cost(run)}"
     return f" · {safe(took)} · {_error(run, 150)}"
 
@@ -250,15 +254,16 @@ def _metered(meter: Meter | None, run: NodeRun) -> str:
 
 def _decided(run: NodeRun) -> str:
     """Who decided, for an approval; without a mention, since nobody is asked any more."""
-    output = run.output
+    output = run.output or run.error
     if run.type != "approval" or not isinstance(output, dict):
         return ""
+    if is_rejected(run):
+        return f" · {safe(one_line(verdict(output), 150))}"
     people = [
         str(one.get("name") or one.get("id")) for one in output.get("by") or () if isinstance(one, dict)
     ]
-    word = "approved" if output.get("decision") == "approve" else "rejected"
     names = safe(one_line(", ".join(people), 120))
-    return f" · {word} by {names}" if people else f" · {word}"
+    return f" · approved by {names}" if people else " · approved"
 
 
 def _cost(run: NodeRun) -> str:

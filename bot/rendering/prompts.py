@@ -10,6 +10,7 @@ from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_
 from bot.rendering.clocks import clock_rules
 from bot.rendering.flow import FlowLike, around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
+from bot.rendering.nested import REJECTED
 from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, weight, whom
 from engine import hours
 from engine.answers import summary
@@ -333,7 +334,7 @@ def _answered(prompt: PromptRun, when: str) -> str:
     if prompt.kind != "approval":
         return f"☑️ *Answered* by {person(prompt.actor)}{when}:"
     answer = prompt.answer or {}
-    verdict = "✅ *Approved*" if answer.get("value") == "approve" else "❌ *Rejected*"
+    verdict = "✅ *Approved*" if answer.get("value") == "approve" else f"{REJECTED} *Rejected*"
     said = str(answer.get("reason") or "").strip()
     reason = f"\n“{safe(one_line(said, 900))}”" if said else ""
     return f"{verdict} by {decisions.deciders(prompt)}{when}{reason}"

@@ -30,6 +30,7 @@ LOOKS: Mapping[str, Look] = {
     "held": Look("‖ held here", "#fff3bf", "#8a6100", "#3d2b00"),
     "interrupted": Look("! interrupted", "#ffe3c2", "#a34700", "#4a2000"),
     "retrying": Look("↻ tried again later", "#ffe3c2", "#a34700", "#4a2000"),
+    "rejected": Look("🚫 rejected", "#f3e6e6", "#8c1d1d", "#4d0f0f"),
     "failed": Look("✗ failed", "#ffdede", "#b00020", "#5c0011"),
     "started": Look("▸ runs", "#dbeaff", "#1259b5", "#06244d"),
     "stopped": Look("■ left", "#ececec", "#595959", "#262626"),
@@ -75,6 +76,9 @@ def facts(node: Node) -> list[str]:
         lines.append(bare(f"with {', '.join(tool.name for tool in node.agent.tools)}"))
     if node.goto is not None:
         lines.append(f"on error: go to {node.goto}")
+    on_reject = str(node.config.get("on_reject") or "stop")
+    if node.type == "approval" and on_reject != "stop":
+        lines.append(f"on reject: {on_reject.replace('goto:', 'go to ')}")
     return lines
 
 
@@ -100,6 +104,7 @@ def edge_label(edge: Edge) -> str:
         parts.append(bare(edge.when.raw))
     if edge.type == "loop":
         parts.append(f"again, at most {edge.max_iterations}×" if edge.max_iterations else "again")
+        parts += [f"then {edge.on_limit}"] if edge.on_limit != "fail" else []
     if edge.gate == "any":
         parts.append("any")
     return ", ".join(parts)

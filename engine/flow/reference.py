@@ -104,7 +104,7 @@ edges:
   - {from: unit, to: review}
   - {from: lint, to: review}
   - {from: review, to: ship, when: "{{ nodes.review.value == 'ship' }}"}
-  - {from: review, to: build, when: "{{ nodes.review.value == 'again' }}", type: loop, max_iterations: 3}
+  - {from: review, to: build, when: "{{ nodes.review.value == 'again' }}", type: loop, max_iterations: 3, on_limit: ask}
 """
 
 _UNIT_NAMES = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds"}
@@ -326,7 +326,11 @@ nodes that no forward edge leads to are first.
   skipped passes on.
 - Forward edges may not form a circle. A loop edge leads back to a node from which edges lead to where it begins.
 - A jump (a loop edge, or `on_error: goto:<id>`) stays in its list, and waits until all that comes after its target has
-  ended. Then that runs once more."""
+  ended. Then that runs once more.
+- A loop edge that was taken `max_iterations` times and would be taken once more is a failure, unless `on_limit` says
+  otherwise. With `ask` the requester and the admins say in the thread: once more, go on without, or stop.
+- A graph ends at its final nodes, those that no forward edge leaves. One of which no final node was reached (one that its own
+  `if` skipped was) fails and names them. After `on_limit: continue` it may end anywhere; the session then names the limit."""
 
 
 def _failures() -> str:

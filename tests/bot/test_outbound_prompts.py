@@ -259,7 +259,7 @@ async def test_a_card_is_posted_once_and_edited_in_place(rig: Rig) -> None:
     await ended(rig, session_id)
     cards = [message for message in await rig.thread(session_id) if key_of(message) == card_key(session_id)]
     assert len(cards) == 1
-    assert "*Completed*" in cards[0]["text"]
+    assert "🚫 *Rejected by Dev Rao*" in cards[0]["text"]
 
 
 async def test_changes_of_a_card_during_an_edit_become_one_edit(rig: Rig) -> None:

@@ -176,3 +176,55 @@ def test_an_answer_that_can_be_taken_back_is_said_to_be_what_it_waits_for() -> N
     assert "*Waiting* until <!date^" in shown
     assert "an answer can be taken back until then" in shown
     assert "⏪ Gate · answered, can be taken back until" in shown
+
+
+REJECTED = {
+    "type": "rejected",
+    "message": "gate was rejected by ben: no",
+    "by": [{"id": "U1", "name": "ben"}],
+    "reason": "no",
+}
+
+
+def after_a_rejection(outcome: str) -> State:
+    """A session whose approval was rejected, ended like this."""
+    on = outcome == "complete"
+    output = {"decision": "reject", **REJECTED} if on else None
+    run = NodeRun(
+        "gate",
+        "approval",
+        1,
+        "completed" if on else "failed",
+        T0,
+        T1,
+        output=output,
+        error=None if on else REJECTED,
+    )
+    nodes = Map({"gate": run})
+    return session()._replace(
+        phase="ended", outcome=outcome, nodes=nodes, active=Map(), error=None if on else REJECTED
+    )
+
+
+def test_a_rejection_is_shown_as_a_decision_and_never_with_a_tick() -> None:
+    """Who said so stands in the first line, and the approval has the sign of a decision, not of a fault."""
+    told = said(after_a_rejection("failed"))
+    assert "🚫 *Rejected by ben: no*" in told
+    assert "🚫 Gate" in told
+    assert "rejected by ben: no" in told.partition("🚫 Gate")[2]
+    assert "✅" not in told
+    assert "❌" not in told
+
+
+def test_a_rejection_after_which_it_went_on_has_no_tick_either() -> None:
+    """With `on_reject: continue` the node completed; its line still says what was decided."""
+    assert "🚫 Gate" in said(after_a_rejection("complete"))
+    assert "✅ Gate" not in said(after_a_rejection("complete"))
+
+
+def test_a_limit_that_it_went_on_at_is_named() -> None:
+    """A session that completed at a limit does not look like one that was over."""
+    state = after_a_rejection("complete")._replace(limits=({"path": "again", "to": None, "times": 3},))
+    assert "🔁 Went on at a limit: again after 3 rounds" in "\n".join(
+        texts(card(state, FLOW, T1).blocks) + plain_texts(card(state, FLOW, T1).blocks)
+    )

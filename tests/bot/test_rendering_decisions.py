@@ -77,7 +77,7 @@ def test_a_rejection_says_why() -> None:
     """The reason stands with the verdict, and nothing in it is markup."""
     answer = {"value": "reject", "text": "Reject", "reason": HOSTILE}
     said = shown_as(prompt(status="answered", answer=answer, actor=BEN, at=T1))
-    assert "❌ *Rejected* by <@U0LOCALBEN>" in said
+    assert "🚫 *Rejected* by <@U0LOCALBEN>" in said
     assert "“&lt;!channel&gt;" in said
     assert "<!channel>" not in said
 

@@ -162,7 +162,7 @@ def test_a_hundred_long_options_stay_apart_and_fit() -> None:
         ),
         (
             prompt(status="answered", answer={"value": "reject"}, actor=BEN, at=T1),
-            "❌ *Rejected* by <@U0LOCALBEN> · <!date^1795300992^",
+            "🚫 *Rejected* by <@U0LOCALBEN> · <!date^1795300992^",
         ),
         (
             prompt("ask", "answered", answer={"text": "fine"}, actor=ANA, at=T1),

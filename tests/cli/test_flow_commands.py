@@ -9,6 +9,7 @@ import pytest
 
 from bot.cli.exits import MEANINGS, exit_for, exit_of
 from engine import errors
+from engine.state import State
 from tests.cli.clikit import Cli
 
 GOOD = "flow: good\nnodes:\n  - {id: a, type: noop}\n"
@@ -45,7 +46,13 @@ def test_problems_as_json(cli: Cli) -> None:
     done = cli.run("validate", "flows", "--json")
     assert (done.code, done.json["ok"]) == (4, False)
     by_name = {entry["file"]: entry for entry in done.json["files"]}
-    assert by_name["flows/good.yml"] == {"file": "flows/good.yml", "ok": True, "flow": "good", "problems": []}
+    assert by_name["flows/good.yml"] == {
+        "file": "flows/good.yml",
+        "ok": True,
+        "flow": "good",
+        "problems": [],
+        "warnings": [],
+    }
     assert by_name["flows/bad.yml"]["problems"][0] == {
         "file": "flows/bad.yml",
         "line": 4,
@@ -53,6 +60,34 @@ def test_problems_as_json(cli: Cli) -> None:
         "message": "unknown node type `shel`",
         "hint": "did you mean `shell`?",
     }
+
+
+RUNS_ON = """flow: runs-on
+nodes:
+  - {id: gate, type: approval, with: {message: "Go?", approvers: [channel], on_reject: continue}}
+  - {id: apply, type: shell, with: {run: [deploy]}}
+"""
+
+
+def test_a_warning_is_told_and_is_no_problem(cli: Cli) -> None:
+    """A step that runs after a rejection too: named with its line and a hint, and the exit code stays 0."""
+    cli.write("runs-on.yml", RUNS_ON)
+    done = cli.run("validate", "runs-on.yml")
+    assert done.code == 0
+    assert (
+        "runs-on.yml:4:1: warning: `apply` runs after a rejection of `gate` too\n  hint: leave out"
+        in done.out
+    )
+    assert "1 flow without problems, 1 warning: runs-on" in done.out
+
+
+def test_with_strict_a_warning_is_a_problem(cli: Cli) -> None:
+    """For CI: exit code 4, in JSON as well."""
+    cli.write("runs-on.yml", RUNS_ON)
+    assert cli.run("validate", "--strict", "runs-on.yml").code == 4
+    loose, strict = (cli.run("validate", "runs-on.yml", "--json", *more) for more in ([], ["--strict"]))
+    assert (loose.code, loose.json["ok"], len(loose.json["files"][0]["warnings"])) == (0, True, 1)
+    assert (strict.code, strict.json["ok"], len(strict.json["files"][0]["problems"])) == (4, False, 1)
 
 
 def test_two_flows_of_one_name_are_a_problem_of_the_folder(cli: Cli) -> None:
@@ -102,8 +137,18 @@ def test_every_error_of_the_store_has_the_code_of_the_store() -> None:
 
 def test_the_status_of_a_session_is_an_exit_code() -> None:
     """Complete is 0, failed and aborted are 1, everything that goes on later is 3."""
-    codes = {status: exit_of(status) for status in ("complete", "failed", "aborted", "paused", "running")}
-    assert codes == {"complete": 0, "failed": 1, "aborted": 1, "paused": 3, "running": 3}
+    ended: dict[str, int] = {
+        outcome: exit_of(State(phase="ended", outcome=outcome))
+        for outcome in ("complete", "failed", "aborted")
+    }
+    assert ended == {"complete": 0, "failed": 1, "aborted": 1}
+    assert [exit_of(State(phase=phase)) for phase in ("waiting", "running")] == [3, 3]
+
+
+def test_a_rejection_has_an_exit_code_of_its_own() -> None:
+    """A program that runs flows can tell a decision from a fault."""
+    assert exit_of(State(phase="ended", outcome="failed", error={"type": "rejected"})) == 8
+    assert exit_of(State(phase="ended", outcome="complete", error={"type": "rejected"})) == 0
 
 
 def test_the_version_is_that_of_the_distribution(cli: Cli) -> None:

@@ -98,7 +98,7 @@ async def test_a_rejection_is_asked_for_its_reason(workspace: Workspace, tmp_pat
         assert "reason" in (await workspace.submit_view("ben", view["id"], {"reason": "   "}))["errors"]
         await workspace.submit_view("ben", view["id"], {"reason": "<!channel> too late & risky"})
         await thread.says("The end: reject")
-        closed = await shows(thread, asked["ts"], "❌ *Rejected*")
+        closed = await shows(thread, asked["ts"], "🚫 *Rejected*")
         assert "“&lt;!channel&gt; too late &amp; risky”" in words(closed)
         assert counted(log) == []
 

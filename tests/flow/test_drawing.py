@@ -138,3 +138,16 @@ def luminance(color: str) -> float:
         part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_a_rejection_is_drawn_as_a_decision() -> None:
+    """In words and in a colour of its own, in Mermaid and in SVG; never as done."""
+    case = given(
+        "nodes: [{id: gate, type: approval, with: {message: Go?, approvers: [channel]}}, {id: a, type: noop}]"
+    ).started()
+    case.when(case.answer("reject"))
+    found = marks(tree(case.events, case.flow))
+    assert found["", "gate"] == "rejected"
+    for drawn in (mermaid(case.flow, found), svg(case.flow, found)):
+        assert "🚫 rejected" in drawn
+        assert "✓ done" not in drawn
