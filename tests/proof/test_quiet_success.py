@@ -26,7 +26,7 @@ from engine.fold import derive_state
 from engine.graphs import DEAD
 from engine.queries import is_rejection
 from engine.rejections import conclude
-from engine.state import PromptRun, State
+from engine.state import PromptRun, State, in_finally
 from engine.turn import Turn
 from tests.support.engine import BEN, Scenario
 from tests.support.engine import given as core
@@ -66,14 +66,15 @@ def at(flow: Flow, state: State) -> Scenario:
 
 
 def effects(case: Scenario, events: list[Event]) -> list[str]:
-    """Where these events start something with effects."""
+    """Where these events start something with effects that no `on_failure` and no `finally` has: those are the author's word."""
     nodes = {node.id: node for nodes in case.flow.lists.values() for node in nodes.nodes}
     started = [event for event in events if isinstance(event, NodeStarted | ChildStarted)]
     named = [
         (event.path or "", event.child_id if isinstance(event, ChildStarted) else event.node_id)
         for event in started
     ]
-    return [path for path, name in named if name in nodes and has_effects(nodes[name])]
+    found = [path for path, name in named if name in nodes and has_effects(nodes[name])]
+    return [path for path in found if "!" not in path and not in_finally(path)]
 
 
 def carried_on(case: Scenario) -> list[str]:
