@@ -15,7 +15,7 @@ from typing import Any, TextIO, TypeAlias
 from bot.cli.exits import INTERRUPTED, exit_of
 from bot.cli.narration import asked_of, error_text, question_lines, where
 from bot.cli.output import clean, one_line, print_json
-from bot.cli.place import Place, opened
+from bot.cli.place import Place, writing
 from bot.cli.screen import TerminalScreen
 from bot.cli.waits import line, waits_for
 from bot.rendering.text import asked, elapsed, plain
@@ -84,11 +84,10 @@ def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin
 async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
     # It brings Slack's libraries with it: not before a session really runs.
     from bot.assembly import make_engine
-    from bot.retention import keep_house
 
     settings = place.settings()
     gate = local_gate(settings)
-    with opened(settings) as store:
+    with writing(settings) as store:
         engine = make_engine(settings, store, gate, label=terminal_label(session_id), slack=False)
         screen = TerminalScreen(mode.out)
         engine.running.on_stream = screen.streamed
@@ -114,7 +113,6 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
             screen.close()
             await engine.close()
         found = result_json(state, store)
-        keep_house(settings, store, engine.now())
     if mode.json:
         print_json(found)
     else:

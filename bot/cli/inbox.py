@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bot.cli.exits import Exit, UsageError
 from bot.cli.narration import ago
 from bot.cli.output import Paint, one_line, plural, print_json, table
-from bot.cli.place import Place, database_exists, opened
+from bot.cli.place import Place, database_exists, opened, writing
 from engine.codec import Json, decode
 from engine.live import utc_now
 from engine.storage.port import InboxRow, Store
@@ -57,7 +57,7 @@ def decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_jso
         raise UsageError("Name what is meant, by id or key (sayso inbox list shows them), or say --all.")
     settings, done = place.settings(), []
     if database_exists(settings):
-        with opened(settings) as store:
+        with writing(settings) as store:
             meant = _meant(store, ids)
             done = [row for row in meant if store.decide_letter(row.key, again=again)]
             served = "bot" in store.serving()

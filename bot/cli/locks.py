@@ -8,7 +8,7 @@ from bot.cli.exits import Exit, UsageError
 from bot.cli.finding import matches, need_database
 from bot.cli.narration import ago, standing
 from bot.cli.output import Paint, clean, print_json, table
-from bot.cli.place import Place, database_exists, opened
+from bot.cli.place import Place, database_exists, opened, writing
 from bot.rendering.locks import ordinal
 from engine.codec import Json
 from engine.live import utc_now
@@ -73,7 +73,7 @@ def release_lock(place: Place, name: str, session: str) -> int:
     """Take a lock from a session of which nothing runs any more. Raises `UsageError` for one that can be ended."""
     settings = place.settings()
     need_database(settings, f"no lock {name!r}")
-    with opened(settings) as store:
+    with writing(settings) as store:
         row = _find(store, name, session)
         head = store.head(row.session_id)
         if head is not None and head.quarantined is None and head.status not in ENDED:

@@ -71,3 +71,15 @@ def opened(settings: Settings) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+@contextmanager
+def writing(settings: Settings) -> Iterator[Store]:
+    """The store for a command that writes: at its end some of what is older than the retention is deleted.
+    Raises `StorageError`."""
+    from bot.retention import keep_house
+    from engine.live import utc_now
+
+    with opened(settings) as store:
+        yield store
+        keep_house(settings, store, utc_now())

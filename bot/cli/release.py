@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.cli.exits import Exit, UsageError
 from bot.cli.finding import find_session, need_database
 from bot.cli.output import clean
-from bot.cli.place import Place, opened
+from bot.cli.place import Place, writing
 from engine.errors import Corrupt, MalformedJournal, SessionError
 from engine.events import event_from_bytes
 from engine.flow import flow_from_body
@@ -18,7 +18,7 @@ def release_session(place: Place, text: str) -> int:
     """Verify a session from its first event and lift its quarantine. Raises `UsageError`, `SessionError`."""
     settings = place.settings()
     need_database(settings, f"no session {text!r}")
-    with opened(settings) as store:
+    with writing(settings) as store:
         head = find_session(store, text)
         if head.quarantined is None:
             raise UsageError(f"Session {head.session_id} is not set aside; nothing was changed.")

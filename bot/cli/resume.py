@@ -19,7 +19,7 @@ from bot.cli.finding import (
 from bot.cli.following import Begin, Mode, follow, local_gate, result_json
 from bot.cli.narration import asked_of, question_lines
 from bot.cli.output import one_line, print_json
-from bot.cli.place import Place, opened
+from bot.cli.place import Place, opened, writing
 from bot.cli.reach import Handed, hand_over, runs_here, told
 from bot.terminal import Follower, open_prompts, read_answer
 from engine.actors import Actor
@@ -204,7 +204,7 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
     from bot.assembly import make_engine
 
     settings = place.settings()
-    with opened(settings) as store:
+    with writing(settings) as store:
         engine = make_engine(settings, store, local_gate(settings), label="cli", slack=True)
         await engine.open()
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bot.cli.exits import Exit
 from bot.cli.finding import find_flow
 from bot.cli.output import print_json
-from bot.cli.place import Place, opened
+from bot.cli.place import Place, writing
 from bot.cli.reach import RefusedElsewhere
 from bot.wanted import wanted_item
 from engine.codec import Json, decode
@@ -47,7 +47,7 @@ def start_flow(
     settings = place.settings()
     flow = find_flow(settings, name)
     coerce_inputs(flow, given)
-    with opened(settings) as store:
+    with writing(settings) as store:
         item_key = f"start-flow:{key}" if key else f"start-flow:{os.urandom(8).hex()}"
         why = f"started by {settings.local_user} at the terminal"
         item = wanted_item(item_key, flow.name, channel, given, why=why, icon="▶️", local=settings.local_user)

@@ -152,6 +152,20 @@ def test_a_command_that_runs_a_flow_does_its_part(
     assert "session-open" in left(settings)[0]
 
 
+def test_a_command_that_only_changes_rows_does_its_part(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only what runs a flow: an inbox row that is dropped, a lock or a session that is released."""
+    monkeypatch.setenv("SAYSO_RETENTION", "0.01")
+    store = open_store(settings.database_url, None)
+    ended(store, "session-one")
+    store.close()
+    folder = settings.home / "sessions" / "session-one"
+    folder.mkdir(parents=True)
+    assert run(["--home", "home", "inbox", "drop", "--all"]) == 0
+    assert left(settings) == ([], [])
+
+
 def test_the_file_shrinks(settings: Settings) -> None:
     """Free pages are given back with the round; an older file does so once it was compacted."""
     store = open_store(settings.database_url, None)

@@ -240,6 +240,19 @@ async def test_json_is_parsed_where_the_content_type_says_so(context: Context) -
         assert output(await http({"url": seen.url}, context.build()))["json"] is None
 
 
+async def test_an_answer_that_does_not_fit_its_schema_fails_the_node(context: Context) -> None:
+    """What flows read of an answer is as `schema` says, or the node fails and says where it is not."""
+    schema = {"type": "object", "properties": {"errors": {"type": "number"}}, "required": ["errors"]}
+    async with serve(answering(text='{"errors": "many"}', content_type="application/json")) as seen:
+        failed = failure(await http({"url": seen.url, "schema": schema}, context.build()))
+    assert failed.type == "schema"
+    assert "errors" in failed.message
+    async with serve(answering(text='{"errors": 0.5}', content_type="application/json")) as seen:
+        assert output(await http({"url": seen.url, "schema": schema}, context.build()))["json"] == {
+            "errors": 0.5
+        }
+
+
 @pytest.mark.parametrize(
     ("body", "charset", "text"),
     [
