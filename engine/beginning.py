@@ -13,8 +13,10 @@ from engine.errors import SaysoError
 from engine.evaluation import evaluate_condition, evaluate_config
 from engine.flow import Node
 from engine.folds.agents import TURN
+from engine.grammar.ids import wait_id
 from engine.nodes.absent import MISSING, why_missing
 from engine.pinned import CHANGED, changed
+from engine.queries import doomed
 from engine.settling import end_flow, settle
 from engine.state import Frame, scope_of, visit_path
 from engine.turn import Turn
@@ -36,11 +38,20 @@ def begin(turn: Turn, command: Begin) -> None:
             return
         for item in work:
             begun += 1
+            if not _still_due(turn, item):
+                continue
             if item.again:
                 _start_again(turn, item.path)
             else:
                 _start_next(turn, item)
         containers.progress(turn)
+
+
+def _still_due(turn: Turn, item: Work) -> bool:
+    """Whether what began just before in this turn left a place for it: a container around it can have failed by that, or
+    the flow."""
+    path = item.path if item.again else f"{item.path}/x".lstrip("/")
+    return containers.alive(turn.state, item.path) and not doomed(turn.state, path)
 
 
 def _start_again(turn: Turn, path: str) -> None:
@@ -189,7 +200,7 @@ def _perform_timer(turn: Turn, path: str, node: Node, config: Json) -> None:
     except ValueError as error:
         turn.fail(path, {"type": "config", "message": f"node {node.id}: until: {error}"})
         return
-    timer_id = f"{turn.state.session_id}:{path}"
+    timer_id = wait_id(turn.state, path)
     turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="wait")
 
 

@@ -13,8 +13,9 @@ from engine import clock, hours
 from engine import events as ev
 from engine.codec import Json
 from engine.commands import Gone, Reachable, Unreachable
+from engine.grammar.ids import clock_id
 from engine.queries import asked_in_order
-from engine.state import PromptRun, State, TimerRun
+from engine.state import QUIET, PromptRun, State, TimerRun
 from engine.turn import Turn
 
 MOST_REPOSTS = 3
@@ -23,16 +24,9 @@ MOST_REPOSTS = 3
 PURPOSES = ("deadline", "remind", "escalate")
 """The timers of an open question."""
 
-_QUIET = ("pausing", "held", "unreachable")
-"""Phases in which a clock tells nobody anything."""
-
-
-def _timer_id(state: State, prompt: PromptRun, word: str) -> str:
-    return f"{state.session_id}:{prompt.prompt_id}:{word}"
-
 
 def _set(turn: Turn, prompt: PromptRun, word: str, due_at: str, purpose: str) -> None:
-    timer_id = _timer_id(turn.state, prompt, word)
+    timer_id = clock_id(turn.state, prompt, word)
     fields = {"due_at": due_at, "purpose": purpose, "prompt_id": prompt.prompt_id}
     turn.emit(ev.TimerSet, path=prompt.path, timer_id=timer_id, **fields)
 
@@ -81,7 +75,7 @@ def due(turn: Turn, timer: TimerRun) -> bool:
         turn.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
         if late.purpose == "remind":
             _remind(turn, prompt.prompt_id)
-        elif turn.state.phase not in _QUIET:
+        elif turn.state.phase not in QUIET:
             _escalate(turn, prompt.prompt_id, _step(late))
     return False
 
@@ -105,7 +99,7 @@ def _step(timer: TimerRun) -> int:
 def _remind(turn: Turn, prompt_id: str) -> None:
     """Tell those who are asked once more, and set the time of the next one: counted from now, however late this is."""
     prompt = turn.state.prompts[prompt_id]
-    if turn.state.phase not in _QUIET:
+    if turn.state.phase not in QUIET:
         turn.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt_id, count=prompt.reminders + 1)
     working = hours.of(prompt.spec.get("hours"))
     again = hours.after(turn.facts.now, prompt.spec["remindSeconds"], working)
@@ -133,7 +127,7 @@ def catch_up(turn: Turn) -> None:
         if prompt.deadline is None:
             continue
         for step in range(len(prompt.spec.get("escalate") or ())):
-            waits = _timer_id(turn.state, prompt, f"escalate{step}") in turn.state.timers
+            waits = clock_id(turn.state, prompt, f"escalate{step}") in turn.state.timers
             if not waits and step not in prompt.escalated:
                 _escalate(turn, prompt_id, step)
 
@@ -146,7 +140,7 @@ def gone(turn: Turn, command: Gone) -> None:
     prompt = turn.state.prompts.get(command.prompt_id)
     if prompt is None or not prompt.open or (prompt.shown or {}).get("ts") != command.ts:
         return
-    if turn.state.phase not in ("running", "waiting", *_QUIET) or prompt.reposts >= MOST_REPOSTS:
+    if turn.state.phase not in ("running", "waiting", *QUIET) or prompt.reposts >= MOST_REPOSTS:
         return
     nonce = turn.new_id("", f"nonce {prompt.path} {prompt.reposts}")
     turn.emit(ev.PromptReposted, path=prompt.path, prompt_id=prompt.prompt_id, nonce=nonce)

@@ -9,7 +9,6 @@ to a fixpoint in every turn, so resuming after a crash needs nothing of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import quote
 
 from engine import agents, answers, clock, graphs, limits
 from engine import events as ev
@@ -18,7 +17,7 @@ from engine.errors import ExpressionError, InvalidInputs
 from engine.evaluation import context
 from engine.expressions import evaluate_condition
 from engine.flow import Node, coerce_inputs
-from engine.folds.containers import timeout_id
+from engine.grammar.ids import pass_scope, timeout_id
 from engine.queries import asked_in_order, doomed, launched_below, open_prompt_at
 from engine.state import (
     COLLECT,
@@ -268,17 +267,13 @@ def _begin_pass(turn: Turn, path: str, node: Node, container: ContainerRun) -> N
     order = container.begun
     key = (container.keys or [])[order] if container.keys else None
     list_id = _list_of(node, key)
-    # Whatever is tried again as a whole runs anew: its nodes have paths, and so keys, of their own in each attempt.
-    attempt = turn.state.nodes[path].attempt
-    base = path if attempt == 1 else f"{path}#{attempt}"
-    scope = base if node.type == "flow" else f"{base}[{order if key is None else quote(key, safe='')}]"
     turn.emit(
         ev.IterationStarted,
         path=path,
         node_id=node.id,
         index=order,
         key=key,
-        scope=scope,
+        scope=pass_scope(path, turn.state.nodes[path], container, order),
         list_id=list_id,
     )
 

@@ -27,6 +27,7 @@ from engine.flow import Flow
 from engine.folds.prompts import asked_people, votes_without
 from engine.forms import check_form
 from engine.forms.asking import asked_fields, wrong_text
+from engine.grammar.ids import undo_id
 from engine.state import PromptRun, State
 from engine.turn import Turn
 
@@ -299,15 +300,11 @@ def start_undo(turn: Turn, prompt: PromptRun, seconds: float) -> None:
     turn.emit(
         ev.TimerSet,
         path=prompt.path,
-        timer_id=_undo_id(turn.state, prompt),
+        timer_id=undo_id(turn.state, prompt),
         due_at=clock.after(turn.facts.now, seconds),
         purpose="undo",
         prompt_id=prompt.prompt_id,
     )
-
-
-def _undo_id(state: State, prompt: PromptRun) -> str:
-    return f"{state.session_id}:{prompt.prompt_id}:undo{prompt.spec.get('generation') or 1}"
 
 
 def undo(turn: Turn, command: Undo) -> None:
@@ -319,7 +316,7 @@ def undo(turn: Turn, command: Undo) -> None:
         raise PromptClosed("This question is not known here.")
     if prompt.open:
         raise PromptClosed("This question is not answered, so there is nothing to take back.")
-    if turn.state.phase not in OPEN_PHASES or _undo_id(turn.state, prompt) not in turn.state.timers:
+    if turn.state.phase not in OPEN_PHASES or undo_id(turn.state, prompt) not in turn.state.timers:
         raise PromptClosed(f"This cannot be taken back any more. {answers.already(prompt)}")
     if is_over(prompt.undo_until, turn.facts):
         raise PromptTimedOut(f"This cannot be taken back any more. {answers.already(prompt)}")

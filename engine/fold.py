@@ -70,8 +70,10 @@ from engine.folds.session import (
     session_started,
     session_unreachable,
 )
+from engine.grammar.owed import OWES, still_owed
+from engine.grammar.rules import RULES
 from engine.machine import step
-from engine.state import State
+from engine.state import State, changed
 
 
 def evolve(state: State, event: Event) -> State:
@@ -80,10 +82,16 @@ def evolve(state: State, event: Event) -> State:
         raise MalformedJournal(f"event {event.seq} ({event.type}) does not follow event {state.seq}")
     try:
         phase = step(state.phase, event.transition)
-        moved = _FOLDS[event.type](state, event)
+        owed = still_owed(state, event) if state.owed else ()
+        kind = event.type
+        RULES[kind](state, event)
+        moved = _FOLDS[kind](state, event)
     except MalformedJournal as error:
         raise MalformedJournal(f"event {event.seq} ({event.type}): {error}") from None
-    return moved._replace(phase=phase, seq=event.seq, updated_at=event.timestamp)
+    owes = OWES.get(kind)
+    if owes is not None:
+        owed = owes(state, event) + owed
+    return changed(moved, phase=phase, seq=event.seq, updated_at=event.timestamp, owed=owed)
 
 
 def derive_state(events: Iterable[Event], start: State | None = None) -> State:

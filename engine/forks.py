@@ -33,8 +33,7 @@ from engine.events import Event, event_from_bytes
 from engine.fold import derive_state, evolve
 from engine.locks import pending
 from engine.nodes.absent import spec_of
-from engine.queries import open_prompt_at, undo_pending
-from engine.state import AgentRun, PromptRun, State
+from engine.state import PromptRun, State
 
 
 class Fork(NamedTuple):
@@ -146,42 +145,10 @@ def _names(prompt: PromptRun, past: State) -> set[str]:
 
 
 def _is_whole(state: State, last: Event) -> bool:
-    """Whether a step may have ended here: whatever is under way has something that will go on with it."""
-    if last.type in ("prompt:answered", "prompt:expired", "timer:fired", "session:start"):
+    """Whether a step may have ended here: nothing is owed, and whoever waits was woken by what came."""
+    if state.owed or last.type in ("prompt:answered", "prompt:expired", "timer:fired", "session:start"):
         return False
-    if state.inputs is None and not state.open_prompts:
-        return pending(state)
-    talks = (container.agent for container in state.containers.values())
-    return all(_can_go_on(state, path) for path in state.active) and all(map(_is_said, filter(None, talks)))
-
-
-def _is_said(agent: AgentRun) -> bool:
-    """Whether all of a step of a conversation is there: its first message, and the calls of an answer that has any."""
-    if not agent.messages:
-        return bool(agent.pending)
-    last = agent.messages[len(agent.messages) - 1]
-    return last["role"] != "assistant" or all(
-        block["type"] != "tool_use" or block["id"] in agent.order for block in last["content"]
-    )
-
-
-def _can_go_on(state: State, path: str) -> bool:
-    run = state.nodes[path]
-    if run.status == "retrying":
-        return any(timer.path == path for timer in state.timers.values())
-    if run.status == "interrupted":
-        return True
-    match spec_of(run.type).mode:
-        case "prompt":
-            return open_prompt_at(state, path) is not None or undo_pending(state, path)
-        case "timer":
-            return any(timer.path == path for timer in state.timers.values())
-        case "container":
-            return path in state.containers
-        case "pure":
-            return False
-        case _:
-            return True
+    return state.inputs is not None or bool(state.open_prompts) or pending(state)
 
 
 class _Copier:

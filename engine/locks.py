@@ -18,17 +18,13 @@ from engine.actors import named
 from engine.codec import Json, clean_text, encode
 from engine.commands import LockGranted, LockQueued
 from engine.errors import SaysoError
+from engine.queries import pending as pending
 from engine.state import State
 from engine.storage.port import LockRow
 from engine.turn import Turn
 
 MAX_NAME = 200
 """Characters of a lock's name at most."""
-
-
-def pending(state: State) -> bool:
-    """Whether the session asked for a lock and has not got it."""
-    return state.lock is not None and state.lock.acquired_at is None
 
 
 def queue_up(turn: Turn, values: dict[str, Json]) -> bool:

@@ -47,7 +47,7 @@ def differing(state: State, now: Mapping[str, str]) -> list[str]:
 
 def noted_start(state: State, event: NodeStarted | ChildStarted) -> State:
     """The state with what the start of a node says of its code."""
-    key = code_key(event.node_type, event.input)
+    key = None if event.code_digest is None else code_key(event.node_type, event.input)
     if key is None or event.code_digest is None:
         return state
     is_new = state.code.get(key, event.code_digest) != event.code_digest

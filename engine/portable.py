@@ -12,6 +12,7 @@ from engine.flow import Flow
 from engine.fold import derive_state
 from engine.snapshot import export, read_export, signed_part
 from engine.state import State
+from engine.storage.macs import Sealer
 from engine.storage.writer import Writer
 
 _PURPOSE = "snapshot-file"
@@ -27,14 +28,26 @@ async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes) ->
 async def verified_file(writer: Writer, data: bytes) -> dict[str, Json]:
     """A file that carries the signature it should. Raises `SnapshotRefused`."""
     file = read_export(data)
+    mac: bytes = await writer.call("sign", _PURPOSE, _signed(file))
+    _refuse_other_mac(file, mac)
+    return file
+
+
+def check_signature(file: dict[str, Json], sealer: Sealer) -> None:
+    """The same for a file that was read already, with a key and no store. Raises `SnapshotRefused`."""
+    _refuse_other_mac(file, sealer.mac(b"sign", _PURPOSE, _signed(file)))
+
+
+def _signed(file: dict[str, Json]) -> bytes:
     try:
-        signed = signed_part(file)
+        return signed_part(file)
     except NotJson as error:
         raise SnapshotRefused(f"This is no snapshot file: {error}") from error
-    mac: bytes = await writer.call("sign", _PURPOSE, signed)
+
+
+def _refuse_other_mac(file: dict[str, Json], mac: bytes) -> None:
     if not hmac.compare_digest(mac.hex().encode(), str(file["mac"]).encode()):
         raise SnapshotRefused("This snapshot was changed, or was signed with another key (SAYSO_SECRET_KEY).")
-    return file
 
 
 def contents(file: dict[str, Json]) -> tuple[list[Event], State]:

@@ -40,6 +40,11 @@ def launched_below(state: State, path: str) -> bool:
     return any(inner != path and below(path, inner) for inner in launched(state))
 
 
+def pending(state: State) -> bool:
+    """Whether the session asked for a lock and has not got it."""
+    return state.lock is not None and state.lock.acquired_at is None
+
+
 def undo_pending(state: State, path: str) -> bool:
     """Whether the question of the node at this path has an answer that can still be taken back."""
     prompt_id = state.nodes[path].prompt_id

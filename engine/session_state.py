@@ -31,6 +31,7 @@ from engine.state import (
     Graph,
     LockRun,
     NodeRun,
+    Owed,
     PromptRun,
     Spent,
     State,
@@ -131,6 +132,8 @@ def _sometimes_json(state: State) -> dict[str, Json]:
         found["conversations"] = {path: list(said) for path, said in sorted(state.conversations.items())}
     if state.caps:
         found["caps"] = state.caps
+    if state.owed:
+        found["owed"] = [[list(owed.types), owed.path, owed.id] for owed in state.owed]
     return found
 
 
@@ -355,6 +358,7 @@ def from_json(data: Json) -> State:
             spent=Spent(**_fields(data.get("spent", {}))),
             conversations=Map({path: tuple(said) for path, said in data.get("conversations", {}).items()}),
             caps=data.get("caps", {}),
+            owed=tuple(Owed(tuple(types), path, id_) for types, path, id_ in data.get("owed", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from immutables import Map
 
@@ -31,6 +31,10 @@ RETRY = "retry"
 
 LEFT = "left"
 """Why a node is due that left at a checkpoint of its own."""
+
+
+QUIET = ("pausing", "held", "unreachable")
+"""Phases in which a clock tells nobody anything."""
 
 
 UNFINISHED = ("started", "interrupted", "retrying", "failing")
@@ -248,6 +252,32 @@ class LockRun(NamedTuple):
     acquired_at: str | None = None
 
 
+_Record = TypeVar("_Record", bound=tuple[Any, ...])
+_PLACES: dict[type, dict[str, int]] = {}
+
+
+def changed(record: _Record, **changes: Any) -> _Record:
+    """What `_replace` gives, at a third of its cost: the fold does little else."""
+    kind = type(record)
+    try:
+        places = _PLACES[kind]
+    except KeyError:
+        names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # records are named tuples
+        places = _PLACES[kind] = {name: place for place, name in enumerate(names)}
+    values = list(record)
+    for name, value in changes.items():
+        values[places[name]] = value
+    return tuple.__new__(kind, values)
+
+
+class Owed(NamedTuple):
+    """An event that follows in the same step: one of these types, at this path, about the prompt or timer of this id."""
+
+    types: tuple[str, ...]
+    path: str | None = None
+    id: str | None = None
+
+
 class State(NamedTuple):
     """All that is known of a session. Never changed in place."""
 
@@ -302,6 +332,8 @@ class State(NamedTuple):
     """The flow's caps as people raised them."""
     finally_skipped: bool = False
     """A person ended the session while it was ending: what is left of `finally` does not run."""
+    owed: tuple[Owed, ...] = ()
+    """What the step that is being written, or read, still has to say. Between two steps nothing is owed."""
 
     @property
     def status(self) -> Status:

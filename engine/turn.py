@@ -21,6 +21,7 @@ from engine.events import Event
 from engine.flow import Flow, Node
 from engine.fold import evolve
 from engine.folds.agents import TURN, agent_of
+from engine.grammar.ids import failure_scope, retry_id
 from engine.pinned import code_key
 from engine.queries import REJECTED, doomed
 from engine.state import PromptRun, State, in_finally, scope_of
@@ -133,7 +134,7 @@ class Turn:
             node_id=run.node_id,
             error=storable(error),
             attempt=run.attempt,
-            timer_id=f"{self.state.session_id}:{path}:retry{run.attempt}",
+            timer_id=retry_id(self.state, path, run),
             due_at=due_at,
             unpaid=True if agents.outages.unpaid(run, error) else None,
         )
@@ -146,7 +147,6 @@ class Turn:
             self.fail_for_good(path, error)
             return
         keeps = asks and agents.talk.may_go_on(self, path)
-        times = (run.handled or 0) + 1
         self.emit(
             ev.NodeFailing,
             path=path,
@@ -154,7 +154,7 @@ class Turn:
             error=storable(error),
             attempt=run.attempt,
             list_id=node.on_failure,
-            scope=None if node.on_failure is None else f"{path}!{times if times > 1 else ''}",
+            scope=None if node.on_failure is None else failure_scope(path, run),
             keeps=True if keeps else None,
         )
 

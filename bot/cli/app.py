@@ -320,6 +320,23 @@ def manifest(
     end(manifest_command(place_of(context), show_all=show_all))
 
 
+@app.command("verify")
+def verify(
+    context: typer.Context,
+    what: Annotated[
+        str, typer.Argument(metavar="FILE|SESSION", help="An exported session, or a session's id.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Check that the history of a session can have happened, event by event, and that nobody changed it.
+
+    A file is checked alone, without a database. Without the key its signature is not, and the answer says so.
+    """
+    from bot.cli.verify import verify_history
+
+    end(verify_history(place_of(context), what, as_json=as_json))
+
+
 # --- locks -------------------------------------------------------------------------------------------------
 
 

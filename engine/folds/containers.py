@@ -8,7 +8,8 @@ from engine.codec import Json
 from engine.errors import MalformedJournal
 from engine.folds.common import frame_at, path_of, without
 from engine.folds.nodes import drop_passes, finish, pass_failed, unfinished
-from engine.state import ON_FAILURE, AgentRun, ContainerRun, Frame, Graph, State, scope_of
+from engine.grammar.ids import timeout_id
+from engine.state import ON_FAILURE, AgentRun, ContainerRun, Frame, Graph, State, changed, scope_of
 
 
 def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
@@ -32,9 +33,9 @@ def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
     jumps = frame.jumps
     if event.jump is not None:
         jumps = (*jumps, (event.node_id or "", event.jump))
-    graph = graph._replace(gates=gates, edges=edges, ready=ready, ended=ended)
-    frame = frame._replace(graph=graph, jumps=jumps, error=frame.error or event.error)
-    state = state._replace(frames=state.frames.set(event.scope, frame))
+    graph = changed(graph, gates=gates, edges=edges, ready=ready, ended=ended)
+    frame = changed(frame, graph=graph, jumps=jumps, error=frame.error or event.error)
+    state = changed(state, frames=state.frames.set(event.scope, frame))
     if event.limit is not None:
         times = frame.loops.get(f"{event.node_id}>{event.limit}", 0)
         state = at_limit(state, path_of(event), event.limit, times)
@@ -53,15 +54,16 @@ def loop_iterated(state: State, event: ev.LoopIterate) -> State:
     frame = frame_at(state, scope)
     if (event.edge_from, event.edge_to) not in frame.jumps:
         raise MalformedJournal(f"no jump from {event.edge_from} to {event.edge_to} is decided")
-    frame = frame._replace(
+    frame = changed(
+        frame,
         jumps=tuple(jump for jump in frame.jumps if event.reset and jump[0] not in event.reset),
         loops=frame.loops.set(f"{event.edge_from}>{event.edge_to}", event.iteration),
         position=event.position,
     )
     if frame.graph is not None:
         jumps = tuple(jump for jump in frame.jumps if jump != (event.edge_from, event.edge_to))
-        frame = frame._replace(graph=reset(frame.graph, event), jumps=jumps)
-    return state._replace(frames=state.frames.set(scope, frame))
+        frame = changed(frame, graph=reset(frame.graph, event), jumps=jumps)
+    return changed(state, frames=state.frames.set(scope, frame))
 
 
 def reset(graph: Graph, event: ev.LoopIterate) -> Graph:
@@ -70,7 +72,7 @@ def reset(graph: Graph, event: ev.LoopIterate) -> Graph:
         gates, again = without(gates, node_id), again.set(node_id, None)
     for node_id, (known, yes) in (event.carried or {}).items():
         gates = gates.set(node_id, (known, yes))
-    return graph._replace(gates=gates, again=again, ready=graph.ready.set(event.edge_to, None))
+    return changed(graph, gates=gates, again=again, ready=graph.ready.set(event.edge_to, None))
 
 
 def container_started(state: State, event: ev.ContainerStarted) -> State:
@@ -79,7 +81,7 @@ def container_started(state: State, event: ev.ContainerStarted) -> State:
     if path in state.containers:
         raise MalformedJournal(f"container {path} was started before")
     container = ContainerRun(event.node_id, event.kind, event.total, event.items, event.keys, event.inputs)
-    return state._replace(containers=state.containers.set(path, container))
+    return changed(state, containers=state.containers.set(path, container))
 
 
 def container_at(state: State, path: str) -> ContainerRun:
@@ -94,8 +96,9 @@ def iteration_started(state: State, event: ev.IterationStarted) -> State:
     container = container_at(state, path)
     if event.index != container.begun or event.scope in state.frames:
         raise MalformedJournal(f"pass {event.index} of {path} does not follow pass {container.begun - 1}")
-    moved = container._replace(begun=container.begun + 1, running=container.running + 1)
-    return state._replace(
+    moved = changed(container, begun=container.begun + 1, running=container.running + 1)
+    return changed(
+        state,
         containers=state.containers.set(path, moved),
         frames=state.frames.set(event.scope, Frame(event.list_id, path, event.index)),
     )
@@ -119,13 +122,15 @@ def iteration_completed(state: State, event: ev.IterationCompleted) -> State:
         result["collected"] = event.collected
     # A pass of a `foreach` that has come to its end fails only with what it was to contribute.
     failed = event.error if container.kind == "foreach" else None
-    moved = container._replace(
+    moved = changed(
+        container,
         running=container.running - 1,
         results=container.results.set(frame.order, result),
         last=outputs,
         error=container.error or failed,
     )
-    return state._replace(
+    return changed(
+        state,
         nodes=nodes,
         containers=state.containers.set(path, moved),
         frames=state.frames.delete(event.scope),
@@ -141,7 +146,8 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
         raise MalformedJournal(f"container {path} is not over")
     if event.limit is not None:
         state = at_limit(state, path, None, event.limit)
-    done = run._replace(
+    done = changed(
+        run,
         status="completed",
         output=container_output(container, run.input),
         input=None,
@@ -149,13 +155,8 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
     )
     timer_id = timeout_id(state, path)
     if timer_id in state.timers:
-        state = state._replace(timers=state.timers.delete(timer_id))
-    return finish(state._replace(containers=state.containers.delete(path)), path, done)
-
-
-def timeout_id(state: State, path: str) -> str:
-    """The id of the timer that bounds this attempt of a container."""
-    return f"{state.session_id}:{path}:timeout{state.nodes[path].attempt}"
+        state = changed(state, timers=state.timers.delete(timer_id))
+    return finish(changed(state, containers=state.containers.delete(path)), path, done)
 
 
 def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:

@@ -21,6 +21,7 @@ from engine.state import (
     State,
     TimerRun,
     below,
+    changed,
     scope_of,
     visit_of,
 )
@@ -42,25 +43,16 @@ def begin_node(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: s
     nodes = state.nodes
     if before is None:
         nodes, frame = enter(state, frame, path, node_id)
-        frame = frame._replace(running=frame.running + 1)
+        frame = changed(frame, running=frame.running + 1)
     elif before.status not in ("interrupted", "retrying"):
         raise MalformedJournal(f"{path} was started before and is {before.status}")
-    run = NodeRun(
-        node_id=node_id,
-        type=event.node_type,
-        position=index,
-        status="started",
-        started_at=before.started_at if before else event.timestamp,
-        epoch=event.epoch,
-        attempt=event.attempt,
-        crashes=before.crashes if before else 0,
-        failures=before.failures if before else 0,
-        input=event.input,
-        saved=before.saved if before else None,
-        handled=before.handled if before else None,
-        kept=before.kept if before else None,
-    )
-    return state._replace(
+    at = before.started_at if before else event.timestamp
+    tried = (event.epoch, event.attempt) + ((before.crashes, before.failures) if before else (0, 0))
+    run = NodeRun(node_id, event.node_type, index, "started", at, None, *tried, event.input)
+    if before is not None:
+        run = changed(run, saved=before.saved, handled=before.handled, kept=before.kept)
+    return changed(
+        state,
         nodes=nodes.set(path, run),
         active=state.active.set(path, None),
         frames=state.frames.set(scope, frame),
@@ -86,13 +78,14 @@ def enter(state: State, frame: Frame, path: str, node_id: str) -> tuple[Map[str,
         if not frame.loops or earlier in state.active or visit_of(path) != visit_of(earlier) + 1:
             raise MalformedJournal(f"{earlier} stands in this pass already")
         nodes = nodes.delete(earlier)
-    return nodes, frame._replace(
-        nodes=frame.nodes.set(node_id, path), graph=frame.graph and begun(frame.graph, node_id)
+    return nodes, changed(
+        frame, nodes=frame.nodes.set(node_id, path), graph=frame.graph and begun(frame.graph, node_id)
     )
 
 
 def begun(graph: Graph, node_id: str) -> Graph:
-    return graph._replace(
+    return changed(
+        graph,
         ready=without(graph.ready, node_id),
         gates=without(graph.gates, node_id),
         again=without(graph.again, node_id),
@@ -110,15 +103,17 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
     """A node got its final outcome: it leaves the active ones and its list moves on."""
     scope = scope_of(path)
     frame = frame_at(state, scope)
-    frame = frame._replace(
+    frame = changed(
+        frame,
         position=max(frame.position, run.position + 1),
         running=frame.running - (path in state.active),
         nodes=frame.nodes.set(run.node_id, path),
         error=frame.error or error,
-        graph=frame.graph and frame.graph._replace(ended=frame.graph.ended.set(run.node_id, None)),
+        graph=frame.graph and changed(frame.graph, ended=frame.graph.ended.set(run.node_id, None)),
     )
-    return state._replace(
-        nodes=state.nodes.set(path, run if run.kept is None else run._replace(kept=None)),
+    return changed(
+        state,
+        nodes=state.nodes.set(path, run if run.kept is None else changed(run, kept=None)),
         active=state.active.delete(path) if path in state.active else state.active,
         frames=state.frames.set(scope, frame),
     )
@@ -127,8 +122,8 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
 def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
     path = path_of(event)
     run = unfinished(state, path)
-    done = run._replace(
-        status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
+    done = changed(
+        run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
     )
     return finish(state, path, done)
 
@@ -136,8 +131,8 @@ def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) ->
 def node_failed(state: State, event: ev.NodeFailed) -> State:
     path = path_of(event)
     run = unfinished(state, path)
-    failed = run._replace(
-        status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
+    failed = changed(
+        run, status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
     )
     if path in state.containers:
         state = drop_passes(state, path)
@@ -145,8 +140,8 @@ def node_failed(state: State, event: ev.NodeFailed) -> State:
     scope = scope_of(path)
     if event.goto is not None:
         frame = frame_at(state, scope)
-        frame = frame._replace(jumps=(*frame.jumps, (run.node_id, event.goto)))
-        state = state._replace(frames=state.frames.set(scope, frame))
+        frame = changed(frame, jumps=(*frame.jumps, (run.node_id, event.goto)))
+        state = changed(state, frames=state.frames.set(scope, frame))
     return state if event.contained else pass_failed(state, scope, path, event.error)
 
 
@@ -159,8 +154,8 @@ def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> 
     # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
     if container.kind == "parallel" and container.total == COLLECT:
         return state
-    container = container._replace(error=container.error or {"path": path, **error})
-    return state._replace(containers=state.containers.set(owner, container))
+    container = changed(container, error=container.error or {"path": path, **error})
+    return changed(state, containers=state.containers.set(owner, container))
 
 
 def node_failing(state: State, event: ev.NodeFailing) -> State:
@@ -172,13 +167,13 @@ def node_failing(state: State, event: ev.NodeFailing) -> State:
         if event.keeps:
             run = run._replace(kept=container.agent)
     handled = run.handled if event.list_id is None else (run.handled or 0) + 1
-    run = run._replace(status="failing", error=event.error, reason=None, handled=handled)
-    state = state._replace(nodes=state.nodes.set(path, run))
+    run = changed(run, status="failing", error=event.error, reason=None, handled=handled)
+    state = changed(state, nodes=state.nodes.set(path, run))
     if event.list_id is None:
         return state
     frames = state.frames.set(event.scope or "", Frame(event.list_id, path))
     container = ContainerRun(event.node_id, ON_FAILURE, 1, begun=1, running=1)
-    return state._replace(frames=frames, containers=state.containers.set(path, container))
+    return changed(state, frames=frames, containers=state.containers.set(path, container))
 
 
 def drop_passes(state: State, path: str) -> State:
@@ -201,7 +196,8 @@ def drop_passes(state: State, path: str) -> State:
         inside = timer.path is not None and timer.path != path and below(path, timer.path)
         if inside or (timer.path == path and timer.purpose == "timeout"):
             timers = timers.delete(timer_id)
-    return state._replace(
+    return changed(
+        state,
         frames=frames,
         nodes=nodes,
         active=active,
@@ -216,8 +212,8 @@ def node_skipped(state: State, event: ev.NodeSkipped) -> State:
     if before is not None:
         if before.status not in ("failing", "interrupted"):
             raise MalformedJournal(f"{path} was started, so it cannot be skipped")
-        skipped = before._replace(
-            status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp
+        skipped = changed(
+            before, status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp
         )
         return finish(state, path, skipped)
     frame = frame_at(state, scope)
@@ -226,7 +222,7 @@ def node_skipped(state: State, event: ev.NodeSkipped) -> State:
         event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp
     )
     nodes, frame = enter(state, frame, path, event.node_id)
-    return finish(state._replace(nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
+    return finish(changed(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
 
 
 def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
@@ -235,10 +231,10 @@ def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
     if run is None or run.status != "started":
         raise MalformedJournal(f"{path} is not running")
     crashes = run.crashes + (event.reason == "crash")
-    run = run._replace(status="interrupted", crashes=crashes, reason=event.reason)
+    run = changed(run, status="interrupted", crashes=crashes, reason=event.reason)
     if event.reason == LEFT:
-        run = run._replace(saved=event.saved)
-    return state._replace(nodes=state.nodes.set(path, run))
+        run = changed(run, saved=event.saved)
+    return changed(state, nodes=state.nodes.set(path, run))
 
 
 def node_retried(state: State, event: ev.NodeRetried) -> State:
@@ -246,6 +242,6 @@ def node_retried(state: State, event: ev.NodeRetried) -> State:
     run = unfinished(state, path)
     if path in state.containers:
         state = drop_passes(state, path)
-    run = run._replace(status="retrying", error=event.error, failures=run.failures + 1)
+    run = changed(run, status="retrying", error=event.error, failures=run.failures + 1)
     timer = TimerRun(event.timer_id, path, event.due_at, "retry", None)
-    return state._replace(nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
+    return changed(state, nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))

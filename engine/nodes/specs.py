@@ -294,6 +294,14 @@ def node_types() -> Mapping[str, NodeSpec]:
     return _REGISTRY
 
 
+_MODES = {spec.name: spec.mode for spec in _SPECS}
+
+
+def mode_of(name: str) -> str:
+    """The mode of a type, whether it is installed or not: all types but sayso's own are run by a process."""
+    return _MODES.get(name, "run")
+
+
 def unusable_type(name: str) -> str | None:
     """Why the type of that name of an installed package cannot be used; None when it can, or when there is none."""
     try:

@@ -301,3 +301,19 @@ def _asked(case: Scenario) -> list[str]:
     """The places of the open questions, by the numbers that people see."""
     prompts = [case.state.prompts[key] for key in case.state.open_prompts]
     return [prompt.path for prompt in sorted(prompts, key=lambda prompt: prompt.spec["number"])]
+
+
+def test_nothing_begins_beside_what_failed_in_the_same_step() -> None:
+    """Both branches are due at once; the first one fails, so the second one's program is not launched any more."""
+    case = given(
+        """
+nodes:
+  - id: both
+    type: parallel
+    branches:
+      l: [{id: a, type: fail, with: {message: "no"}}]
+      r: [{id: b, type: shell, with: {run: [ls]}}]
+"""
+    ).started()
+    assert case.state.status == "failed"
+    assert "both[r]/b" not in [event.path for event in case.events]

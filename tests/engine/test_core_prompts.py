@@ -20,8 +20,6 @@ from engine.errors import (
     SessionEnded,
     SeveralPrompts,
 )
-from engine.events import PromptRequested
-from engine.fold import evolve
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: set, with: {said: '{{ nodes.q.text }}'}}]"
@@ -312,16 +310,17 @@ def test_a_message_of_somebody_who_may_neither_answer_nor_steer_is_refused() -> 
 
 
 def two_open_prompts() -> Scenario:
-    """A session with two open text prompts, as branches that run side by side would leave it."""
-    case = given(ASK).started()
-    spec = {**case.prompt.spec, "message": "And the other?"}
-    paused = case.state
-    running = case.state._replace(phase="running")
-    event = PromptRequested(
-        seq=paused.seq + 1, timestamp=case.now, path="q", prompt_id="prompt-2", prompt=spec
-    )
-    case.state = evolve(running, event)._replace(phase="waiting")
-    return case
+    """A session with two open text prompts, of branches that run side by side."""
+    return given(
+        """
+nodes:
+  - id: both
+    type: parallel
+    branches:
+      l: [{id: q, type: ask, with: {message: "How?"}}]
+      r: [{id: other, type: ask, with: {message: "And the other?"}}]
+"""
+    ).started()
 
 
 def test_several_text_prompts_are_never_guessed_between() -> None:
@@ -336,10 +335,10 @@ def test_of_several_text_prompts_the_one_that_this_person_may_answer_takes_the_m
     """Prompts that are for others do not count."""
     case = two_open_prompts()
     case.policy = lambda actor, action, state, prompt: (
-        None if prompt is not None and prompt.prompt_id == "prompt-2" else "not you"
+        None if prompt is not None and prompt.path == "both[r]/other" else "not you"
     )
     case.only(Message("mine", ANA, "k"))
-    assert case.event("prompt:answered").prompt_id == "prompt-2"
+    assert case.event("prompt:answered").path == "both[r]/other"
 
 
 @pytest.mark.parametrize("text", ["hello", "stop"])

@@ -176,9 +176,14 @@ def test_an_event_that_does_not_follow_is_malformed(event: Event) -> None:
 
 def test_a_session_ends_as_it_was_decided() -> None:
     """`session:end` with another status than the outcome is malformed."""
-    state = derive_state([ev.FlowFailed(seq=8, timestamp=START, path="b", error={})], running_state())
+    failed = [
+        ev.NodeFailed(seq=8, timestamp=START, path="b", node_id="b", error={}),
+        ev.FlowFailed(seq=9, timestamp=START, path="b", error={}),
+    ]
     with pytest.raises(MalformedJournal, match="ended as failed"):
-        evolve(state, ev.SessionEnd(seq=9, timestamp=START, status="complete"))
+        evolve(
+            derive_state(failed, running_state()), ev.SessionEnd(seq=10, timestamp=START, status="complete")
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,208 @@
+"""The grammar of histories: of each real history every single mutation is refused, or is another possible history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+
+from engine import events as ev
+from engine.errors import MalformedJournal
+from engine.events import Event
+from engine.fold import derive_state
+from engine.grammar.rules import RULES
+from engine.grammar.text import verify
+from engine.state import State
+from tests.engine.histories import History, histories, types_in
+from tests.engine.mutations import TEXT, Mutant, Prefixes, fields, orders
+from tests.engine.walks import Walk, walks
+
+NAMES = sorted(histories())
+
+INFORMATION: dict[str, str] = {
+    "session:message": "a message that nobody sent",
+    "agent:message": "words that nobody said to an agent",
+    "prompt:voted": "a vote that was replaced, or voided by an edit, before anything was decided",
+    "prompt:handed": "a question that was not handed over",
+    "prompt:reposted": "a message that nobody deleted",
+    "prompt:shown": "a question that was shown elsewhere, or shown again",
+    "flow:pausing": "a pause for which nothing had to be waited for",
+}
+"""Without one of these the rest is another possible history: nothing that follows speaks of it."""
+
+NEEDS_TEXT: dict[str, str] = {
+    "delete timer:set": "whether a container has a `timeout`",
+    "delete prompt:requested": "whether an agent is at its cap, as the last event of a journal that waits",
+    "delete node:skipped": "that the list had one more node",
+    "delete flow:migrated": "that what follows is another text",
+    "double session:abort": "whether the flow has `finally`, of which a second one skips the rest",
+}
+"""What the fold believes and `sayso verify` does not: only the flow's text knows it (`engine.grammar.text`)."""
+
+UNTOLD: dict[str, str] = {
+    "delete flow:paused": "a wait that is not said, before a person pauses or ends the session",
+    "delete timer:set": "a reminder that was not set again: the deadline may have left no room for it",
+    "delete lock:acquired": "only in a fork, whose copied beginning lacks it: its parent's lock is none of its own",
+}
+"""What nothing tells, and of which nothing follows: no node runs for it, and none twice."""
+
+
+def commutes(mutant: Mutant, folded: State, original: State) -> bool:
+    """Whether two neighbours changed places and nothing is different for it: they happened side by side."""
+    plain = (folded._replace(updated_at=""), original._replace(updated_at=""))
+    return mutant.name.startswith("swap") and plain[0] == plain[1]
+
+
+def accepted(history: History, mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, State, State]]:
+    """The mutants that the fold takes, with what they fold to and what the history does."""
+    prefixes = Prefixes(history.events)
+    for mutant in mutants:
+        folded = prefixes.fold(mutant)
+        if folded is not None:
+            yield mutant, folded, prefixes.last
+
+
+def kind_of(mutant: Mutant) -> str:
+    """What was done to which type of event."""
+    return f"{mutant.name.split()[0]} {mutant.name.split()[2]}"
+
+
+def test_the_histories_have_every_type_of_event() -> None:
+    """There is no event without a rule, and none that no history has."""
+    every = {kind.type for kind in get_args(Event)}
+    found = set().union(*(types_in(history.events) for history in histories().values()))
+    assert found == every == set(RULES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_event_that_is_missing_double_moved_or_renumbered_is_noticed(name: str) -> None:
+    """Every single mutation of the order is refused, is one of two events that happened side by side, or leaves out what
+    nothing else speaks of."""
+    believed = []
+    for mutant, folded, original in accepted(histories()[name], orders(histories()[name].events)):
+        told = kind_of(mutant)
+        informs = mutant.name.startswith(("delete", "swap")) and told.split()[1] in INFORMATION
+        if not (commutes(mutant, folded, original) or informs or told in NEEDS_TEXT or told in UNTOLD):
+            believed.append(mutant.name)
+    assert believed == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_field_that_is_wrong_is_noticed(name: str) -> None:
+    """Foreign ids, other paths, numbers that nobody counted, outcomes of another kind: none of it is believed, but what
+    somebody said (`SAID`) and what only the text knows (`TEXT`)."""
+    believed = []
+    for mutant, _, _ in accepted(histories()[name], fields(histories()[name].events)):
+        field = mutant.name.split()[1].rpartition(".")[2]
+        if field not in TEXT and not mutant.name.split()[1].startswith(
+            ("flow:started.input", "flow:migrated.")
+        ):
+            believed.append(mutant.name)
+    assert believed == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_with_the_text_of_the_flow_nothing_is_believed_but_what_nothing_tells(name: str) -> None:
+    """What only the text knows (types, lists, edges, time limits) is compared with it; before a migration there is none."""
+    history, believed = histories()[name], []
+    for mutant, folded, original in accepted(history, [*orders(history.events), *fields(history.events)]):
+        told = kind_of(mutant)
+        informs = mutant.name.startswith(("delete", "swap")) and told.split()[1] in INFORMATION
+        if commutes(mutant, folded, original) or informs or told in UNTOLD or name == "migrated":
+            continue
+        try:
+            verify(mutant.events, history.flow)
+        except MalformedJournal:
+            continue
+        believed.append(mutant.name)
+    assert believed == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_history_verifies_with_its_text(name: str) -> None:
+    """What releases and this one wrote is in the grammar, and in their texts."""
+    history = histories()[name]
+    assert verify(history.events, history.flow) == derive_state(history.events)
+
+
+@settings(max_examples=60)
+@given(walks())
+def test_whatever_is_decided_verifies(walk: Walk) -> None:
+    """Any flow under any commands writes nothing that its own text does not bear out."""
+    assert verify(walk.events, walk.case.flow) == walk.case.state
+
+
+# --- the faults that were found, one by one --------------------------------------------------------------------
+
+
+def refusal(name: str, change: Callable[[list[Event]], list[Event]]) -> str:
+    """Why the fold refuses a history that was changed like this."""
+    changed = [event.but(seq=seq) for seq, event in enumerate(change(list(histories()[name].events)), 1)]
+    with pytest.raises(MalformedJournal) as error:
+        derive_state(changed)
+    return str(error.value)
+
+
+def without(kind: str, number: int = 0) -> Callable[[list[Event]], list[Event]]:
+    """The history without the n-th event of a type."""
+
+    def change(events: list[Event]) -> list[Event]:
+        found = [event for event in events if event.type == kind]
+        return [event for event in events if event is not found[number]]
+
+    return change
+
+
+def test_a_flow_does_not_complete_while_a_node_is_open() -> None:
+    """The last outcome is missing: the error names the end, and what is open."""
+    assert refusal("every_leaf", without("node:completed", -1)).startswith("event 4")
+
+
+def test_a_question_completes_by_an_answer() -> None:
+    """Without the answer its outcome is refused."""
+    assert "prompt" in refusal("forms", without("prompt:answered"))
+
+
+def test_a_session_has_one_end() -> None:
+    """Two ends are one too many."""
+    twice = refusal("every_leaf", lambda events: [*events[:-1], events[-2], events[-1]])
+    assert "before it session:end is missing" in twice
+
+
+def test_an_answer_that_was_not_offered_is_refused() -> None:
+    """A choice is one of the choices."""
+
+    def change(events: list[Event]) -> list[Event]:
+        other = [event for event in events if isinstance(event, ev.PromptAnswered)][-1]
+        answer = {**other.answer, "value": "z"}
+        return [event.but(answer=answer) if event is other else event for event in events]
+
+    assert "offers x, y, not z" in refusal("forms", change)
+
+
+def test_votes_are_counted() -> None:
+    """An approval that two must give is not given by one."""
+    assert "vote" in refusal("votes", without("prompt:voted", -1))
+
+
+def test_a_kind_and_a_number_of_a_question_are_derived() -> None:
+    """A question is of the kind of its node, and the next one of its session."""
+    for name, value in (("kind", "approval"), ("number", 7)):
+
+        def change(events: list[Event], name: str = name, value: object = value) -> list[Event]:
+            asked = next(event for event in events if isinstance(event, ev.PromptRequested))
+            prompt = {**asked.prompt, name: value}
+            return [event.but(prompt=prompt) if event is asked else event for event in events]
+
+        assert "prompt:requested" in refusal("forms", change)
+
+
+def test_a_step_that_is_cut_is_no_whole_journal() -> None:
+    """A journal that ends between an answer and its outcome folds as far as it goes, and does not verify."""
+    events = histories()["forms"].events
+    cut = next(event.seq for event in events if event.type == "prompt:answered")
+    assert derive_state(events[:cut]).owed
+    with pytest.raises(MalformedJournal, match="in the middle of a step"):
+        verify(events[:cut])
