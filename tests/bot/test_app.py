@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +21,7 @@ from engine.live import utc_now
 from engine.storage.memory import MemoryStore
 from engine.storage.port import InboxItem
 from engine.storage.writer import Writer
-from tests.simulation.mutants import a_live_reply_moves_the_mark
+from tests.simulation.mutants import a_live_reply_moves_the_mark, acknowledges_before_it_stores
 from tests.support.workspace import running_workspace
 
 
@@ -98,6 +100,44 @@ async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
         store.full = False
         assert [await delivered(), await delivered()] == [200, 200]
     assert [row.kind for row in store.inbox()] == [arrivals.MESSAGE]
+    writer.close()
+
+
+class _Slow(MemoryStore):
+    """A store that stores once the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.let = threading.Event(), threading.Event()
+
+    def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        self.asked.set()
+        assert self.let.wait(20)
+        return super().ingest(items, now)
+
+
+@pytest.mark.parametrize("fault", [False, True], ids=["as it is", "with the fault"])
+async def test_no_acknowledgement_leaves_before_the_row_is_stored(
+    fault: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the store is at it nothing is acknowledged; the acknowledgement follows the commit. Where a fault is seeded
+    that acknowledges first, this is what shows it."""
+    if fault:
+        acknowledges_before_it_stores(monkeypatch)
+    store = _Slow()
+    writer = Writer(store)
+    writer.start()
+    async with running_workspace() as workspace:
+        slack, body = _app(workspace, writer), _mention(workspace)
+        request = AsyncBoltRequest(mode="socket_mode", body=body)
+        answer = asyncio.create_task(slack.app.async_dispatch(request))
+        assert await asyncio.to_thread(store.asked.wait, 20)
+        for _ in range(100):
+            await asyncio.sleep(0)  # whatever can go on without the store has gone on
+        assert answer.done() is fault
+        store.let.set()
+        assert (await answer).status == 200
+        assert fault or [row.kind for row in store.inbox()] == [arrivals.MESSAGE]
     writer.close()
 
 
