@@ -206,3 +206,13 @@ def test_a_step_that_is_cut_is_no_whole_journal() -> None:
     assert derive_state(events[:cut]).owed
     with pytest.raises(MalformedJournal, match="in the middle of a step"):
         verify(events[:cut])
+
+
+def test_a_fold_that_checks_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeded fault: rules that let everything through. Then mutants are believed that this file has refused."""
+    history = histories()["containers"]
+    honest = {mutant.name for mutant, _, _ in accepted(history, orders(history.events))}
+    for kind in RULES:
+        monkeypatch.setitem(RULES, kind, lambda state, event: None)
+    believed = {mutant.name for mutant, _, _ in accepted(history, orders(history.events))}
+    assert len(believed) > len(honest)
