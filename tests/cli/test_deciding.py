@@ -57,7 +57,7 @@ def test_two_people_decide_what_one_of_them_changed(cli: Cli) -> None:
     done = cli.run("prompts", "answer", prompt, "Reject", "--as", "eve")
     assert "needs a reason" in done.err
     done = cli.run("prompts", "answer", prompt, "Reject", "--reason", "too late today", "--as", "eve")
-    assert done.code == 0, done
+    assert done.code == 8, done
     assert cli.lines("shipped") == []
 
 
@@ -120,7 +120,7 @@ def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
         terminal.expect("reject: why")
         terminal.expect("> ")
         terminal.type("reject: not now")
-        terminal.expect("rejected at `gate`")
+        terminal.expect("🚫 rejected by")
 
 
 HELPER = """
