@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from immutables import Map
 
-from bot.rendering import card, end_note
+from bot.rendering import card, end_note, prompt_message
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.rendering.failures import log_of
+from bot.rendering.home import HomePage, Run, home_view
 from bot.workspace.blocks import check_message
 from engine.state import NodeRun, State, TimerRun
 from tests.bot.rendering_cases import (
@@ -228,3 +229,18 @@ def test_a_limit_that_it_went_on_at_is_named() -> None:
     assert "🔁 Went on at a limit: again after 3 rounds" in "\n".join(
         texts(card(state, FLOW, T1).blocks) + plain_texts(card(state, FLOW, T1).blocks)
     )
+
+
+def test_home_shows_a_rejection_as_a_decision() -> None:
+    """Among what ended lately it has the sign and the words of a decision."""
+    page = HomePage([], [], [Run(after_a_rejection("failed"), None)], {}, T1)
+    told = "\n".join(texts(home_view(page)["blocks"]))
+    assert "🚫 *rollback* · rejected by ben: no" in told
+    assert "❌" not in told
+
+
+def test_a_question_at_a_limit_says_what_it_is() -> None:
+    """Its message has a head of its own, and a button for each way to go on."""
+    asked = prompt(kind="limit", message="*a* is not over, and the 2 rounds are used up.", accepts_text=False)
+    made = prompt_message(session(asked), asked, FLOW)
+    assert "🔁 *At a limit:*" in "\n".join(texts(made.blocks))

@@ -78,6 +78,7 @@ nodes:
       message: Go?
       approvers: [{approvers}]
       required: 2
+      on_reject: continue
       form: {{properties: {{count: {{type: integer, default: 1}}}}}}
       editable: [count]
   - id: each
