@@ -72,8 +72,8 @@ from engine.folds.session import (
 )
 from engine.grammar.owed import OWES, still_owed
 from engine.grammar.rules import RULES
-from engine.machine import step
-from engine.state import State, changed
+from engine.machine import Phase, step
+from engine.state import Owed, State
 
 
 def evolve(state: State, event: Event) -> State:
@@ -91,7 +91,17 @@ def evolve(state: State, event: Event) -> State:
     owes = OWES.get(kind)
     if owes is not None:
         owed = owes(state, event) + owed
-    return changed(moved, phase=phase, seq=event.seq, updated_at=event.timestamp, owed=owed)
+    return _stamped(moved, phase, event, owed)
+
+
+_PHASE, _SEQ, _AT, _OWED = map(State._fields.index, ("phase", "seq", "updated_at", "owed"))
+
+
+def _stamped(state: State, phase: Phase, event: Event, owed: tuple[Owed, ...]) -> State:
+    """What changes with every event, by its place: this is done for each of them."""
+    values = list(state)
+    values[_PHASE], values[_SEQ], values[_AT], values[_OWED] = phase, event.seq, event.timestamp, owed
+    return tuple.__new__(State, values)
 
 
 def derive_state(events: Iterable[Event], start: State | None = None) -> State:

@@ -96,9 +96,9 @@ def _begins(state: State, event: ev.NodeStarted | ev.ChildStarted, frame: Frame,
     if owner is not None and owner.agent is not None:
         _begins_in_agent(state, event.node_type, path, frame, owner.agent, (node_id, index))
         return
-    expected = visit_path(frame, scope, node_id)
-    if path != expected:
-        same(path, expected, "path")
+    # A first visit is by far the commonest, and its path the shortest to tell.
+    if node_id in frame.nodes or path != (f"{scope}/{node_id}" if scope else node_id):
+        same(path, visit_path(frame, scope, node_id), "path")
     _next_of_list(state, frame, node_id, index)
 
 

@@ -100,7 +100,9 @@ def evaluate_items_again(flow: Flow, state: State) -> State:
     """The items of a `foreach` are evaluated again on resume."""
     for path, container in state.containers.items():
         if container.kind == "foreach":
-            items = evaluate_config(flow, node_at(flow, state, path), state, scope_of(path))["items"]
+            items = evaluate_config(
+                flow, node_at(flow, state, path), state, scope_of(path), state.updated_at
+            )["items"]
             changed = container._replace(items=items, total=len(items))
             state = state._replace(containers=state.containers.set(path, changed))
     return state
@@ -172,9 +174,12 @@ def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
 
     def apply(patch: pytest.MonkeyPatch) -> None:
         restored: dict[str, int] = {}
+        claimed_at = [0]
         begin = _FOLDS["container:iterationStarted"]
 
         def remember(flow: Flow, state: State) -> State:
+            # What began before the claim did so without it; the grammar would notice it in the whole journal.
+            claimed_at[0] = state.seq
             restored.clear()
             restored.update({frame.list_id: frame.position for _, frame in passes(state)})
             return state
@@ -182,7 +187,7 @@ def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
         def begun(state: State, event: IterationStarted) -> State:
             state = begin(state, event)
             found = restored.get(event.list_id) if same_list else max(restored.values(), default=None)
-            if found and event.scope in state.frames:
+            if found and event.seq > claimed_at[0] and event.scope in state.frames:
                 frame = state.frames[event.scope]._replace(position=found)
                 state = state._replace(frames=state.frames.set(event.scope, frame))
             return state
