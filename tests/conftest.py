@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # What a command runs in a folder of its own is this tree, and no installed copy of it.
@@ -20,3 +22,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 settings.register_profile("test", derandomize=True, database=None, deadline=None)
 settings.register_profile("prove", print_blob=True, deadline=None)
 settings.load_profile("prove" if os.environ.get("PROVE") else "test")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test printed, as text that one process can hand to another: hostile texts hold lone surrogates."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "replace").decode()) for name, text in report.sections]
+    return report
