@@ -85,14 +85,17 @@ class Anchor:
         return os.fstat(self._file).st_mtime
 
     def make(self, point: Point) -> None:
-        """The file with this point alone, durable: in place of whatever is there."""
+        """The file with this point alone, durable: in place of whatever is there. Raises `StorageError`."""
         make_private(self.path)
         self.open()
         assert self._file is not None
-        with self._locked(self._file):
-            os.pwrite(self._file, _SLOT.pack(*point) * 2, 0)
-            os.fsync(self._file)
-        sync_directory(self.path.parent)
+        try:
+            with self._locked(self._file):
+                os.pwrite(self._file, _SLOT.pack(*point) * 2, 0)
+                os.fsync(self._file)
+            sync_directory(self.path.parent)
+        except OSError as error:
+            raise StorageError(f"{self.path} could not be written: {error.strerror}.") from error
 
     def move(self, point: Point, *, alone: bool) -> None:
         """Write a point, unless the anchor is as new already; `alone` where nobody else can have moved it since our last

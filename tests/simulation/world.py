@@ -14,6 +14,7 @@ from typing import Any
 
 from bot.flows import Library
 from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES
+from engine.storage.anchor import anchor_of
 from tests.simulation import weather as weathers
 from tests.simulation.file_flows import FILE_SAMPLES
 from tests.simulation.form_flows import FORM_SAMPLES
@@ -109,8 +110,9 @@ class World:
         self.home = self.folder
         self.library = self.ground.library
         self.database = self.folder / "sayso.db"
-        shutil.copyfile(self.ground.template, self.database)
-        self.database.chmod(0o600)
+        for made in (self.ground.template, anchor_of(self.ground.template)):
+            shutil.copyfile(made, self.folder / made.name)
+            (self.folder / made.name).chmod(0o600)
         self.slack = Slack(self)
         self.people = Crowd(self)
 
