@@ -164,8 +164,10 @@ def _end_pass(turn: Turn, scope: str) -> None:
 
 def _collected(turn: Turn, scope: str, frame: Frame) -> tuple[Json, dict[str, Json] | None]:
     """What a pass contributes to its `foreach`, and why the pass failed where it did."""
-    node = turn.node(frame.owner or "")
-    if frame.error is not None or node.collect is None:
+    owner = frame.owner or ""
+    node = turn.node(owner)
+    # The `on_failure` of a `foreach` is a list of its own, which contributes nothing.
+    if frame.error is not None or node.collect is None or turn.state.containers[owner].kind != "foreach":
         return None, frame.error
     try:
         names = context(node.collect, turn.flow, turn.state, scope, turn.facts.now)

@@ -84,7 +84,7 @@ nodes:
       right:
         - id: three
           type: approval
-          with: {message: "Three?", approvers: [channel]}
+          with: {message: "Three?", approvers: [channel], on_reject: continue}
   - id: tell
     type: message
     with: {text: "All three are answered"}
