@@ -26,14 +26,19 @@ def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_p
     offered = [(each.channel, each.text) for each in suggestions(flows, tmp_path / "no-demo")]
     assert offered == [
         ("ops", "@sayso access-request"),
+        ("ops", "@sayso certificate-renewal"),
+        ("ops", "@sayso database-failover"),
         ("ops", "@sayso disk-cleanup"),
+        ("ops", "@sayso feature-rollout"),
         ("ops", "@sayso handover"),
+        ("incidents", "@sayso incident"),
         ("incidents", "@sayso incident-first-response"),
         ("ops", "@sayso investigate"),
         ("incidents", "ALERT: checkout is down"),
         ("releases", "@sayso release-checklist"),
         ("ops", "@sayso rolling-restart"),
         ("ops", "@sayso scale-out"),
+        ("ops", "@sayso temporary-access"),
         ("ops", "@sayso triage"),
         ("ops", "@sayso help"),
     ]

@@ -140,7 +140,7 @@ async def running_bot(
 
 
 class MovedClock:
-    """The machine's clock, put forward by a test: minutes pass without waiting for them."""
+    """The machine's clocks, put forward by a test: minutes pass without waiting for them, on both of them."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -149,6 +149,10 @@ class MovedClock:
     def __call__(self) -> float:
         """Seconds since 1970, as far ahead as it was put."""
         return time.time() + self.ahead
+
+    def steady(self) -> float:
+        """Seconds of the clock that only goes forward: it saw the time pass, so the other one has not jumped."""
+        return time.monotonic() + self.ahead
 
     def forward(self, seconds: float) -> None:
         """Put it forward. The bot looks at its clock anew, as it does by itself every few seconds."""
@@ -181,7 +185,7 @@ async def bot_here(
         **env,
     }
     clock = clock or MovedClock()
-    machine = Machine(seconds=clock, started=lambda: None)
+    machine = Machine(seconds=clock, steady=clock.steady, started=lambda: None)
     bot = Bot(load_settings(environ, cwd=home), flows=[folder], machine=machine)
     running = asyncio.create_task(bot.run())
     try:
