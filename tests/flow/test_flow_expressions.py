@@ -90,11 +90,11 @@ def test_an_expression_gives_its_value(text: str, value: Json) -> None:
 
 
 FILTERED: list[tuple[str, str, Json]] = [
-    ("after", "'2026-11-21T22:40:00Z' | after('20m')", "2026-11-21T23:00:00.000Z"),
-    ("before", "'2026-11-21T22:40:00Z' | before(60)", "2026-11-21T22:39:00.000Z"),
-    ("since", "'2026-11-21T22:40:00Z' | since('2026-11-21T22:39:00Z')", 60.0), ("duration", "5400 | duration", "1h30m"),
-    ("date", "'2026-11-21T22:40:00Z' | date", "2026-11-21"), ("match", "'v12' | match('v([0-9]+)')", ["v12", "12"]),
-    ("project", "[{'a': {'b': 1}}] | project(c='a.b')", [{"c": 1}]),
+    ("after", "{{ '2026-11-21T22:40:00Z' | after('20m') }}", "2026-11-21T23:00:00.000Z"),
+    ("before", "{{ '2026-11-21T22:40:00Z' | before(60) }}", "2026-11-21T22:39:00.000Z"),
+    ("since", "{{ '2026-11-21T22:40:00Z' | since('2026-11-21T22:39:00Z') }}", 60.0), ("duration", "{{ 5400 | duration }}", "1h30m"),
+    ("date", "{{ '2026-11-21T22:40:00Z' | date }}", "2026-11-21"), ("match", "{{ 'v12' | match('v([0-9]+)') }}", ["v12", "12"]),
+    ("project", "{{ [{'a': {'b': 1}}] | project(c='a.b') }}", [{"c": 1}]),
     ("abs", "{{ -3 | abs }}", 3), ("capitalize", "{{ 'aBC' | capitalize }}", "Abc"), ("default", "{{ inputs.q | default(1) }}", 1),
     ("dictsort", "{{ {'b': 1, 'a': 2} | dictsort }}", [["a", 2], ["b", 1]]), ("filesizeformat", "{{ 13400 | filesizeformat }}", "13.4 kB"),
     ("first", "{{ inputs.list | first }}", 3), ("float", "{{ '2.5' | float }}", 2.5), ("float", "{{ 'x' | float(0) }}", 0),
