@@ -15,6 +15,7 @@ from engine.errors import (
     InvalidAnswer,
     InvalidInputs,
     NotAllowed,
+    SchemaTooNew,
     SessionEnded,
     SessionError,
     SessionRunning,
@@ -300,15 +301,26 @@ async def test_many_pure_nodes_do_not_stop_half_way(backing: Backing, tmp_path: 
         assert head.status == "complete"
 
 
-async def test_a_session_whose_flow_cannot_be_read_any_more_says_so(backing: Backing, tmp_path: Path) -> None:
-    """A pinned flow that this release refuses is an error of that session, and of no other."""
+@pytest.mark.parametrize(
+    ("body", "error", "told"),
+    [
+        (b'{"version": 0}', SessionError, "cannot go on in this release"),
+        (b'{"version": 99}', SchemaTooNew, "written by a newer release"),
+    ],
+    ids=["refused", "too new"],
+)
+async def test_a_session_whose_flow_cannot_be_read_any_more_says_so(
+    backing: Backing, tmp_path: Path, body: bytes, error: type[Exception], told: str
+) -> None:
+    """A pinned flow that this release refuses, or that is too new, is an error of that session, and of no other."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
     store = FaultyStore(backing.open())
-    store.answers["flow"] = b'{"version": 99}'
+    store.answers["flow"] = body
     async with running(store, tmp_path) as rig:
-        with pytest.raises(SessionError, match="cannot go on in this release"):
+        with pytest.raises(error, match=told):
             await rig.engine.resume(session_id, "x", actor=ANA)
+        assert (await rig.engine.head(session_id)).quarantined is None
         assert (await rig.settled(STEPS)).status == "paused"
 
 
