@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bot.doctor_slack import named_in
@@ -63,11 +65,13 @@ def test_an_agent_holds_its_model_calls_and_its_tools(flow: Flow, fix: Node) -> 
 
 
 def test_retries_of_an_agent_are_those_of_its_model_calls(flow: Flow, fix: Node) -> None:
-    """The agent itself is tried once; without a `retry` its model calls are tried five times, with growing waits."""
+    """The agent itself is tried once; without a `retry` its model calls are tried five times with growing waits, and
+    outages of the provider are waited out until the deadline."""
     (turn,) = flow.lists["fix:turn"].nodes
     assert (fix.retry, turn.retry) == (None, Retry(attempts=2, delay=1.0))
     (other,) = flow.lists["triage:turn"].nodes
-    assert other.retry == Retry(attempts=5, backoff="exponential", delay=2.0, max_delay=60.0, jitter=0.2)
+    growing = Retry(attempts=5, backoff="exponential", delay=2.0, max_delay=300.0, jitter=0.2)
+    assert other.retry == replace(growing, until_deadline=True)
     assert (turn.type, turn.timeout, turn.crash_policy({})) == ("turn", 900.0, "again")
     assert (fix.timeout, other.name) == (7200.0, "First look")
 

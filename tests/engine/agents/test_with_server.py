@@ -148,6 +148,16 @@ async def test_a_question_of_the_model_waits_for_a_person(stage: Stage) -> None:
 # --- what goes wrong -----------------------------------------------------------------------------------------------
 
 
+async def asked_again(stage: Stage, wrong: Reply | Failure | Raw) -> State:
+    """The session after this first reply, a wait that no process waits, and a good answer to the same request."""
+    state = await stage.run(wrong, text("The disk is full."))
+    assert state.status == "paused"
+    assert sorted(run.type for run in state.nodes.values()) == ["agent", "turn"]
+    assert said(await stage.later()) == "The disk is full."
+    assert stage.sent(0) == stage.sent(1)
+    return await stage.rig.engine.state(SESSION)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -155,22 +165,29 @@ async def test_a_question_of_the_model_waits_for_a_person(stage: Stage) -> None:
         text("The disk is full.", cut_after="text_delta", abrupt=True),
         text("The disk is full.", error_after=("text_delta", "overloaded_error")),
         Reply([DB], cut_after="input_json_delta"),
-        Failure(529, "overloaded_error"),
         Failure(500, "api_error"),
         Raw(b"event: message_start\ndata: {not json\n\n"),
         Raw(b"<html>a proxy's page</html>", content_type="text/html"),
     ],
-    ids=["cut", "hung up", "error in the stream", "cut in a tool", "529", "500", "no JSON", "no stream"],
+    ids=["cut", "hung up", "error in the stream", "cut in a tool", "500", "no JSON", "no stream"],
 )
 async def test_what_is_no_answer_is_asked_for_again(stage: Stage, wrong: Reply | Failure | Raw) -> None:
-    """After a wait that no process waits, the same request is made; nothing of the broken answer stays or ran."""
-    state = await stage.run(wrong, text("The disk is full."))
-    assert state.status == "paused"
-    assert sorted(run.type for run in state.nodes.values()) == ["agent", "turn"]
-    assert said(await stage.later()) == "The disk is full."
-    assert stage.sent(0) == stage.sent(1)
-    state = await stage.rig.engine.state(SESSION)
-    assert float(state.spent.unsure) > float(state.spent.cost) > 0
+    """After a wait that no process waits, the same request is made; nothing of the broken answer stays or ran. What
+    was set aside for it counts, as it may have been paid."""
+    spent = (await asked_again(stage, wrong)).spent
+    assert float(spent.unsure) > float(spent.cost) > 0
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [Failure(529, "overloaded_error"), Failure(429, "rate_limit_error")],
+    ids=["529", "429"],
+)
+async def test_what_is_refused_is_asked_for_again_and_costs_nothing(stage: Stage, refusal: Failure) -> None:
+    """A provider that refuses before any answer is asked again, and only the answer is paid."""
+    spent = (await asked_again(stage, refusal)).spent
+    assert float(spent.unsure) == float(spent.reserved) == spent.unsure_tokens == 0
+    assert float(spent.cost) > 0
 
 
 async def test_a_rate_limit_is_waited_for_as_long_as_it_says(stage: Stage) -> None:
