@@ -294,11 +294,19 @@ async def test_a_provider_with_a_mistake_in_it_fails_the_turn_only(tmp_path: Pat
 # --- leaving ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_that_is_too_slow_is_interrupted(rig: Rig, server: ClaudeServer) -> None:
+async def test_a_turn_that_is_too_slow_is_interrupted(
+    rig: Rig, server: ClaudeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A turn that has not ended after its timeout is an interruption, and the connection is closed."""
     reply = text("Slowly.", hold_after="text_delta")
     server.queue(reply)
-    outcome = await rig.run(timeout=0.3)
+    running = asyncio.ensure_future(rig.run(timeout=60.0))
+    await asyncio.wait_for(reply.reached.wait(), 50)
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    with monkeypatch.context() as later:
+        later.setattr(loop, "time", lambda: now() + 60)
+        outcome = await asyncio.wait_for(running, 10)
     assert isinstance(outcome, Interrupted)
     assert outcome.reason == "timeout"
     await asyncio.wait_for(reply.gone.wait(), 10)
