@@ -82,21 +82,34 @@ def test_an_edit_says_what_is_wrong_with_it(cli: Cli) -> None:
         assert text in done.err, done
 
 
+def open_questions(cli: Cli) -> list[str]:
+    """The ids of all open questions."""
+    return [entry["promptId"] for entry in cli.run("prompts", "list", "--json").json["prompts"]]
+
+
 @pytest.mark.parametrize("undone", [True, False])
 def test_an_answer_is_taken_back(cli: Cli, undone: bool) -> None:
-    """While nothing followed, `prompts undo` opens the question again; without it the answer stands."""
+    """While nothing followed, `prompts undo` opens the question again and leaves with 3; without it the answer stands."""
     prompt = asked(cli, UNDO)
-    with cli.started("prompts", "answer", prompt, "eu") as answering:
+    answered = cli.run("prompts", "answer", prompt, "eu")
+    assert answered.code == 3, answered
+    if undone:
+        done = cli.run("prompts", "undo", prompt)
+        assert done.code == 3, done
+        assert "took the answer back" in done.out
+    assert open_questions(cli) == ([prompt] if undone else [])
+
+
+def test_an_answer_is_taken_back_while_a_command_waits(cli: Cli) -> None:
+    """`prompts answer --wait` holds the session; `prompts undo` asks it to take the answer back, and it does."""
+    prompt = asked(cli, UNDO)
+    with cli.started("prompts", "answer", prompt, "eu", "--wait") as answering:
         assert answering.stdout is not None
-        for line in answering.stdout:
-            if "waits" in line or "until" in line.casefold():
-                break
-        if undone:
-            done = cli.run("prompts", "undo", prompt)
-            assert done.code == 0, done
-            assert "Taken back" in done.out
-    listed = cli.run("prompts", "list", "--json").json["prompts"]
-    assert [entry["promptId"] for entry in listed] == ([prompt] if undone else [])
+        assert any("⏸ until" in line for line in answering.stdout)
+        done = cli.run("prompts", "undo", prompt)
+        assert done.code == 0, done
+        assert "Taken back: the question is open again." in done.out
+    assert open_questions(cli) == [prompt]
 
 
 def test_what_is_not_answered_is_not_taken_back(cli: Cli) -> None:

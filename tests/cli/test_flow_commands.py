@@ -128,9 +128,11 @@ def test_help_tells_the_exit_codes(cli: Cli) -> None:
 
 
 def test_every_error_of_the_store_has_the_code_of_the_store() -> None:
-    """An error class that is added to the storage errors gets its exit code by the table, not by accident."""
+    """An error class that is added to the storage errors gets its exit code by the table; one that is suspended has its own."""
     storage = {errors.StorageError.code, *(kind.code for kind in errors.StorageError.__subclasses__())}
-    assert {exit_for(code) for code in storage} == {6}
+    suspended = {code for code in storage if exit_for(code) == 10}
+    assert suspended == {errors.StoreSuspended.code}
+    assert {exit_for(code) for code in storage - suspended} == {6}
     refusals = {errors.Refused.code, *(kind.code for kind in errors.Refused.__subclasses__())}
     assert {exit_for(code) for code in refusals} == {5}
 
