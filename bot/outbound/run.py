@@ -93,6 +93,7 @@ class Outbound:
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._holds: dict[str, float] = {}
         self._troubles: dict[str, int] = {}
+        self._newer: set[str] = set()
         self._cards: set[str] = set()
         self._limit = _PAGE
         self._wake = asyncio.Event()
@@ -297,7 +298,9 @@ class Outbound:
             await self._faulted(row, fault)
             return
         except SchemaTooNew as error:
-            log.warning("%s is left for a newer release: %s", row.key, error)
+            if row.key not in self._newer:
+                log.warning("%s is left for a newer release: %s", row.key, error)
+            self._newer.add(row.key)
             self._hold_row(row, _NEWER_SECONDS)
             return
         except _LOST as error:
