@@ -100,9 +100,9 @@ async def test_pausing_at_every_point_of_one_run_changes_nothing(
     hit["pauses in runs that are paused all the time"] += paused.acts
 
 
-@pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.timeout(3600 if LONG else 900)
 @settings(
-    max_examples=300 if LONG else 20,
+    max_examples=300 if LONG else 12,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink] if LONG else [Phase.explicit, Phase.generate],
 )
