@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from bot.rendering.blocks import Block, Rendered, block_key, context, fit_text, rendered, section
 from bot.rendering.failures import tail_of
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of, place_of
+from bot.rendering.nested import REJECTED
 from bot.rendering.text import one_line, person, safe
 from engine.codec import Json
+from engine.queries import is_rejection, verdict
 from engine.state import State
 
 _NAMES_MOST = 8
@@ -74,6 +76,8 @@ def _why(state: State, flow: FlowLike, by: Mapping[str, Json] | None, reason: st
         said = f": {safe(one_line(reason, 200))}" if reason else ""
         return f"🛑 *{safe(one_line(flow.name, 80))}* was ended{who}{said}."
     error = state.error or {}
+    if is_rejection(error):
+        return f"{REJECTED} *{safe(one_line(flow.name, 80))}*: {safe(one_line(verdict(error), 400))}"
     message = safe(one_line(str(error.get("message") or error.get("type") or "no reason given"), 400))
     # A container fails with the error of what is inside, which says where that stood.
     inner = error.get("path")

@@ -84,7 +84,8 @@ async def test_a_release_that_was_rejected_is_not_tagged(
     await thread.says("What should people know")
     await thread.reply("ana", "Nothing")
     await thread.press("dev", await thread.says("Tag *1.4.0*?"), "Reject")
-    await thread.says("*1.4.0* was not tagged.")
+    await thread.says("*1.4.0* was not tagged: go was rejected by Dev Rao")
+    await thread.says("🚫 *release-checklist*: rejected by Dev Rao")
     assert git(repository, "tag", "--list") == "v1.3.0"
 
 
@@ -354,7 +355,7 @@ async def test_hosts_are_restarted_one_after_the_other(
         thread = await restarting(workspace, fleet, tmp_path)
         await thread.press("ben", await thread.says("· *Before › approval*"), "Approve")
         asked = await thread.says("127.0.0.1 is back. Does it look right? Then the other 1 follow.")
-        assert "*Approved? › default › Restart › 127.0.0.1*" in asked["text"]
+        assert "*Restart › 127.0.0.1*" in asked["text"]
         first = ["drain 127.0.0.1", "restart 127.0.0.1", "enable 127.0.0.1"]
         assert fleet.log == first
         await bot.kill()
@@ -381,10 +382,10 @@ async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(
 async def test_a_restart_that_is_rejected_touches_nothing(
     workspace: Workspace, bot: BotProcess, tmp_path: Path
 ) -> None:
-    """A rejection goes to its own case, and no host is drained."""
+    """A rejection ends the run, is shown as a decision, and no host is drained."""
     async with running_fleet() as fleet:
         thread = await restarting(workspace, fleet, tmp_path)
         await thread.press("ben", await thread.says("· *Before › approval*"), "Reject")
         await thread.says("*checkout* was not restarted.")
-        await thread.says("*Completed*")
+        await thread.says("🚫 *rolling-restart*: rejected by Ben Okafor")
         assert fleet.log == []
