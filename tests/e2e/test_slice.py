@@ -172,7 +172,7 @@ async def test_text_never_approves(workspace: Workspace, tmp_path: Path) -> None
         await thread.says("buttons")
         assert counted(log) == []
         await thread.press("ben", prompt, "Reject")
-        await thread.says("The verdict came from")
+        await thread.says("rejected by Ben")
     assert counted(log) == []
 
 
