@@ -10,8 +10,9 @@ run: $(VENV)/.run
 	$(BIN)/python examples/tools/disk_cleanup.py demo .sayso/demo > /dev/null
 	$(BIN)/sayso dev examples $(ARGS)
 
+# One process a core.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
