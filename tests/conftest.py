@@ -1,12 +1,14 @@
 """What holds for all tests. Searches with generated values use the same values every time, or with PROVE=1 new ones;
-child processes run the code of this tree and can be interrupted."""
+child processes run the code of this tree and can be interrupted. The end says how much the long searches tried."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -30,3 +32,33 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.sections = [(name, text.encode("utf-8", "replace").decode()) for name, text in report.sections]
     return report
+
+
+TRIED: Counter[str] = Counter()
+"""How often what was tried, in this process; in the end in all of them."""
+
+
+@pytest.fixture(scope="session")
+def hit() -> Counter[str]:
+    """What was tried so far, by what it is."""
+    return TRIED
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of several hands its counts to the one that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tried"] = dict(TRIED)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """One of several processes has ended."""
+    TRIED.update(getattr(node, "workeroutput", {}).get("tried", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what was tried."""
+    if TRIED:
+        terminalreporter.section("what was tried, and how often")
+        for name, count in sorted(TRIED.items()):
+            terminalreporter.write_line(f"{count:>8,}  {name}")

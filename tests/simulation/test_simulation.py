@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,6 @@ MOST_FORM_SEEDS = 1_000
 """Within so many runs a seeded fault must be found."""
 DELIVERIES = 100_000
 """How many deliveries `make prove` makes at least."""
-TRIED: Counter[str] = Counter()
 _TRACE = "from tests.simulation.run import trace_of; print(trace_of(int(__import__('sys').argv[1])))"
 ROOT = Path(__file__).parents[2]
 
@@ -50,21 +48,9 @@ def land() -> Iterator[Ground]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def blocks() -> Iterator[dict[int, Future[Block]]]:
-    """The blocks of seeds by their first, which processes run while the tests wait for one after the other."""
-    workers = crowd()
-    try:
-        counts = dict.fromkeys(LATER, LATER_SEEDS)
-        yield {first: workers.submit(run_block, first, counts.get(first, AT_ONCE)) for first in FIRSTS}
-    finally:
-        workers.shutdown(cancel_futures=True)
-    print(f"\nsimulation: {', '.join(f'{count:,} {name}' for name, count in sorted(TRIED.items()))}")
-
-
-def _counted(block: Block) -> None:
+def _counted(block: Block, hit: Counter[str]) -> None:
     """Fail with the seeds and what was wrong; `python -m tests.simulation.run SEED 1` shows one whole run."""
-    TRIED.update(block.tried)
+    hit.update({f"simulation: {name}": count for name, count in block.tried.items()})
     if block.problems:
         lines = [f"seed {seed}: {line}" for seed, problems in block.problems.items() for line in problems]
         replay = f"replay: python -m tests.simulation.run {next(iter(block.problems))} 1"
@@ -73,16 +59,16 @@ def _counted(block: Block) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", FIRSTS)
-def test_whatever_goes_wrong_nothing_is_lost_or_doubled(blocks: dict[int, Future[Block]], first: int) -> None:
+def test_whatever_goes_wrong_nothing_is_lost_or_doubled(hit: Counter[str], first: int) -> None:
     """Every reply and press counts once or is refused with a word, and every session ends as its flow says."""
-    _counted(blocks[first].result())
+    _counted(run_block(first, LATER_SEEDS if first in LATER else AT_ONCE), hit)
 
 
 @pytest.mark.timeout(7200)
 @pytest.mark.skipif(not LONG, reason="the long version: make prove")
-def test_a_hundred_thousand_deliveries() -> None:
+def test_a_hundred_thousand_deliveries(hit: Counter[str]) -> None:
     """The same for so many more seeds that the bot was sent 100,000 deliveries."""
-    done, tried = 0, TRIED["deliveries"]
+    done, tried = 0, 0
     with crowd() as workers:
         while tried < DELIVERIES:
             # Of six blocks one with forms, and one each with what came after them.
@@ -93,7 +79,7 @@ def test_a_hundred_thousand_deliveries() -> None:
                 *(first + LATER_SEEDS + done // 2 for first in LATER),
             ]
             for block in workers.map(run_block, rows, [AT_ONCE] * len(rows)):
-                _counted(block)
+                _counted(block, hit)
                 tried += block.tried["deliveries"]
             done += 2 * AT_ONCE
 
