@@ -98,8 +98,13 @@ def is_rejected(run: Ended) -> bool:
 
 def verdict(told: Mapping[str, Json] | None) -> str:
     """A rejection in words: `rejected by ben: too risky`. `told` is the output of the approval, or its error."""
+    return ": ".join(filter(None, verdict_and_reason(told)))
+
+
+def verdict_and_reason(told: Mapping[str, Json] | None) -> tuple[str, str]:
+    """The two parts of `verdict`; the reason may be empty."""
     told = told or {}
     names = [str(person.get("name") or person.get("id")) for person in told.get("by") or ()]
     if not names:
-        return f"{REJECTED}: nobody decided in time"
-    return f"{REJECTED} by {' and '.join(names)}" + (f": {told['reason']}" if told.get("reason") else "")
+        return REJECTED, "nobody decided in time"
+    return f"{REJECTED} by {' and '.join(names)}", str(told.get("reason") or "")

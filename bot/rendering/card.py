@@ -42,7 +42,7 @@ from engine.agents.outages import waited_out
 from engine.codec import Json, encode
 from engine.folds.agents import agent_of
 from engine.nodes.port import Meter
-from engine.queries import is_rejected, is_rejection, launched, verdict
+from engine.queries import is_rejected, is_rejection, launched, verdict_and_reason
 from engine.state import State
 
 CANCEL = "sayso:cancel"
@@ -169,10 +169,19 @@ def _waiting(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
     return f"🟡 *Waiting*{again} until {date(timers[0][0])}"
 
 
-def _ended(state: State, flow: FlowLike) -> str:
+def _end_and_reason(state: State) -> tuple[str, str, str]:
+    """Sign and words of an end, and why it was so; the reason may be empty."""
     icon, word = _ENDS.get(state.outcome or "failed", _ENDS["failed"])
     if is_rejection(state.error):
-        icon, word = REJECTED, f"R{safe(one_line(verdict(state.error), 200))[1:]}"
+        said, reason = verdict_and_reason(state.error)
+        return REJECTED, f"R{safe(one_line(said, 200))[1:]}", reason[:1].upper() + reason[1:]
+    if state.outcome == "failed" and state.error:
+        return icon, word, str(state.error.get("message") or state.error.get("type"))
+    return icon, word, ""
+
+
+def _ended(state: State, flow: FlowLike) -> str:
+    icon, word, reason = _end_and_reason(state)
     took = elapsed(clock.seconds_between(state.created_at, state.updated_at))
     after = "in" if state.outcome == "complete" else "after"
     parts = [f"{icon} *{word}* {after} {safe(took)}"]
@@ -186,10 +195,8 @@ def _ended(state: State, flow: FlowLike) -> str:
     never = sum(1 for node in flow.nodes if node.id not in state.nodes)
     if never:
         parts.append(f"{never} not run")
-    if state.outcome == "failed" and state.error and not is_rejection(state.error):
-        message = safe(one_line(str(state.error.get("message") or state.error.get("type")), 200))
-        return f"{' · '.join(parts)}\n{message}"
-    return " · ".join(parts)
+    line = " · ".join(parts)
+    return f"{line}\n{safe(one_line(reason, 200))}" if reason else line
 
 
 def _origin(state: State) -> str:

@@ -10,7 +10,7 @@ from bot.rendering.blocks import Block, actions, button, context, header, sectio
 from bot.rendering.nested import REJECTED
 from bot.rendering.text import date, one_line, person, safe
 from engine.flow import Flow
-from engine.queries import is_rejection, verdict
+from engine.queries import is_rejection, verdict_and_reason
 from engine.state import State
 from prompt_state.model import PromptState
 
@@ -112,7 +112,9 @@ def _run(entry: Run) -> Block:
     icon = "⏸️" if state.phase == "held" else _ICONS.get(state.status, "•")
     if state.ended and is_rejection(state.error):
         icon = REJECTED
-        word = f"{safe(one_line(verdict(state.error), 120))} {date(state.updated_at)}"
+        said, reason = verdict_and_reason(state.error)
+        word = f"{safe(one_line(said, 80))} {date(state.updated_at)}"
+        word += f": {safe(one_line(reason, 80))}" if reason else ""
     elif state.ended:
         word = f"{_WORDS.get(state.status, state.status)} {date(state.updated_at)}"
     else:

@@ -63,11 +63,20 @@ def end_note(
     if missing:
         parts.append(f"*Not done:* {_names(missing)}.")
     if state.outcome == "failed":
-        address = f"<@{bot_user_id}> " if bot_user_id else ""
-        parts.append(f"To try again, start it anew: {address}`{safe(state.flow_name)}`")
-        again = f"sayso sessions fork {state.session_id} --at SEQ"
-        parts.append(f"To go on from before the failure, an administrator runs `{safe(again)}`.")
+        parts += _remedies(state, f"<@{bot_user_id}> " if bot_user_id else "")
     return note("\n".join(parts), key)
+
+
+def _remedies(state: State, address: str) -> list[str]:
+    """What one can do about a bad end. A decision is not mended: one can only ask again."""
+    anew = f"start it anew: {address}`{safe(state.flow_name)}`"
+    if is_rejection(state.error):
+        return [f"To ask again, {anew}"]
+    fork = safe(f"sayso sessions fork {state.session_id} --at SEQ")
+    return [
+        f"To try again, {anew}",
+        f"To go on from before the failure, an administrator runs `{fork}`.",
+    ]
 
 
 def _why(state: State, flow: FlowLike, by: Mapping[str, Json] | None, reason: str | None) -> str:
@@ -77,7 +86,7 @@ def _why(state: State, flow: FlowLike, by: Mapping[str, Json] | None, reason: st
         return f"🛑 *{safe(one_line(flow.name, 80))}* was ended{who}{said}."
     error = state.error or {}
     if is_rejection(error):
-        return f"{REJECTED} *{safe(one_line(flow.name, 80))}*: {safe(one_line(verdict(error), 400))}"
+        return f"{REJECTED} *{safe(one_line(flow.name, 80))}* was {safe(one_line(verdict(error), 400))}"
     message = safe(one_line(str(error.get("message") or error.get("type") or "no reason given"), 400))
     # A container fails with the error of what is inside, which says where that stood.
     inner = error.get("path")

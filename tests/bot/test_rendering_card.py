@@ -210,11 +210,21 @@ def after_a_rejection(outcome: str) -> State:
 def test_a_rejection_is_shown_as_a_decision_and_never_with_a_tick() -> None:
     """Who said so stands in the first line, and the approval has the sign of a decision, not of a fault."""
     told = said(after_a_rejection("failed"))
-    assert "🚫 *Rejected by ben: no*" in told
+    assert "🚫 *Rejected by ben* after 3m 12s · 1 rejected · 2 not run\nNo\n" in told
     assert "🚫 Gate" in told
     assert "rejected by ben: no" in told.partition("🚫 Gate")[2]
     assert "✅" not in told
     assert "❌" not in told
+
+
+def test_the_note_after_a_rejection_offers_to_ask_again_and_mends_nothing() -> None:
+    """Nothing went wrong, so there is no failure to go on from before; what was not done is named."""
+    ended = end_note(after_a_rejection("failed"), FLOW, "end:1", bot_user_id="UBOT")
+    assert ended.text.splitlines() == [
+        "🚫 *rollback* was rejected by ben: no",
+        "*Not done:* Plan, Tell.",
+        "To ask again, start it anew: <@UBOT> `rollback`",
+    ]
 
 
 def test_a_rejection_after_which_it_went_on_has_no_tick_either() -> None:
@@ -235,7 +245,8 @@ def test_home_shows_a_rejection_as_a_decision() -> None:
     """Among what ended lately it has the sign and the words of a decision."""
     page = HomePage([], [], [Run(after_a_rejection("failed"), None)], {}, T1)
     told = "\n".join(texts(home_view(page)["blocks"]))
-    assert "🚫 *rollback* · rejected by ben: no" in told
+    assert "🚫 *rollback* · rejected by ben <!date^" in told
+    assert ">: no\nstarted by" in told
     assert "❌" not in told
 
 

@@ -85,7 +85,7 @@ async def test_a_release_that_was_rejected_is_not_tagged(
     await thread.reply("ana", "Nothing")
     await thread.press("dev", await thread.says("Tag *1.4.0*?"), "Reject")
     await thread.says("*1.4.0* was not tagged: go was rejected by Dev Rao")
-    await thread.says("🚫 *release-checklist*: rejected by Dev Rao")
+    await thread.says("🚫 *release-checklist* was rejected by Dev Rao")
     assert git(repository, "tag", "--list") == "v1.3.0"
 
 
@@ -387,5 +387,5 @@ async def test_a_restart_that_is_rejected_touches_nothing(
         thread = await restarting(workspace, fleet, tmp_path)
         await thread.press("ben", await thread.says("· *Before › approval*"), "Reject")
         await thread.says("*checkout* was not restarted.")
-        await thread.says("🚫 *rolling-restart*: rejected by Ben Okafor")
+        await thread.says("🚫 *rolling-restart* was rejected by Ben Okafor")
         assert fleet.log == []
