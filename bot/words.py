@@ -18,6 +18,7 @@ from engine.flow import Flow
 from engine.queries import is_rejection, verdict
 from engine.state import PromptRun, State
 from prompt_state.model import PromptState
+from prompt_state.routing import may_be_typed
 
 ICONS = {
     "running": "🔵",
@@ -243,7 +244,9 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
         return WORDS_ONLY
     first = asked[0]
     if kind == "buttons":
-        return f"That is answered with its buttons, not with text: {_first_line(first.message)}"
+        labels = ", ".join(escape(option.label) for option in first.options) if may_be_typed(first) else ""
+        how = f"or with one of their words ({labels})" if labels else "not with text"
+        return f"That is answered with its buttons, {how}: {_first_line(first.message)}"
     if kind == "files":
         return f"That is answered with files: drop them into this thread. {_first_line(first.message)}"
     if kind == "closed" and first.status == "expired":

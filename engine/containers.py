@@ -241,11 +241,11 @@ def _at_limit(turn: Turn, path: str, node: Node, rounds: int) -> None:
 
 def limit_decided(turn: Turn, path: str, decision: str, rounds: int) -> None:
     """How a loop goes on at its limit. One round more begins by itself."""
-    node_id = turn.state.nodes[path].node_id
     if decision == "continue":
+        node_id = turn.state.nodes[path].node_id
         turn.emit(ev.ContainerCompleted, path=path, node_id=node_id, limit=rounds)
     elif decision == "fail":
-        turn.fail(path, limits.loop_error(node_id, rounds))
+        turn.fail(path, limits.loop_error(turn.state, path, rounds))
 
 
 def _goes_on(turn: Turn, path: str, node: Node) -> bool:

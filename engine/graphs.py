@@ -80,7 +80,9 @@ def _resolve(turn: Turn, scope: str, nodes: NodeList, node_id: str, decided: str
     ready, dead = _opened(nodes, frame, taken)
     to = None if loop is None else loop.to
     ways = {"jump": to if decision == AGAIN else None, "limit": to if decision == "continue" else None}
-    failed = limits.edge_error(loop, _times(frame, loop)) if loop is not None and decision == "fail" else None
+    failed = None
+    if loop is not None and decision == "fail":
+        failed = limits.edge_error(turn.state, frame.nodes[node_id], loop, _times(frame, loop))
     over = not (ready or dead or any(ways.values())) and _is_last(nodes, frame, node_id)
     if over and failed is None:
         failed = _unreached(turn, scope, nodes)

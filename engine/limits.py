@@ -12,10 +12,13 @@ from engine.answers import option, step_prompt
 from engine.codec import Json
 from engine.flow import Node
 from engine.flow.model import Edge
-from engine.state import AGAIN, State
+from engine.state import AGAIN, PromptRun, State, visit_of
 
 KIND = "limit"
 """The kind of these questions."""
+
+STOP = "fail"
+"""The answer after which it fails."""
 
 
 def loop_prompt(node: Node, rounds: int, attempt: int) -> dict[str, Json]:
@@ -34,32 +37,49 @@ def _used_up(count: int, word: str) -> str:
 
 def _prompt(node: Node, text: str) -> dict[str, Json]:
     again, go_on = option(AGAIN, "Once more", "primary"), option("continue", "Go on")
-    stop = option("fail", "Stop", "danger")
+    stop = option(STOP, "Stop", "danger")
     return step_prompt(node, KIND, f"{text} Once more, go on without, or stop?", again, go_on, stop)
+
+
+def _asked(state: State, path: str) -> list[PromptRun]:
+    """The questions about this loop, in this attempt, or about the loop edge of this visit of a node."""
+    attempt = state.nodes[path].attempt
+    return [
+        prompt
+        for prompt in state.prompts.values()
+        if prompt.path == path and prompt.kind == KIND and prompt.spec.get("attempt", attempt) == attempt
+    ]
 
 
 def times_more(state: State, path: str) -> int:
     """How often people let this loop, in this attempt, have another round."""
-    attempt = state.nodes[path].attempt
-    return sum(
-        prompt.path == path
-        and prompt.kind == KIND
-        and prompt.spec.get("attempt") == attempt
-        and (prompt.answer or {}).get("value") == AGAIN
-        for prompt in state.prompts.values()
-    )
+    return sum((prompt.answer or {}).get("value") == AGAIN for prompt in _asked(state, path))
 
 
-def loop_error(node_id: str, rounds: int) -> dict[str, Json]:
+def loop_error(state: State, path: str, rounds: int) -> dict[str, Json]:
     """The error of a loop that would have another round."""
-    return _error(f"node {node_id}: still not over after {rounds} rounds (max_iterations)")
+    node_id = state.nodes[path].node_id
+    return _error(f"node {node_id}: still not over after {_times(rounds, 'round')}{_why(state, path)}")
 
 
-def edge_error(edge: Edge, times: int) -> dict[str, Json]:
-    """The error of a pass whose loop edge would be taken once more."""
-    return _error(
-        f"edge {edge.from_} -> {edge.to}: it was taken {times} times (max_iterations) and leads back again"
-    )
+def edge_error(state: State, path: str, edge: Edge, times: int) -> dict[str, Json]:
+    """The error of a pass whose loop edge, which leaves the node at `path`, would be taken once more."""
+    taken = f"it was taken {_times(times, 'time')} and leads back again"
+    return _error(f"edge {edge.from_} -> {edge.to}: {taken}{_why(state, path)}")
+
+
+def _why(state: State, path: str) -> str:
+    """Who stopped it, or that the file did."""
+    for prompt in _asked(state, path):
+        if (prompt.answer or {}).get("value") == STOP:
+            return f"; stopped by {(prompt.actor or {}).get('name') or (prompt.actor or {}).get('id')}"
+        if prompt.status == "expired":
+            return "; nobody said in time whether it goes on"
+    return " (max_iterations)"
+
+
+def _times(count: int, word: str) -> str:
+    return f"{count} {word}{'s' if count != 1 else ''}"
 
 
 def unreached_error(finals: Sequence[str]) -> dict[str, Json]:
@@ -79,6 +99,8 @@ def _error(message: str) -> dict[str, Json]:
 
 def told(limit: Mapping[str, Json]) -> str:
     """An entry of `State.limits` in words."""
-    word = "time" if limit["to"] else "round"
-    where = f"{limit['path']} → {limit['to']}" if limit["to"] else limit["path"]
-    return f"{where} after {limit['times']} {word}{'s' if limit['times'] != 1 else ''}"
+    word, path = ("time" if limit["to"] else "round"), str(limit["path"])
+    if limit["to"]:
+        # Which visit it was is said by how often the edge was taken.
+        path = f"{path.removesuffix(f'~{visit_of(path)}')} → {limit['to']}"
+    return f"{path} after {_times(int(limit['times']), word)}"

@@ -475,10 +475,15 @@ def _takes_reply(prompt: PromptState, message: Message, text: str) -> bool:
 
 def _is_choice(prompt: PromptState, text: str) -> bool:
     """Whether the text is exactly one of the choices of a question. Decisions are pressed, whatever is typed."""
-    if prompt.kind not in ("ask", "input") or not prompt.options:
+    if not may_be_typed(prompt):
         return False
     offered = [{"value": option.value, "label": option.label} for option in prompt.options]
     return match_option(offered, text, by_number=True) is not None
+
+
+def may_be_typed(prompt: PromptState) -> bool:
+    """Whether a reply may be one of its choices; what decides about a risk is pressed."""
+    return prompt.kind in ("ask", "input", "limit") and bool(prompt.options)
 
 
 def _unshown(prompts: Iterable[PromptState]) -> list[PromptState]:
@@ -494,7 +499,7 @@ def _ids(prompts: Iterable[PromptState]) -> tuple[str, ...]:
 
 
 def _offers(prompt: PromptState, word: str) -> bool:
-    if prompt.kind not in ("ask", "input"):
+    if not may_be_typed(prompt):
         return False
     words = (word_of for option in prompt.options for word_of in (option.label, option.value))
     return any(isinstance(offered, str) and control_word(offered) == word for offered in words)

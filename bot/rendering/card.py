@@ -24,7 +24,7 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.clocks import out_of_reach_words
-from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, place_of
+from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, latest_visits, place_of
 from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import (
     ICONS,
@@ -123,7 +123,8 @@ def _status(state: State, flow: FlowLike, names: Mapping[str, str], behind: Behi
         return f"⏸️ *Paused*{_held(state)}{_open(state, flow)}"
     if state.phase == "unreachable":
         return f"⚠️ *Out of reach*: {safe(out_of_reach_words(state.pause_reason))}{_open(state, flow)}"
-    finished = sum(1 for node in flow.nodes if node.id in state.nodes and node.id not in state.active)
+    begun = latest_visits(state)
+    finished = sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
     now = [path for path in state.containers if "/" not in path]
     inside = f" · {progress(state, flow, now[0])}" if len(now) == 1 else ""
     return f"▶️ *Running* · {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}{inside}"
@@ -192,7 +193,8 @@ def _ended(state: State, flow: FlowLike) -> str:
     unknown = sum(1 for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT)
     if unknown:
         parts.append(f"{unknown} unknown")
-    never = sum(1 for node in flow.nodes if node.id not in state.nodes)
+    begun = latest_visits(state)
+    never = sum(1 for node in flow.nodes if node.id not in begun)
     if never:
         parts.append(f"{never} not run")
     line = " · ".join(parts)
@@ -239,7 +241,8 @@ def _lines(
         for prompt in open_prompts(state)
         if prompt.path not in state.nodes and agent_of(state, prompt.path) is None
     ]
-    paths = [node.id for node in flow.nodes]
+    begun = latest_visits(state)
+    paths = [begun.get(node.id, node.id) for node in flow.nodes]
     known = set(paths)
     paths += [path for path in state.nodes if _at_top(path) and path not in known]
     # What is under way in no container that is shown: `finally`, for example.

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from bot.rendering.text import one_line, safe
 from engine.codec import Json
-from engine.state import State
+from engine.state import State, visit_of
 
 CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow", "agent")
 WITHOUT_EFFECT = ("ask", "approval", "wait", "turn", "read_file", *CONTAINERS)
@@ -111,6 +111,12 @@ def _inside(flow: FlowLike, part: Segment) -> Sequence[NodeLike]:
         list_id = node.lists.get("body") or node.lists.get(unquote(part.key or ""))
     found = flow.lists.get(list_id) if list_id is not None else None
     return found.nodes if found is not None else ()
+
+
+def latest_visits(state: State) -> dict[str, str]:
+    """The path of each of the flow's own nodes that began, by its id; that of the latest visit, where a loop edge led back."""
+    own = (path for path in state.nodes if "/" not in path)
+    return {path.partition("~")[0]: path for path in sorted(own, key=visit_of)}
 
 
 def node_of(flow: FlowLike, path: str) -> NodeLike | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bot.rendering.blocks import Block, Rendered, block_key, context, fit_text, rendered, section
 from bot.rendering.failures import tail_of
-from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of, place_of
+from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of, latest_visits, place_of
 from bot.rendering.nested import REJECTED
 from bot.rendering.text import one_line, person, safe
 from engine.codec import Json
@@ -113,7 +113,8 @@ def _missing(state: State, flow: FlowLike) -> list[str]:
         path for path, run in state.nodes.items() if run.status == "failed" and (run.error or {}).get("path")
     ]
     found += [f"the rest of {place_of(state, flow, path)}" for path in sorted(broken)]
-    return found + [label_of(flow, node.id) for node in flow.nodes if node.id not in state.nodes]
+    begun = latest_visits(state)
+    return found + [label_of(flow, node.id) for node in flow.nodes if node.id not in begun]
 
 
 def _names(named: list[str]) -> str:

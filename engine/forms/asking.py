@@ -114,7 +114,7 @@ def choice_answer(spec: Mapping[str, Json], value: Json, text: str | None) -> di
 
 def takes_typed_choice(spec: Mapping[str, Json]) -> bool:
     """Whether a choice may be typed. A decision, and what to do about a step that broke, is pressed and never typed."""
-    return bool(spec.get("options")) and spec.get("kind") in ("ask", "input")
+    return bool(spec.get("options")) and spec.get("kind") in ("ask", "input", "limit")
 
 
 def files_answer(

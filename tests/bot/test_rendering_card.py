@@ -78,6 +78,16 @@ def test_the_end_is_summed_up() -> None:
     assert "▫️ Tell · not run" in said(ended)
 
 
+def test_a_node_that_a_loop_edge_led_back_to_is_shown_once() -> None:
+    """Its latest visit stands in its own place; it counts as run, and is not told as not done."""
+    nodes = Map({"plan~3": NodeRun("plan", "shell", 0, "completed", T0, T1)})
+    ended = session(phase="ended", outcome="failed", error={"message": "used up"}, nodes=nodes, active=Map())
+    told = said(ended)
+    assert told.splitlines()[0] == "❌ *Failed* after 3m 12s · 1 done · 2 not run"
+    assert told.endswith("✅ Plan (3) · 3m 12s\n▫️ Gate · not run\n▫️ Tell · not run")
+    assert "*Not done:* Gate, Tell." in end_note(ended, FLOW, "end:1").text
+
+
 def test_what_was_cut_in_the_middle_is_said_to_be_unknown() -> None:
     """A node with effects that had no outcome at the end is not shown as done, failed or running."""
     run = NodeRun("plan", "shell", 0, "interrupted", T0)
@@ -235,8 +245,9 @@ def test_a_rejection_after_which_it_went_on_has_no_tick_either() -> None:
 
 def test_a_limit_that_it_went_on_at_is_named() -> None:
     """A session that completed at a limit does not look like one that was over."""
-    state = after_a_rejection("complete")._replace(limits=({"path": "again", "to": None, "times": 3},))
-    assert "🔁 Went on at a limit: again after 3 rounds" in "\n".join(
+    reached = ({"path": "again", "to": None, "times": 3}, {"path": "test~4", "to": "fix", "times": 3})
+    state = after_a_rejection("complete")._replace(limits=reached)
+    assert "🔁 Went on at a limit: again after 3 rounds, test → fix after 3 times" in "\n".join(
         texts(card(state, FLOW, T1).blocks) + plain_texts(card(state, FLOW, T1).blocks)
     )
 

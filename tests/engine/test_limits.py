@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.codec import Json
-from engine.commands import Hold, Resume
+from engine.commands import Answer, Hold, Resume
 from engine.errors import NotAllowed
 from engine.flow import flow_from_body
 from engine.fold import derive_state
@@ -104,10 +104,24 @@ def test_people_are_asked_at_a_limit(text: str) -> None:
 
 @pytest.mark.parametrize("text", [graph("ask"), loop("ask")])
 def test_people_can_stop_at_a_limit(text: str) -> None:
-    """Stop is the failure that there would have been without a question."""
+    """Stop is the failure that there would have been without a question, and says who stopped it."""
     case = given(text).started()
+    case.when(case.answer("again"))
     case.when(case.answer("fail"))
     assert error(checked(case))[:2] == ("failed", "limit")
+    assert "3 " in (told := str((case.state.error or {})["message"]))
+    assert told.endswith("; stopped by ana")
+
+
+@pytest.mark.parametrize(
+    ("said", "decision"), [("once more", "again"), ("Go on", "continue"), ("stop", "fail")]
+)
+def test_a_limit_is_answered_with_words(said: str, decision: str) -> None:
+    """One of the choices, typed as a reply, is as good as its button."""
+    case = given(loop("ask")).started()
+    prompt_id = case.prompt.prompt_id
+    case.when(Answer(prompt_id, ANA, "words", text=said))
+    assert (case.state.prompts[prompt_id].answer or {})["value"] == decision
 
 
 @pytest.mark.parametrize("text", [graph("ask"), loop("ask")])
@@ -117,6 +131,7 @@ def test_nobody_at_a_limit_stops_it(text: str) -> None:
     case.when(case.shown())
     case.later(31 * 86400).when(case.timer_due())
     assert error(checked(case))[:2] == ("failed", "limit")
+    assert "nobody said in time" in str((case.state.error or {})["message"])
 
 
 @pytest.mark.parametrize("decision", ["again", "continue", "fail"])

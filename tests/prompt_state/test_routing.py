@@ -185,6 +185,18 @@ CASES = [
         Answer("p-c", "Stop"),
     ),
     Case(
+        "a limit is a natural question: one of its choices in words, also the word of its button",
+        thread(ask("p-limit", kind="limit", accepts_text=False, options=STOP_GO)),
+        said("stop"),
+        Answer("p-limit", "stop"),
+    ),
+    Case(
+        "other words at a limit are no choice",
+        thread(ask("p-limit", kind="limit", accepts_text=False, options=STOP_GO)),
+        said("why?"),
+        Hint("buttons", ("p-limit",), once=True),
+    ),
+    Case(
         "a choice that came later does not offer yet",
         thread(ask("p-c", accepts_text=False, options=STOP_GO, message_ts="1009.0")),
         said("stop"),
