@@ -17,6 +17,9 @@ from hypothesis import settings
 _PATHS = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 
+# What a command prints does not depend on who runs the tests, and where.
+os.environ.pop("COLUMNS", None)
+
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

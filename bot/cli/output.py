@@ -16,6 +16,7 @@ from engine.codec import Json
 from engine.markup import shown
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+_UNLIMITED = 1_000_000
 
 
 class Paint:
@@ -56,7 +57,9 @@ def print_json(value: Json) -> None:
 
 
 def width() -> int:
-    """Columns of the terminal."""
+    """Columns of the terminal, or as COLUMNS says; as many as are needed where a file or another program reads."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return _UNLIMITED
     return max(60, shutil.get_terminal_size((100, 24)).columns)
 
 

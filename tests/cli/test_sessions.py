@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sqlite3
 import stat
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bot.cli.output import Paint, table
 from engine.storage.opening import open_store
 from tests.cli.clikit import Cli
 from tests.cli.flowtexts import gated, two_questions
@@ -43,6 +45,14 @@ def test_a_paused_session_is_listed_with_what_it_waits_for(cli: Cli, paused: dic
     assert [entry["sessionId"] for entry in listed] == [paused["sessionId"]]
     assert listed[0]["prompts"] == [paused["prompts"][0]["promptId"]]
     assert cli.run("sessions", "list", "--status", "complete", "--json").json == {"sessions": []}
+
+
+def test_a_list_is_cut_at_the_terminal_and_never_for_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last column ends with the terminal; whoever searches what is printed finds all of it."""
+    rows, paint = [["gate", "word " * 40]], Paint(io.StringIO())
+    assert table(["FLOW", "WAITS FOR"], rows, paint)[1].count("word") == 40
+    monkeypatch.setenv("COLUMNS", "60")
+    assert len(table(["FLOW", "WAITS FOR"], rows, paint)[1]) <= 60
 
 
 def test_an_unknown_status_is_refused(cli: Cli, paused: dict[str, Any]) -> None:
