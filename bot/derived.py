@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bot.intents import unseen
+from engine.backoff import passes
 from engine.claims import stored_state
 from engine.codec import decode
 from engine.errors import LockHeld, SaysoError
@@ -68,7 +69,8 @@ _KINDS: dict[type, str] = {
 
 
 def differences(store: Store) -> Iterator[Difference]:
-    """All sessions of which stored rows are not what their journals say. Sessions that cannot be read are left out."""
+    """All sessions of which stored rows are not what their journals say. Sessions that cannot be read are left out. Raises
+    `StorageError` where nothing can be read just now."""
     timers, locks = _by_session(store.timers(limit=_ALL)), _by_session(store.locks())
     ended = [store.head(session_id) for session_id in {*timers, *locks}]
     heads = {head.session_id: head for head in (*store.heads(statuses=_OPEN, limit=_ALL), *ended) if head}
@@ -77,11 +79,12 @@ def differences(store: Store) -> Iterator[Difference]:
             continue
         try:
             state = stored_state(store, session_id)
-            found = Stored(
-                timers.get(session_id, []), locks.get(session_id, []), store.prompts(session_id=session_id)
-            )
+            prompts = store.prompts(session_id=session_id, limit=_ALL)
+            found = Stored(timers.get(session_id, []), locks.get(session_id, []), prompts)
             rows = [*repairs(state, found), *_lost_intents(store, state)]
-        except SaysoError:
+        except SaysoError as error:
+            if passes(error):
+                raise
             continue  # whoever takes it up sets it aside, and says so
         if rows:
             yield Difference(head, rows)

@@ -363,7 +363,7 @@ class Bot:
         outbound = asyncio.create_task(self.outbound.run(), name="outbound")
         try:
             await until_released(self.engine.writer, self.machine.now(), self.stopping)
-            await self.engine.writer.call(mend, self.engine.store, self.machine.now())
+            await self._stored("comparing rows", mend, self.engine.store, self.machine.now())
             await look_after(self.engine, in_slack)
         except BaseException:
             await self._drain([outbound])
@@ -397,8 +397,8 @@ class Bot:
             self.service.notify()
             await self._until_next_read()
 
-    async def _stored(self, what: str, method: str, *args: Any, **kwargs: Any) -> Any:
-        """What a method of the store gives, waited for while the store refuses."""
+    async def _stored(self, what: str, method: Any, *args: Any, **kwargs: Any) -> Any:
+        """What a method of the store, or a function over it, gives, waited for while the store refuses."""
         return await waited_out(lambda: self.engine.writer.call(method, *args, **kwargs), what)
 
     async def _notice_gap(self) -> None:
@@ -453,7 +453,9 @@ class Bot:
             await asyncio.sleep(retention.EVERY_SECONDS)
 
     async def _retained(self) -> int:
-        """A round of the retention; how many sessions went."""
+        """A round of the retention; how many sessions went. By a clock that jumped ahead nothing is old yet."""
+        if self.engine.clock_jumped():
+            return 0
         house = retention.House.of(self.settings, self.engine.store)
         return await retention.in_turn(retention.whole_round(house, self.machine.now()), self.engine.writer)
 

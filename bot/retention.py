@@ -8,6 +8,7 @@ Files go first: a crash in between leaves an ended session without files, which 
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -17,10 +18,12 @@ from typing import Any, Literal, NamedTuple
 from bot.session_files import SessionFiles
 from bot.settings import Settings
 from engine import clock
-from engine.errors import StoreSuspended
+from engine.errors import SaysoError, StoreSuspended
 from engine.snapshot_files import SnapshotFiles
 from engine.storage.port import Store, Sweep
 from engine.storage.writer import Writer
+
+log = logging.getLogger("sayso")
 
 DONE = "retention"
 """The mark that says when a round was completed, in seconds since 1970."""
@@ -134,6 +137,9 @@ async def in_turn(steps: Steps, writer: Writer) -> int:
 
 
 def keep_house(settings: Settings, store: Store, now: str) -> None:
-    """What a command that wrote does at its end."""
-    if is_due(store, now):
-        at_once(whole_round(House.of(settings, store), now), COMMAND_SECONDS)
+    """What a command that wrote does at its end. What it did counts, whatever becomes of this."""
+    try:
+        if is_due(store, now):
+            at_once(whole_round(House.of(settings, store), now), COMMAND_SECONDS)
+    except (SaysoError, OSError) as error:
+        log.warning("old sessions are deleted later: %s", error)

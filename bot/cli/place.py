@@ -34,10 +34,13 @@ class Place:
         return load_settings(os.environ, cwd=Path.cwd(), flows=self.flows, home=self.home, database_url=url)
 
     def workspace(self) -> Place | None:
-        """The place of the local workspace that `sayso dev` keeps in this home, if there is one."""
-        home = self.settings().home / "dev"
+        """The place of the local workspace that `sayso dev` keeps in this home, if there is one. It has a database of its
+        own, whatever SAYSO_DATABASE_URL says."""
+        settings = self.settings()
+        home, usual = settings.home / "dev", f"{_SQLITE}{settings.home / 'sayso.db'}"
         there = self.database is None and (home / "sayso.db").exists()
-        return replace(self, home=str(home)) if there else None
+        named = None if settings.database_url == usual else str(home / "sayso.db")
+        return replace(self, home=str(home), database=named) if there else None
 
     def command(self, *words: str) -> str:
         """A `sayso` command line that works in this place, for people to copy."""

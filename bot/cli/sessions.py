@@ -17,6 +17,7 @@ from bot.cli.place import Place, database_exists, opened
 from bot.cli.show import View, show_lines
 from bot.rendering.locks import Behind
 from bot.rendering.text import plain
+from engine.claims import stored_state
 from engine.codec import Json, encode
 from engine.errors import Corrupt, FlowError, MalformedJournal, SaysoError, StorageError
 from engine.events import Event, event_from_bytes
@@ -94,10 +95,9 @@ def _print_table(
 def _code(store: Store, head: Head) -> str | None:
     """The code of the error that a session failed with; None where its records cannot be read."""
     try:
-        state = derive_state(event_from_bytes(row) for row in store.journal(head.session_id))
+        return (stored_state(store, head.session_id).error or {}).get("type")
     except SaysoError:
         return None
-    return str((state.error or {}).get("type"))
 
 
 def _row_json(

@@ -11,6 +11,7 @@ import pytest
 from bot.derived import differences, mend
 from bot.intents import slack_intents
 from engine.commands import Shown
+from engine.errors import StorageError
 from engine.live import utc_now
 from engine.storage.port import DropLock, PutLock, Store, TakeLock
 from engine.storage.sqlite import open_sqlite
@@ -100,6 +101,30 @@ async def test_deleted_rows_come_back(home: Home, table: str) -> None:
         assert ("messages" if table == "outbox" else table) in what
         mend(rig.store, utc_now())
         assert (home.rows(), told(rig.store)) == (before, [])
+
+
+async def test_prompts_beyond_a_page_are_compared_too(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session with more prompts than a reader usually asks for lacks none of them."""
+    async with home.rig() as rig:
+        await asked(rig)
+        prompts = rig.store.prompts
+        monkeypatch.setattr(rig.store, "prompts", lambda *, limit=0, **more: prompts(limit=limit, **more))
+        assert told(rig.store) == []
+
+
+async def test_a_store_that_refuses_is_no_session_that_cannot_be_read(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can say that rows are as they should be: it is asked again."""
+    async with home.rig() as rig:
+        await asked(rig)
+
+        def refuses(*args: Any, **more: Any) -> Any:
+            raise StorageError("database is locked")
+
+        monkeypatch.setattr(rig.store, "prompts", refuses)
+        with pytest.raises(StorageError, match="locked"):
+            told(rig.store)
 
 
 async def test_a_question_that_may_have_been_shown_is_looked_for_first(home: Home) -> None:

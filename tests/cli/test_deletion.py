@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bot import retention
 from bot.cli.app import run
+from bot.process import Bot
 from bot.settings import Settings, load_settings
+from engine.errors import StorageError
 from engine.storage.opening import open_store
 from engine.storage.port import InboxItem, Store
+from engine.storage.writer import Writer
 from tests.storage.storagekit import at, done, event, new_session
 
 NOW = "2027-06-01T00:00:00.000Z"
@@ -166,6 +172,34 @@ def test_a_command_that_only_changes_rows_does_its_part(
     assert left(settings) == ([], [])
 
 
+def test_a_command_is_done_whatever_becomes_of_old_sessions(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was called for is stored and said; a retention that fails then is no failure of the command."""
+    filled(settings).close()
+
+    def fails(*args: object) -> retention.Steps:
+        raise StorageError("database is locked")
+        yield
+
+    monkeypatch.setattr(retention, "whole_round", fails)
+    assert run(["--home", "home", "inbox", "drop", "--all"]) == 0
+
+
+async def test_by_a_clock_that_jumped_nothing_is_old(settings: Settings) -> None:
+    """A machine that wakes up years ahead deletes nothing until its clock was looked at again."""
+    store = filled(settings)
+    engine = SimpleNamespace(store=store, writer=Writer(store), clock_jumped=lambda: True)
+    bot: Any = SimpleNamespace(settings=settings, engine=engine, machine=SimpleNamespace(now=lambda: NOW))
+    engine.writer.start()
+    assert await Bot._retained(bot) == 0
+    assert len(store.heads()) == 3
+    engine.clock_jumped = lambda: False
+    assert await Bot._retained(bot) == 2
+    engine.writer.close()
+    store.close()
+
+
 def test_the_file_shrinks(settings: Settings) -> None:
     """Free pages are given back with the round; an older file does so once it was compacted."""
     store = open_store(settings.database_url, None)
@@ -200,3 +234,15 @@ def test_compact_waits_for_nobody(settings: Settings, capsys: pytest.CaptureFixt
     assert run(["--home", "home", "store", "compact"]) == 6
     assert "in use by bot" in capsys.readouterr().err
     store.close()
+
+
+def test_the_workspace_has_a_database_of_its_own(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not in this home is looked for there, also where SAYSO_DATABASE_URL names the real one."""
+    monkeypatch.setenv("SAYSO_DATABASE_URL", "sqlite:///real.db")
+    open_store("sqlite:///real.db", None).close()
+    workspace = replace(
+        settings, home=settings.home / "dev", database_url=f"sqlite:///{settings.home}/dev/sayso.db"
+    )
+    filled(workspace).close()
+    assert run(["--home", "home", "sessions", "delete", "one"]) == 0
+    assert left(workspace) == (["session-open", "session-two"],) * 2
