@@ -231,7 +231,8 @@ class NodeFailing(BaseEvent):
 
 
 class NodeFailed(BaseEvent):
-    """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named."""
+    """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named.
+    `unpaid` as in `node:retried`."""
 
     type: Literal["node:error"] = "node:error"
     node_id: str
@@ -239,6 +240,7 @@ class NodeFailed(BaseEvent):
     attempt: int = 1
     contained: bool | None = None
     goto: str | None = None
+    unpaid: bool | None = None
 
 
 class NodeRetried(BaseEvent):

@@ -178,6 +178,7 @@ class Turn:
             attempt=run.attempt,
             contained=True if goto is not None or node.on_error == "continue" else None,
             goto=goto,
+            unpaid=True if agents.outages.unpaid(run, error) else None,
         )
 
 

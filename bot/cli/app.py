@@ -10,7 +10,7 @@ import typer
 
 from bot.cli import inbox_app, prompts_app, sessions_app
 from bot.cli.exits import INTERRUPTED, Exit, epilog, exit_for
-from bot.cli.options import As, Json, NoInput, Wait, end, place_of
+from bot.cli.options import As, Json, NoInput, Wait, end, group, place_of
 from bot.cli.place import Place
 from engine.errors import FlowError, SaysoError
 
@@ -26,18 +26,12 @@ app = typer.Typer(
 app.add_typer(sessions_app.app, name="sessions")
 app.add_typer(prompts_app.app, name="prompts")
 app.add_typer(inbox_app.app, name="inbox")
-locks_app = typer.Typer(
-    help="List locks: who holds them since when, and who waits for them in which order.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+locks_app = group(
+    "List locks: who holds them since when, and who waits for them in which order.", runs_itself=True
 )
 app.add_typer(locks_app, name="locks")
-store_app = typer.Typer(
-    help="The store as a whole: make its file smaller, let one go on that is older than what it acknowledged.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+store_app = group(
+    "The store as a whole: make its file smaller, let one go on that is older than what it acknowledged."
 )
 app.add_typer(store_app, name="store")
 
@@ -401,9 +395,6 @@ def restore(
     end(restore_store(place_of(context), file))
 
 
-# --- what agents cost --------------------------------------------------------------------------------------
-
-
 @store_app.command("compact")
 def store_compact(context: typer.Context) -> None:
     """Write the database anew without what was deleted; it gives space back by itself from then on.
@@ -413,6 +404,9 @@ def store_compact(context: typer.Context) -> None:
     from bot.cli.deletion import compact_store
 
     end(compact_store(place_of(context)))
+
+
+# --- what agents cost --------------------------------------------------------------------------------------
 
 
 @app.command("spend")

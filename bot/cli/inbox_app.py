@@ -6,14 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.options import Json, end, place_of
+from bot.cli.options import Json, end, group, place_of
 
-app = typer.Typer(
-    help="What arrived and could not be handled: it failed several times, and was set aside.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = group("What arrived and could not be handled: it failed several times, and was set aside.")
 
 Letters = Annotated[
     list[str] | None, typer.Argument(metavar="[ID...]", help="Ids or keys, as `sayso inbox list` shows them.")

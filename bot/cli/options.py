@@ -26,6 +26,17 @@ Wait = Annotated[
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the beginning of it.")]
 
 
+def group(help: str, *, runs_itself: bool = False) -> typer.Typer:
+    """A group of commands; with `runs_itself` its name alone is a command too."""
+    return typer.Typer(
+        help=help,
+        invoke_without_command=runs_itself,
+        no_args_is_help=not runs_itself,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
 def end(code: int) -> None:
     """End the command with its exit code."""
     raise typer.Exit(code)

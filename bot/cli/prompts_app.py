@@ -7,14 +7,9 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.options import As, Json, Wait, end, place_of
+from bot.cli.options import As, Json, Wait, end, group, place_of
 
-app = typer.Typer(
-    help="What people are asked, and answers to it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = group("What people are asked, and answers to it.")
 
 PromptId = Annotated[str, typer.Argument(metavar="ID", help="A question's id, or the beginning of it.")]
 Value = Annotated[str | None, typer.Option("--value", metavar="V", help="A choice by its value.")]

@@ -7,16 +7,11 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.options import As, Json, NoInput, SessionId, Wait, end, place_of
+from bot.cli.options import As, Json, NoInput, SessionId, Wait, end, group, place_of
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which.")]
 
-app = typer.Typer(
-    help="Look at sessions, go on with them, end them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = group("Look at sessions, go on with them, end them.")
 
 
 @app.command("list")

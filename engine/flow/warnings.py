@@ -4,6 +4,7 @@
   a rejection too. A step depends on it when it, an edge that must be taken, or a container around it names the approval, or a
   step that depends on it; when the approval covers it; or when a `fail` stands before it that does.
 * A loop edge without a condition that fails at its limit: it always gets there.
+* A sign of the shell among the words of `run`, which no shell reads: the program gets it as an argument.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from engine.expressions import Compiled
 from engine.flow.model import Edge, Flow, Node, NodeList
 
 _ASK = "ask"
+_SIGNS = frozenset({"|", "||", "&&", "&", ">", ">>", "2>", "2>&1", "&>"})
 
 
 def warnings(flow: Flow) -> list[Problem]:
@@ -30,6 +32,12 @@ def _of_list(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
                 message = f"`{node.id}` runs after a rejection of `{gate.id}` too"
                 hint = f"leave out `on_reject: continue`, or write `if: \"{{{{ nodes.{gate.id}.decision == 'approve' }}}}\"`"
                 yield Problem(flow.file, node.line, 1, message, hint)
+    for node in nodes.nodes:
+        words = node.config.get("run") if node.type == "shell" else None
+        sign = next((word for word in words if word in _SIGNS), None) if isinstance(words, list) else None
+        if sign is not None:
+            message = f"`run` of `{node.id}` takes {sign!r} as an argument: no shell reads it"
+            yield Problem(flow.file, node.line, 1, message, "for pipes and the like write `script`")
     for edge in nodes.edges:
         if edge.type == "loop" and edge.when is None and edge.on_limit == "fail":
             message = f"the loop edge `{edge.from_} → {edge.to}` has no `when`: it always reaches its limit, and fails there"

@@ -355,7 +355,7 @@ def _lost(state: State, event: ev.NodeFailed | ev.NodeRetried | ev.NodeInterrupt
     run = state.nodes.get(path)
     if run is None:
         return state
-    unpaid = isinstance(event, ev.NodeRetried) and event.unpaid
+    unpaid = isinstance(event, ev.NodeRetried | ev.NodeFailed) and event.unpaid
     if run.status == "started" and (unpaid or unmade(run, event)):
         return _given_back(state, path, run)
     return lost(state, path, run)

@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from bot.doctor import _check_content
 from engine import snapshot
 from engine.commands import Message
 from engine.engine import Engine
@@ -73,6 +74,17 @@ async def test_an_unknown_field_is_left_for_a_newer_release(backing: Backing, tm
         with pytest.raises(SchemaTooNew):
             await rig.engine.apply(session, message(rig))
         assert (await rig.engine.head(session)).quarantined is None
+
+
+async def test_doctor_names_what_is_left_for_a_newer_release(backing: Backing, tmp_path: Path) -> None:
+    """A warning that says what to do, and nothing while there is no such session."""
+    session = await paused(backing, tmp_path)
+    store = backing.open()
+    assert "newer" not in [check.name for check in _check_content(store)]
+    written(store, session, type="node:dreamed", path="q")
+    [told] = [check for check in _check_content(store) if check.name == "newer"]
+    assert (told.level, told.text) == ("warn", f"1 written by a newer release: {session}")
+    assert "installed again" in (told.hint or "")
 
 
 async def test_a_newer_session_goes_on_after_the_upgrade(

@@ -41,6 +41,22 @@ def test_a_rejection_that_does_not_go_on_warns_of_nothing(on_reject: str) -> Non
     assert warned(gate(on_reject=on_reject), step(), {"id": "end", "type": "noop"}) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "sign"), [(["cat", "x", "|", "grep", "y"], "'|'"), (["a", "&&", "b"], "'&&'")]
+)
+def test_a_sign_of_the_shell_is_only_an_argument(words: list[str], sign: str) -> None:
+    """`run` starts one program; who writes a pipe there is told of `script`."""
+    [problem] = warnings(flow_of(json.dumps({"flow": "f", "nodes": [step(**{"with": {"run": words}})]})))
+    assert problem.message == f"`run` of `apply` takes {sign} as an argument: no shell reads it"
+    assert "`script`" in (problem.hint or "")
+
+
+def test_words_with_such_signs_in_them_are_sound() -> None:
+    """A pattern of `grep` and the end of `find -exec` are arguments that are meant."""
+    run = ["find", ".", "-exec", "grep", "a|b", "{}", ";"]
+    assert warnings(flow_of(json.dumps({"flow": "f", "nodes": [step(**{"with": {"run": run}})]}))) == []
+
+
 def test_steps_that_run_after_a_rejection_are_named() -> None:
     """Each with effects, also inside containers and after the container that holds the approval."""
     each = {"id": "each", "type": "foreach", "with": {"items": [1]}, "body": [gate(), step("inner")]}

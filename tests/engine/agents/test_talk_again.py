@@ -136,6 +136,14 @@ def test_refused_calls_use_up_no_cap() -> None:
     assert case.agent.spent.unsure == "0"
 
 
+def test_a_refused_call_that_fails_the_agent_uses_up_no_cap() -> None:
+    """Nor does the last one, with which the agent gives up."""
+    case = talk("max_cost: 1", rest="    retry: {attempts: 1}\n")
+    case.when(case.broke())
+    assert case.state.outcome == "failed"
+    assert (case.state.spent.unsure, case.state.spent.unsure_tokens) == ("0", 0)
+
+
 def test_the_deadline_ends_an_outage() -> None:
     """A call fails for good that could only be tried again after `limits.deadline`, counted from its beginning."""
     case = talk(head="limits: {deadline: 10m}\ninputs:\n  service: {type: string, default: db}\n")
