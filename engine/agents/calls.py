@@ -2,7 +2,7 @@
 
 Nothing here is a matter of trust: a call becomes the configuration of a node, and that is what people approve, what is
 journaled and what runs. Values from the model only ever stand in places where they are data: an argument of a program,
-a body, a path that was checked. What the author of the flow set (`env`, `headers`, servers) the model cannot change.
+a body, a path that was checked. What the author of the flow set (`env`, `headers`, `query`, servers) the model cannot change.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from engine.codec import Json
 from engine.faults import Fault, kind_of
 from engine.flow.input_document import InputDoc
 from engine.nodes.clock_configs import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts
-from engine.nodes.configs import Config, Duration, Person, Scalar, Size, Text, check_env, check_headers
+from engine.nodes.configs import Config, Duration, Person, Query, Scalar, Size, Text, check_env, check_headers
 from engine.nodes.container_configs import Callable_
 from engine.nodes.hosts import is_host
 from engine.nodes.node_spec import NodeSpec
@@ -115,7 +115,7 @@ class ShellTool(Config):
 
 
 class HttpTool(Config):
-    """The model sends HTTP requests to the hosts that are named. It never sees the headers that `headers` adds."""
+    """The model sends HTTP requests to the hosts that are named. It never sees what `headers` and `query` add."""
 
     hosts: Annotated[list[Host], Field(min_length=1)] = Field(
         description="The hosts it may reach: `grafana.internal`, `*.example.com`, with a port where it is not the usual one."
@@ -128,6 +128,10 @@ class HttpTool(Config):
     headers: dict[str, Scalar] = Field(
         default_factory=dict,
         description="Headers that every request gets, as `headers` of `http`; secrets may stand in them.",
+    )
+    query: dict[str, Query] = Field(
+        default_factory=dict,
+        description="What every address gets behind `?`, as `query` of `http`; secrets may stand in it.",
     )
     timeout: Duration = Field(30.0, description=_TIMEOUT)
     max_body: Size | None = Field(None, description="How much of an answer is read, as in `http`.")
@@ -190,12 +194,9 @@ TOOLS: Mapping[ToolKind, type[Config]] = {
 EVALUATED: Mapping[ToolKind, frozenset[str]] = {
     "ask_human": frozenset(AskHumanTool.model_fields),
     "shell": frozenset({"env"}),
-    "http": frozenset({"headers"}),
+    "http": frozenset({"headers", "query"}),
 }
-"""The settings in which expressions may stand."""
-
-SECRET: Mapping[ToolKind, frozenset[str]] = {"shell": frozenset({"env"}), "http": frozenset({"headers"})}
-"""Those of them in which secrets may stand."""
+"""The settings in which expressions may stand, and secrets too, but for those of `ask_human`."""
 
 
 class ToolDoc(Config):

@@ -71,8 +71,8 @@ interrupted is the word of its own `on_crash`.
 ### Tools of an agent
 
 Each entry of `tools` is a name, or a mapping of one name with settings. The name is one of those below, or one of the
-flow's `tools`. Settings are read when the flow is loaded; expressions may stand in `env`, in `headers` and in the
-settings of `ask_human`."""
+flow's `tools`. Settings are read when the flow is loaded; expressions may stand in `env`, `headers`, `query` and in
+the settings of `ask_human`."""
 
 
 def _tool(name: str, model: type[BaseModel], table: Callable[[type[BaseModel]], str]) -> str:

@@ -181,7 +181,7 @@ def _config(
         case "shell":
             return {key: given[key] for key in ("env", "max_output") if key in given}
         case "http":
-            return {key: given[key] for key in ("headers", "max_body") if key in given}
+            return {key: given[key] for key in ("headers", "query", "max_body") if key in given}
         case "python":
             return {"call": settings["call"]}
         case "mcp":

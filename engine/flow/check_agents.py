@@ -16,7 +16,7 @@ from engine.agents.plans import ToolKind
 from engine.codec import Json
 from engine.expression_text import has_expression
 from engine.faults import Fault, Path, faults_of, kind_of, suggest
-from engine.flow.agent_document import EVALUATED, SECRET, SERVER, TOOL_NAME, TOOLS, RuleDoc, usable_as_tool
+from engine.flow.agent_document import EVALUATED, SERVER, TOOL_NAME, TOOLS, RuleDoc, usable_as_tool
 from engine.flow.agent_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of, named_rules, tool_names
 from engine.flow.check_inputs import check_input
 from engine.flow.check_schema import schema_faults
@@ -153,7 +153,7 @@ def _settings(kind: ToolKind, model: type[Config], raw: Mapping[str, Json], scop
     yield from model.conflicts(raw)
     for name, value in raw.items():
         if name in evaluated:
-            secrets = name in SECRET.get(kind, frozenset())
+            secrets = kind != "ask_human"
             if secrets:
                 yield from spelled_out((name,), value)
             yield from check_values(value, (name,), replace(scope, timeless=True), secrets=secrets)

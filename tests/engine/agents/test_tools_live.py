@@ -31,19 +31,33 @@ nodes:
       prompt: "Look around."
       tools:
         - shell: {{commands: [cat, "sh -c *"], env: {{TOKEN: "{{{{ secrets.TOKEN }}}}"}}}}
-        - http: {{hosts: ["127.0.0.1:{port}"], headers: {{Authorization: "Bearer {{{{ secrets.TOKEN }}}}"}}}}
+        - http:
+            hosts: ["127.0.0.1:{port}"]
+            headers: {{Authorization: "Bearer {{{{ secrets.TOKEN }}}}"}}
+            query: {{key: "{{{{ secrets.TOKEN }}}}"}}
+        - hook
         - read_file
         - write_file
         - mcp: {{server: tools, tools: [add, whoami]}}
+tools:
+  hook:
+    description: Tells the hook.
+    input: {{what: {{type: string}}}}
+    type: http
+    with:
+      method: POST
+      url: "http://127.0.0.1:{port}/hooks/{{{{ secrets.TOKEN }}}}"
+      json: {{token: "{{{{ secrets.TOKEN }}}}", what: "{{{{ input.what }}}}"}}
 """
 
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[int]:
-    """A server that answers with the credentials that it was given; its port."""
+    """A server that answers with all that it was given, credentials too; its port."""
 
     async def handle(request: web.Request) -> web.Response:
-        return web.Response(text=f"{request.method} {request.path} {request.headers.get('Authorization')}")
+        credentials = request.headers.get("Authorization")
+        return web.Response(text=f"{request.method} {request.path_qs} {credentials} {await request.text()}")
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
@@ -95,6 +109,7 @@ async def test_every_tool_does_its_work_and_no_secret_reaches_the_model(tmp_path
                 ("http", {"url": f"http://127.0.0.1:{port}/health"}),
                 ("tools__add", {"a": 2, "b": 3}),
                 ("tools__whoami", {}),
+                ("hook", {"what": "disk"}),
             ),
             calls(("read_file", {"path": "notes/a.txt", "first_line": 2}), ("shell", {"command": "cat notes/a.txt"})),
             {"text": "Done."},
@@ -103,13 +118,15 @@ async def test_every_tool_does_its_work_and_no_secret_reaches_the_model(tmp_path
             session_id = await rig.start(FLOW.format(port=port))
             state = await rig.engine.parked(session_id)
             assert state.status == "complete", state.error
-            written, ran, asked, added, who, read, shown = await results(rig, session_id)
+            written, ran, asked, added, who, hooked, read, shown = await results(rig, session_id)
             journal = json.dumps([event.to_wire() for event in await rig.engine.journal(session_id)])
     assert "wrote 8 bytes to notes/a.txt" in written
     assert "exit code: 3" in ran
     assert "token [secret TOKEN]" in ran
     assert "status: 200" in asked
-    assert "GET /health Bearer [secret TOKEN]" in asked
+    assert "GET /health?key=[secret TOKEN] Bearer [secret TOKEN]" in asked
+    assert "POST /hooks/[secret TOKEN] " in hooked
+    assert '"token":"[secret TOKEN]","what":"disk"' in hooked
     assert added == '<tool_output tool="tools__add">\n5\n</tool_output>'
     assert "[secret TOKEN]" in who
     assert "lines 2 to 2 of 2\ntwo" in read
