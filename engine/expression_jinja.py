@@ -18,18 +18,14 @@ from jinja2.utils import missing
 
 from engine.codec import Json
 from engine.expression_text import BadExpression, Expression, Names, Reference, Run, failed
+from engine.expression_values import BadValue, as_text, check_size, fail_undefined, plain
 from engine.faults import kind_of, nearest, shape_of, suggest
 from engine.filters import (
     FILTERS,
     TESTS,
-    BadValue,
-    as_text,
     bounded_range,
-    check_size,
-    fail_undefined,
     guarded,
     in_order,
-    plain,
     power,
     remainder,
     strict,

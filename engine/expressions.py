@@ -291,7 +291,7 @@ def _mixed(pieces: Sequence[str | Expression], escapes: Sequence[Callable[[str],
 
 
 def _text_of(value: Json, source: str) -> str:
-    from engine.filters import as_text
+    from engine.expression_values import as_text
 
     try:
         return as_text(value)
@@ -300,7 +300,7 @@ def _text_of(value: Json, source: str) -> str:
 
 
 def _guard(text: str) -> str:
-    from engine.filters import check_size
+    from engine.expression_values import check_size
 
     try:
         check_size(text)

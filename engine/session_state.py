@@ -69,20 +69,8 @@ def to_json(state: State) -> dict[str, Json]:
     run = state.nodes.get(place) if place else None
     return {
         "schemaVersion": SCHEMA,
-        "sessionId": state.session_id,
-        "parentSessionId": state.parent_session_id,
-        "flowName": state.flow_name,
-        "flowDigest": state.flow_digest,
+        **{wire: getattr(state, name) for wire, name in _PLAIN.items()},
         "status": state.status,
-        "phase": state.phase,
-        "outcome": state.outcome,
-        "seq": state.seq,
-        "createdAt": state.created_at,
-        "updatedAt": state.updated_at,
-        "actor": state.actor,
-        "thread": state.thread,
-        "given": state.given,
-        "inputs": state.inputs,
         "currentNodeId": run.node_id if run else place,
         "currentNodeIndex": run.position if run else state.frames.get(ROOT, Frame()).position,
         "outputs": {
@@ -99,18 +87,12 @@ def to_json(state: State) -> dict[str, Json]:
             for scope, frame in sorted(state.frames.items())
             for jump, number in sorted(frame.loops.items())
         },
-        "nodeRuns": state.node_runs,
-        "promptsAsked": state.prompts_asked,
         "prompts": {key: _named(prompt) for key, prompt in sorted(state.prompts.items(), key=_by_number)},
         "timers": {key: _named(timer) for key, timer in sorted(state.timers.items())},
         "messages": list(state.messages),
         "pendingMessages": [text for _, text in state.pending],
         "pendingKeys": [key for key, _ in state.pending],
         "seen": sorted(state.seen),
-        "pausedAt": state.paused_at,
-        "pauseReason": state.pause_reason,
-        "error": state.error,
-        "finallySkipped": state.finally_skipped,
         **_sometimes_json(state),
     }
 
@@ -155,6 +137,15 @@ def _camel(name: str) -> str:
 @lru_cache(256)
 def _snake(name: str) -> str:
     return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), name)
+
+
+_AS_IT_IS = (
+    "session_id", "parent_session_id", "flow_name", "flow_digest", "phase", "outcome", "seq", "created_at", "updated_at",
+    "actor", "thread", "given", "inputs", "node_runs", "prompts_asked", "paused_at", "pause_reason", "error",
+    "finally_skipped",
+)  # fmt: skip
+_PLAIN = {_camel(name): name for name in _AS_IT_IS}
+"""The fields that stand in the document as they are, by their names there."""
 
 
 def _by_number(item: tuple[str, PromptRun]) -> tuple[int, str]:
@@ -322,35 +313,17 @@ def from_json(data: Json) -> State:
         nodes = Map({path: _read_node(run, outputs.get(path)) for path, run in data["nodes"].items()})
         prompts = Map({key: _read_prompt(prompt) for key, prompt in data["prompts"].items()})
         return State(
-            session_id=data["sessionId"],
-            parent_session_id=data["parentSessionId"],
-            flow_name=data["flowName"],
-            flow_digest=data["flowDigest"],
-            phase=data["phase"],
-            outcome=data["outcome"],
-            seq=data["seq"],
-            created_at=data["createdAt"],
-            updated_at=data["updatedAt"],
-            actor=data["actor"],
-            thread=data["thread"],
-            given=data["given"],
-            inputs=data["inputs"],
+            **{name: data[wire] for wire, name in _PLAIN.items()},
             nodes=nodes,
             active=Map({path: None for path, run in nodes.items() if run.status in UNFINISHED}),
             frames=Map({scope: _read_frame(frame) for scope, frame in data["frames"].items()}),
             containers=Map({path: _read_container(found) for path, found in data["containers"].items()}),
-            node_runs=data["nodeRuns"],
-            prompts_asked=data["promptsAsked"],
             prompts=prompts,
             open_prompts=Map({key: None for key, prompt in prompts.items() if prompt.open}),
             timers=Map({key: TimerRun(**_fields(timer)) for key, timer in data["timers"].items()}),
             **_read_messages(data),
             seen=Map(dict.fromkeys(data["seen"])),
-            paused_at=data["pausedAt"],
-            pause_reason=data["pauseReason"],
-            error=data["error"],
             limits=tuple(data.get("limits", ())),
-            finally_skipped=data["finallySkipped"],
             lock=LockRun(**_fields(data["lock"])) if "lock" in data else None,
             pausing=data.get("pausing"),
             code=Map(data.get("code", {})),

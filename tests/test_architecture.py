@@ -55,6 +55,7 @@ PURE = [
     "engine.expressions",
     "engine.expression_jinja",
     "engine.expression_text",
+    "engine.expression_values",
     "engine.filters",
     "engine.agents.builtin",
     "engine.agents.calls",

@@ -50,6 +50,11 @@ STATUS_COLORS = {
 
 def happened(state: State, event: Event, paint: Paint) -> str | None:
     """The line for an event; None for one that says nothing to a person."""
+    return _worked(state, event, paint) or _said(state, event, paint)
+
+
+def _worked(state: State, event: Event, paint: Paint) -> str | None:
+    """What became of the session, a node, or a tool call."""
     match event:
         case ev.SessionStarted():
             return f"{paint('bold', clean(event.flow_name))}  {paint('dim', event.session_id)}"
@@ -83,16 +88,8 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
         case ev.EdgeResolved() if event.limit is not None:
             told = f"would lead back to {clean(event.limit)} again, and goes on: its limit is reached"
             return mark("interrupted", event.path or "", told, paint)
-        case ev.PromptAnswered():
-            return _answered(state, event, paint)
-        case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded() | ev.PromptUndone():
-            return f"  {paint('blue', '»')} {_who(event.actor)} {_did(state, event)}"
-        case ev.PromptExpired():
-            return f"  {paint('yellow', '⌛')} nobody answered in time ({event.outcome})"
         case ev.LockAcquired() if state.lock is not None and state.lock.requested_at != event.timestamp:
             return f"  {paint('green', '✓')} lock {one_line(event.name, 80)}"
-        case ev.SessionMessage():
-            return f"  {paint('blue', '»')} {_who(event.actor)}: {one_line(event.message)}"
         case ev.AgentToolRequested():
             brief = brief_input(event.name, event.input)
             return mark("started", event.path or "", f"{one_line(event.name, 80)}: {one_line(brief)}", paint)
@@ -101,6 +98,20 @@ def happened(state: State, event: Event, paint: Paint) -> str | None:
             return mark("failed" if event.is_error else "completed", event.path or "", why, paint)
         case ev.AgentCompacted():
             return mark("completed", event.turn, f"{event.replaced} messages became a summary", paint)
+    return None
+
+
+def _said(state: State, event: Event, paint: Paint) -> str | None:
+    """What people did, and what they are waited for."""
+    match event:
+        case ev.PromptAnswered():
+            return _answered(state, event, paint)
+        case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded() | ev.PromptUndone():
+            return f"  {paint('blue', '»')} {_who(event.actor)} {_did(state, event)}"
+        case ev.PromptExpired():
+            return f"  {paint('yellow', '⌛')} nobody answered in time ({event.outcome})"
+        case ev.SessionMessage():
+            return f"  {paint('blue', '»')} {_who(event.actor)}: {one_line(event.message)}"
         case ev.AgentBudget():
             return (
                 f"  {paint('blue', '»')} {_who(event.actor)} lets {clean(event.path or '')} go on at its cap"

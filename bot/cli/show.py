@@ -79,6 +79,16 @@ def show_lines(
             yield _fact("set aside", one_line(head.quarantined, 300))
     if lock := lock_fact(state, view.behind):
         yield _fact("lock", clean(lock))
+    yield from _code(state, view)
+    yield from _ending(state)
+    yield ""
+    for entry in tree(events, flow).children:
+        yield from _entry(entry, state, view, 1)
+    yield from _waits(state, paint, command)
+
+
+def _code(state: State, view: View) -> Iterator[str]:
+    """What of the code and of the text that it needs is not as it was, or not there."""
     for key in state.code_changed:
         yield _fact("code", f"{clean(key)} was changed since the session began, and ran so")
     for key in view.differing:
@@ -92,16 +102,16 @@ def show_lines(
         yield _fact(
             "flow", f"its text cannot be read here: {one_line(view.unread, 200)}; nodes to come are left out"
         )
+
+
+def _ending(state: State) -> Iterator[str]:
+    """Why it failed, and the limits that it went on at."""
     if is_rejection(state.error):
         yield _fact("rejected", one_line(verdict(state.error).removeprefix(REJECTED).lstrip(": "), 200))
     elif state.error:
         yield _fact("error", error_text(state.error))
     for limit in state.limits:
         yield _fact("limit", f"went on at {clean(limits.told(limit))} (max_iterations)")
-    yield ""
-    for entry in tree(events, flow).children:
-        yield from _entry(entry, state, view, 1)
-    yield from _waits(state, paint, command)
 
 
 def _fact(name: str, value: str) -> str:

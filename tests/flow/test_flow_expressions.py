@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from engine.codec import Json, copy, encode
 from engine.errors import ExpressionError
 from engine.expression_text import BadExpression, Segment, split_text
+from engine.expression_values import MAX_BYTES
 from engine.expressions import compile_condition, compile_value, evaluate_condition, inspect_text
-from engine.filters import FILTERS, MAX_BYTES, TESTS
+from engine.filters import FILTERS, TESTS
 
 CONTEXT: dict[str, Json] = {
     "inputs": {

@@ -302,7 +302,7 @@ def test_a_flood_of_problems_is_cut_and_says_so() -> None:
 
 
 PURE = ["engine/expressions.py", "engine/expression_jinja.py", "engine/expression_text.py", "engine/filters.py",
-        "engine/faults.py", "engine/durations.py", "engine/nodes/specs.py", "engine/nodes/configs.py",
+        "engine/expression_values.py", "engine/faults.py", "engine/durations.py", "engine/nodes/specs.py", "engine/nodes/configs.py",
         "engine/nodes/node_spec.py", "engine/flow"]  # fmt: skip
 IMPURE = {
     "asyncio",
