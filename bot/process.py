@@ -55,7 +55,7 @@ from bot.views.whole import Whole
 from bot.wanted import WANTED_ROOTED
 from bot.ways_in import WaysIn
 from engine import clock
-from engine.backoff import waited_out
+from engine.backoff import is_busy, waited_out
 from engine.dispatch import LocalDispatcher
 from engine.errors import SaysoError
 from engine.events import Event, SessionReachable
@@ -158,11 +158,8 @@ class Bot:
             raise StartFailed(identity.report.text())
         if identity.report.missing:
             log.warning("%s", identity.report.text())
-        store = self.machine.open_store(self.settings.database_url, self.settings.secret_key)
+        store = await waited_out(lambda: self._opened(identity), "the start", self._going_on, is_busy)
         try:
-            store.bind(identity.team_id, identity.app_id or "")
-            if store.mark(INSTALLED) is None:
-                store.set_mark(INSTALLED, f"{self.machine.seconds():.6f}")
             self._assemble(store, identity, bot, app, app_token)
             await self._serve(identity, on_ready)
         finally:
@@ -171,6 +168,21 @@ class Bot:
     def stop(self) -> None:
         """Begin to drain: nothing new is taken; what runs finishes or is cut."""
         self.stopping.set()
+
+    def _going_on(self) -> bool:
+        return not self.stopping.is_set()
+
+    async def _opened(self, identity: Identity) -> Store:
+        """The store, of this workspace for good. Raises `StorageError`."""
+        store = self.machine.open_store(self.settings.database_url, self.settings.secret_key)
+        try:
+            store.bind(identity.team_id, identity.app_id or "")
+            if store.mark(INSTALLED) is None:
+                store.set_mark(INSTALLED, f"{self.machine.seconds():.6f}")
+        except BaseException:
+            store.close()
+            raise
+        return store
 
     def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
         settings, machine = self.settings, self.machine

@@ -257,6 +257,10 @@ class StoreSuspended(StorageError):
         )
 
 
+class StorageBusy(StorageError):
+    """Another program holds the database; nothing was written. Work goes on when it lets go."""
+
+
 class StorageFull(StorageError):
     """No space is left on the device; nothing was written. Work goes on when there is space."""
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from engine.storage.port import Store
 
 _SQLITE = "sqlite:///"
+PATIENCE_SECONDS = 30.0
+"""How long a command waits for another program that holds the database."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def opened(settings: Settings) -> Iterator[Store]:
     """The store, closed afterwards. Raises `StorageError`."""
     from engine.storage.opening import open_store
 
-    store = open_store(settings.database_url, settings.secret_key)
+    store = open_store(settings.database_url, settings.secret_key, patience=PATIENCE_SECONDS)
     try:
         yield store
     finally:

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from engine.errors import Corrupt, StorageBroken, StorageError, StorageFull
+from engine.backoff import Patience
+from engine.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
@@ -62,8 +63,10 @@ class Watch:
 class Connection:
     """A connection. Not for two threads at once."""
 
-    def __init__(self, path: Path, vfs: str | None = None) -> None:
-        """Open an existing file. `vfs` names another SQLite VFS, for fault injection. Raises `StorageError`."""
+    def __init__(self, path: Path, vfs: str | None = None, patience: float | None = None) -> None:
+        """Open an existing file. `vfs` names another SQLite VFS, for fault injection. `patience` is how many seconds another
+        program is waited for, in place of `BUSY_MILLISECONDS`. Raises `StorageError`."""
+        self._patience = patience
         self._path = path
         self._broken: str | None = None
         self._wal_pages = 0
@@ -82,7 +85,10 @@ class Connection:
 
     def _configure(self) -> None:
         raw = self.raw
-        raw.set_busy_timeout(BUSY_MILLISECONDS)
+        if self._patience is None:
+            raw.set_busy_timeout(BUSY_MILLISECONDS)
+        else:
+            raw.set_busy_handler(Patience(self._path, self._patience))
         raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         raw.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         for name, value in (
@@ -243,7 +249,7 @@ class Connection:
         try:
             yield
         except apsw.Error as error:
-            ours = _translate(error, self._path)
+            ours = _translate(error, self._path, self._patience)
             if isinstance(ours, StorageBroken):
                 self._broken = str(error)
             raise ours from error
@@ -288,7 +294,7 @@ def row_error(error: Exception) -> StorageError | None:
     return None
 
 
-def _translate(error: apsw.Error, path: Path) -> StorageError:
+def _translate(error: apsw.Error, path: Path, patience: float | None = None) -> StorageError:
     extended = getattr(error, "extendedresult", 0)
     if isinstance(error, apsw.FullError):
         return StorageFull(f"No space is left for {path}; nothing was written. Free some: work then goes on.")
@@ -301,8 +307,9 @@ def _translate(error: apsw.Error, path: Path) -> StorageError:
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return Corrupt(f"{path} is damaged ({error}); restore it from a copy.")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return StorageError(
-            f"{path} was held by another process for {BUSY_MILLISECONDS / 1000:g} s ({error}). "
+        waited = BUSY_MILLISECONDS / 1000 if patience is None else patience
+        return StorageBusy(
+            f"{path} was held by another process for {waited:g} s ({error}). "
             "Is something else writing to it (a backup, an open `sqlite3` shell)?"
         )
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):

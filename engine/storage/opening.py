@@ -8,11 +8,11 @@ from engine.storage.port import Store
 _SQLITE = "sqlite:///"
 
 
-def open_store(url: str, key: bytes | None = None) -> Store:
+def open_store(url: str, key: bytes | None = None, *, patience: float | None = None) -> Store:
     """Open `sqlite:///relative/path`, `sqlite:////absolute/path` or `memory:`.
 
     `key` is the secret under which rows are signed (`SAYSO_SECRET_KEY`); without it the key file beside the
-    database is used. Raises `StorageError` for any other URL, and what opening raises.
+    database is used. `patience` is how many seconds another program that holds the database is waited for. Raises `StorageError` for any other URL, and what opening raises.
     """
     if url == "memory:":
         from engine.storage.memory import MemoryStore
@@ -21,7 +21,7 @@ def open_store(url: str, key: bytes | None = None) -> Store:
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
         from engine.storage.sqlite import open_sqlite
 
-        return open_sqlite(url[len(_SQLITE) :], key=key)
+        return open_sqlite(url[len(_SQLITE) :], key=key, patience=patience)
     raise StorageError(
         f"{url!r} is no database URL; use sqlite:///path/to/sayso.db (four slashes for an absolute path)."
     )

@@ -56,12 +56,16 @@ SLICE_SECONDS = 0.004
 
 
 def open_sqlite(
-    path: str | os.PathLike[str], *, key: bytes | None = None, vfs: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    key: bytes | None = None,
+    vfs: str | None = None,
+    patience: float | None = None,
 ) -> SqliteStore:
     """Open a database, or make it with its directory and key.
 
     `key` is the secret under which rows are signed; without it the one in `<path>.key` is used. `vfs` names an
-    SQLite VFS, for fault injection. Raises `KeyMissing`, `SchemaTooNew`, and `StorageError` when the files
+    SQLite VFS, for fault injection. `patience` is how many seconds another program is waited for. Raises `KeyMissing`, `SchemaTooNew`, and `StorageError` when the files
     are not ours alone.
     """
     given = Path(path)
@@ -72,7 +76,7 @@ def open_sqlite(
         for suffix in ("", "-wal", "-shm", "-journal"):
             check_private(file.with_name(file.name + suffix))
         make_private(file)
-        db = Connection(file, vfs)
+        db = Connection(file, vfs, patience)
         try:
             return _prepared(db, file, key)
         except BaseException:

@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bot.workspace import Workspace
+from engine import backoff
 from engine.storage import connection
+from engine.storage.sqlite import open_sqlite
 from tests.storage.test_storage_trouble import held
 from tests.support.bot import bot_here, start_flow
 
 pytestmark = pytest.mark.process
 
 ASKS = {"asks": 'flow: asks\nnodes: [{id: why, type: ask, with: {message: "Why?"}}]\n'}
+
+
+async def test_a_database_that_is_locked_at_the_start_is_waited_for(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first start writes whose store it is: while another program holds it the start waits, and then serves."""
+    monkeypatch.setattr(connection, "BUSY_MILLISECONDS", 20)
+    home = tmp_path / "home"
+    home.mkdir()
+    path = home / "sayso.db"
+    open_sqlite(path).close()
+    other = held(path)
+    other.__enter__()
+    refusals = 0
+
+    async def let_go(_seconds: float) -> None:
+        nonlocal refusals
+        refusals += 1
+        if refusals == 2:
+            other.__exit__(None, None, None)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backoff, "asyncio", SimpleNamespace(sleep=let_go))
+        async with bot_here(workspace, tmp_path, ASKS):
+            thread = await start_flow(workspace, "ana", "ops", "asks")
+            await thread.says("Why?")
+    assert refusals == 2
 
 
 @pytest.mark.parametrize("loop", ["_note_heard", "_keep_house"])

@@ -18,7 +18,7 @@ from bot.doctor_store import check_freshness
 from bot.settings import load_settings
 from engine import backoff
 from engine.backoff import waited_out
-from engine.errors import Corrupt, StorageError
+from engine.errors import Corrupt, StorageBusy, StorageError
 from engine.nodes.folder import private_folder
 from engine.storage import connection, writer
 from engine.storage.opening import open_store
@@ -43,6 +43,34 @@ def held(path: Path) -> Iterator[None]:
     yield
     other.execute("ROLLBACK")
     other.close()
+
+
+def test_a_command_waits_for_another_program_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that is opened with patience writes once the other one lets go, at its opening and later."""
+    path = tmp_path / "sayso.db"
+    open_sqlite(path, key=KEY).close()
+    monkeypatch.setattr(backoff, "TOLD_SECONDS", -1.0)
+    other = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(backoff.time, "sleep", lambda _: other.execute("ROLLBACK"))
+    store = open_sqlite(path, key=KEY, patience=60)
+    store.set_mark("a", "1")
+    assert store.mark("a") == "1"
+    assert "is held by another program; waiting 60 s for it at most" in caplog.text
+    store.close()
+    other.close()
+
+
+def test_the_patience_of_a_command_ends(tmp_path: Path) -> None:
+    """Then it says for how long the database was held."""
+    path = tmp_path / "sayso.db"
+    open_sqlite(path, key=KEY).close()
+    store = open_sqlite(path, key=KEY, patience=0.01)
+    with held(path), pytest.raises(match=r"was held by another process for 0\.01 s"):
+        store.set_mark("a", "1")
+    store.close()
 
 
 async def test_a_locked_database_is_waited_out_and_told(
