@@ -68,7 +68,7 @@ def test_the_patience_of_a_command_ends(tmp_path: Path) -> None:
     path = tmp_path / "sayso.db"
     open_sqlite(path, key=KEY).close()
     store = open_sqlite(path, key=KEY, patience=0.01)
-    with held(path), pytest.raises(match=r"was held by another process for 0\.01 s"):
+    with held(path), pytest.raises(StorageBusy, match=r"was held by another process for 0\.01 s"):
         store.set_mark("a", "1")
     store.close()
 
