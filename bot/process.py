@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -503,12 +502,3 @@ def said_at(row: InboxRow) -> float:
         # The message that a thread begins with is older than whatever is said there.
         return float(row.thread_key.rsplit(":", 1)[1])
     return clock.from_text(row.received_at).timestamp()
-
-
-async def run_bot(settings: Settings, *, flows: Sequence[Path] = (), on_ready: Any = None) -> None:
-    """Run the bot until SIGTERM or SIGINT."""
-    bot = Bot(settings, flows=flows)
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, bot.stop)
-    await bot.run(on_ready)

@@ -9,8 +9,6 @@ from bot.rendering.blocks import Block, section
 from bot.rendering.text import clip, for_reader, one_line, shown
 from engine.codec import Json, encode
 
-MOST_META = 3_000
-
 
 def modal(
     title: str,

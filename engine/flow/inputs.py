@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from engine.codec import Json, clean_text, copy, decode, encode
+from engine.codec import Json, clean_text, copy, decode
 from engine.errors import InvalidInputs, NotJson
 from engine.faults import kind_of, suggest
 from engine.flow.model import Flow, Input, InputType
-from engine.forms import MOST_TEXT, input_field
 
 _TRUE = ("true", "yes", "y", "on", "1")
 _FALSE = ("false", "no", "n", "off", "0")
@@ -60,30 +59,6 @@ def parse_input(entry: Input, given: Json) -> Json:
         return copy(value)
     except NotJson as error:
         raise InvalidInputs(f"input `{entry.name}`: {error}") from error
-
-
-def input_fields(flow: Flow) -> list[dict[str, Json]]:
-    """The inputs of a flow as the fields of a form, each with its default. What only JSON can say is a text, which
-    `parse_input` reads."""
-    return [_field(entry) for entry in flow.inputs.values()]
-
-
-def _field(entry: Input) -> dict[str, Json]:
-    field = input_field(entry.name, entry.type, entry.description, entry.choices)
-    default = entry.default
-    if field is None:
-        field = {
-            "name": entry.name,
-            "type": "string",
-            "title": entry.name,
-            "description": entry.description or "",
-        }
-        field["description"] = f"{field['description']} ({_WORDS[entry.type]})".strip()
-        default = None if default is None else encode(default).decode()
-    field["required"] = entry.required
-    if default is not None and not (isinstance(default, str) and len(default) > MOST_TEXT):
-        field["default"] = default
-    return field
 
 
 def check_value(entry: Input, value: Json) -> str | None:

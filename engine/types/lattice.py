@@ -50,10 +50,6 @@ class Type(NamedTuple):
         """Whether it is known that it may be null."""
         return bool(self.kinds & NULL) and not self.unknown
 
-    def may_be(self, kinds: int) -> bool:
-        """Whether it may be one of these kinds."""
-        return bool(self.kinds & kinds)
-
     def without(self, kinds: int) -> Type:
         """The same type without these kinds; what nobody knows stays unknown."""
         return self if self.unknown else self._replace(kinds=self.kinds & ~kinds)

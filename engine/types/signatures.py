@@ -35,10 +35,6 @@ def _always(found: Type) -> Callable[[Type], Type]:
     return lambda _: found
 
 
-def _itself(found: Type) -> Type:
-    return found
-
-
 def items_of(found: Type) -> Type:
     """The type of the items that going through a value gives."""
     kinds = [found.items or ANY] if found.kinds & LIST else []
