@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from bot.workspace.admin import Admin
-from tests.support.inprocess import Called, Town, play, town
+from tests.support.inprocess import Called, DirectApp, Town, play, town
 
 TALK = """
 flow: talk
@@ -50,6 +52,38 @@ def edit(place: Town, ts: str, text: str) -> None:
 def whispers(place: Town, since: int = 0) -> list[Called]:
     """What only Ana was told about an edit."""
     return [call for call in place.told("ana", since) if "dit" in call.args["text"]]
+
+
+def test_a_reply_from_while_the_bot_was_down_is_read_at_its_start(tmp_path: Path) -> None:
+    """Slack delivered it to nobody; it stands in the thread of a session that waits."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            async with missing(place):
+                place.say("ana", "meanwhile", root)
+            await place.until(lambda: "heard meanwhile" in shown(place, root), most=300)
+
+    play(story)
+
+
+def test_a_reply_from_while_no_socket_was_open_is_read_once_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bot ran on: that a socket was opened anew is all that tells of the gap."""
+    opened: list[bool] = []
+    monkeypatch.setattr(DirectApp, "reconnected", lambda self: bool(opened and opened.pop()))
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            place.sockets.away = True
+            place.say("ana", "meanwhile", root)
+            place.sockets.away = False
+            opened.append(True)
+            await place.until(lambda: "heard meanwhile" in shown(place, root), most=300)
+
+    play(story)
 
 
 def test_a_reply_that_was_edited_before_anybody_heard_it_counts_as_it_is_now(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from bot import retention
 from bot.cli.app import run
 from bot.process import Bot
 from bot.settings import Settings, load_settings
-from engine.errors import StorageError
+from engine.errors import SessionError, StorageError
+from engine.storage import sqlite_sessions
 from engine.storage.opening import open_store
 from engine.storage.port import InboxItem, Store
 from engine.storage.writer import Writer
@@ -96,8 +97,8 @@ def test_purge_takes_what_ended_long_ago(settings: Settings) -> None:
     assert left(settings) == (["session-open"], ["session-open"])
 
 
-def test_a_long_journal_goes_in_pieces(settings: Settings) -> None:
-    """No transaction deletes more than a part of it; in between the session is set aside, so that nobody takes it up."""
+def pieces(settings: Settings) -> int:
+    """The transactions in which a long journal goes; in between its session is set aside, so that nobody takes it up."""
     store = filled(settings)
     steps, gone = 0, False
     while not gone:
@@ -107,8 +108,57 @@ def test_a_long_journal_goes_in_pieces(settings: Settings) -> None:
         head = store.head("session-two")
         assert (head is None) == gone
         assert head is None or head.quarantined == "it is being deleted"
-    assert steps == 3
     store.close()
+    return steps
+
+
+def test_a_long_journal_goes_in_pieces(settings: Settings) -> None:
+    """No transaction deletes more than a part of it."""
+    assert pieces(settings) == 3
+
+
+def test_a_journal_that_goes_at_once_is_noticed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeded fault: were all of it deleted in one transaction, whoever else writes would wait for that."""
+    monkeypatch.setattr(sqlite_sessions, "_EVENTS_AT_ONCE", MANY + 1)
+    assert pieces(settings) == 1
+
+
+def kept(settings: Settings) -> list[str]:
+    """What a round leaves of three sessions: one that ended long ago, one that ended just now, one that waits."""
+    store = open_store(settings.database_url, None)
+    ended(store, "session-old")
+    done(store, new_session("session-open", None, event("x"), status="paused", phase="waiting"))
+    done(store, new_session("session-young", None, event("x"), status="complete", phase="ended", now=NOW))
+    try:
+        retention.at_once(retention.whole_round(retention.House.of(settings, store), NOW))
+        return sorted(head.session_id for head in store.heads())
+    finally:
+        store.close()
+
+
+def test_a_round_takes_only_what_is_old_and_over(settings: Settings) -> None:
+    """Neither what waits, however long, nor what ended within the time that it is kept."""
+    assert kept(settings) == ["session-open", "session-young"]
+
+
+def test_a_round_that_looks_at_no_dates_is_noticed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seeded fault: were everything taken for old that has ended, what ended just now would go too."""
+    dateless = sqlite_sessions._ENDED.replace("ended_at < ?", "ended_at <= max(?, ended_at)")
+    monkeypatch.setattr(sqlite_sessions, "_ENDED", dateless)
+    assert "session-young" not in kept(settings)
+
+
+def test_a_round_that_takes_what_waits_is_refused(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seeded fault: were the last change looked at instead of the end, the store would refuse to delete what waits."""
+    monkeypatch.setattr(
+        sqlite_sessions, "_ENDED", sqlite_sessions._ENDED.replace("ended_at <", "updated_at <")
+    )
+    with pytest.raises(SessionError, match="session-open is paused"):
+        kept(settings)
 
 
 def test_a_round_goes_on_where_it_was_cut(settings: Settings) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bot.cli.app import run
+from bot.cli.following import Mode
+from bot.terminal import Follower
 from engine.live import utc_now
 from tests.cli.clikit import Cli, until
 
@@ -127,3 +133,27 @@ nodes:
     assert (done.code, "timed out" in done.err) == (5, True), done
     shown = cli.run("sessions", "show", document["sessionId"], "--json").json
     assert (shown["status"], (cli.cwd / "ran").exists()) == ("failed", False)
+
+
+class Stays(Exception):
+    """A command waits until somebody or something else moves its session."""
+
+
+@pytest.mark.parametrize(("flow", "before"), [(NAP, 0), (GATED, 1)], ids=["time", "lock"])
+def test_a_command_that_stays_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flow: str, before: int
+) -> None:
+    """The seeded fault: were times and locks waited for without a terminal too, the command would not return."""
+
+    async def stays(self: Follower, seq: int) -> None:
+        raise Stays
+
+    tmp_path.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Follower, "_moved_or_left", stays)
+    Path("flow.yml").write_text(flow)
+    command = ["--home", "home", "run", "flow.yml", "--no-input"]
+    assert [run(command) for _ in range(before + 1)] == [3] * (before + 1)
+    monkeypatch.setattr(Mode, "of", lambda **_: Mode(ask=False, wait=True, json=True))
+    with pytest.raises(Stays):
+        run(command)

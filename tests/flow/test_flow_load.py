@@ -143,15 +143,16 @@ def test_a_flow_cannot_be_changed() -> None:
 
 
 def test_a_folder_gives_its_sound_flows_and_the_errors_of_the_others(tmp_path: Path) -> None:
-    """One broken file does not keep the others from being served; what is no YAML file is not looked at."""
+    """One broken file does not keep the others, before or behind it, from being served; what is no YAML file is not looked
+    at."""
     (tmp_path / "a.yml").write_text(ONE_NODE)
-    (tmp_path / "b.yaml").write_text(ROLLBACK)
-    (tmp_path / "c.yml").write_text("flow: [")
+    (tmp_path / "b.yml").write_text("flow: [")
+    (tmp_path / "c.yaml").write_text(ROLLBACK)
     (tmp_path / "notes.txt").write_text("flow: [")
     (tmp_path / "d.yml").mkdir()
     flows, errors = load_flows(tmp_path)
     assert sorted(flows) == ["one", "rollback"]
-    assert list(errors) == [str(tmp_path / "c.yml")]
+    assert list(errors) == [str(tmp_path / "b.yml")]
 
 
 def test_two_flows_of_one_name_are_an_error_of_the_second(tmp_path: Path) -> None:

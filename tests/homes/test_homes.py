@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bot.cli import prompts
+from engine.codec import decode
+from engine.session_state import from_json
+from engine.state import State
+from engine.storage.port import Store
 from tests.homes.corpus import FOLDER, Old, SetClock, ThroughCommands, ThroughEngine, Way, unpacked
 
 MADE = "2026-11-22T19:20:00+00:00"
@@ -66,6 +71,21 @@ def test_an_approval_that_waits_is_given(old: Old, through: type[Way]) -> None:
     assert (state.status, state.nodes["after"].output) == ("complete", {"decision": "approve"})
     assert state.nodes["ship"].status == "completed"
     assert old.started_twice(session) == []
+
+
+def test_a_loading_path_of_its_own_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The seeded fault: a command line that reads the snapshot itself cannot answer what an older release asked."""
+
+    def own_way(store: Store, session_id: str) -> State:
+        return from_json(decode(store.load(session_id).snapshot or b"{}")["state"])
+
+    monkeypatch.setattr(prompts, "stored_state", own_way)
+    old = opened("0541089", tmp_path)
+    session = old.heads("gate")[0].session_id
+    with pytest.raises(AssertionError, match="not a session state"):
+        ThroughCommands(old, monkeypatch, capsys).answer(session, "gate", "ben", "approve")
 
 
 def test_a_rejection_keeps_the_meaning_that_the_text_had(old: Old, through: type[Way]) -> None:

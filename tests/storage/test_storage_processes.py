@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import multiprocessing
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import Fenced, Owned, StorageError
-from engine.storage.port import InboxItem
+from engine.storage.port import InboxItem, PutTimer
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, python, step, tell
 
@@ -211,6 +212,31 @@ for seq in range(2, 100_000, 2):
     assert len(events) in (said, said + 2)
     assert len(store.timers(limit=100_000)) == len(events) // 2 - 1
     store.ingest([InboxItem("after", "message", b"{}")], NOW)
+
+
+@pytest.mark.parametrize("changes", [1, 2])
+def test_killed_between_two_rows_of_a_commit_leaves_nothing_of_it(path: Path, changes: int) -> None:
+    """A process killed after so many changes of rows, before the last one: what was committed before is all there is."""
+    child = os.fork()
+    if child == 0:
+        writing = open_sqlite(path, key=KEY)
+        done(writing, new_session("session-1", None, event("a")))
+        seen: list[str] = []
+
+        def changed(kind: int, database: str, table: str, row: int) -> None:
+            seen.append(table)
+            if len(seen) == changes:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        writing._db.raw.set_update_hook(changed)
+        done(
+            writing, step("session-1", 1, 1, event("b"), event("c"), rows=(PutTimer("t", "session-1", "x"),))
+        )
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    store = open_sqlite(path, key=KEY)
+    assert (list(store.journal("session-1")), store.timers()) == ([event("a")], [])
+    store.close()
 
 
 def test_a_new_database_may_be_opened_by_many_at_once(path: Path) -> None:

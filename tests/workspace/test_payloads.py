@@ -60,6 +60,10 @@ async def test_event_callback_and_app_mention(workspace: Workspace) -> None:
     async with bare_socket(workspace) as socket:
         ts, found = await _mention(workspace, socket)
     payload = found["app_mention"]["payload"]
+    assert " ".join(sorted(payload)) == (
+        "api_app_id authorizations context_enterprise_id context_team_id event event_context event_id event_time "
+        "is_ext_shared_channel team_id token type"
+    )
     assert payload["type"] == "event_callback"
     assert payload["team_id"] == workspace.team_id
     assert payload["api_app_id"] == workspace.app_id
