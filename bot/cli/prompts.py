@@ -38,7 +38,7 @@ from engine.engine import Engine
 from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, PromptTimedOut
 from engine.forms import value_text
 from engine.forms.asking import asked_fields
-from engine.live import random_text
+from engine.live import random_text, utc_now
 from engine.storage.port import Head
 from prompt_state import store as prompt_store
 from prompt_state.model import PromptState
@@ -228,7 +228,7 @@ def answer_prompt(
 ) -> int:
     """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
     from bot.cli.following import Mode, follow
-    from bot.cli.reach import runs_here, told
+    from bot.cli.reach import runs_here, served, told
     from bot.cli.resume import Said, beginning, say_elsewhere
 
     settings = place.settings()
@@ -249,6 +249,8 @@ def answer_prompt(
             kept = keep(files, prompt.session_id, prompt.prompt_id, spec, given.files)
         said = Said(prompt.prompt_id, value, text, reason=given.reason, files=kept)
         if not runs_here(store, head):
+            if not served(store, head):
+                _refuse_late(prompt)
             handed = say_elsewhere(store, head, said, actor)
             if as_json:
                 print_json(
@@ -338,6 +340,12 @@ def change_prompt(place: Place, text: str, change: Change, as_name: str | None, 
 
     mode = Mode(ask=False, wait=False, json=as_json)
     return follow(place, head.session_id, actor, mode, begin)
+
+
+def _refuse_late(prompt: PromptState) -> None:
+    """Refuse what nobody can carry out any more: whoever does so later looks at the deadline first."""
+    if prompt.deadline is not None and prompt.deadline <= utc_now():
+        raise PromptTimedOut(timed_out(prompt.deadline))
 
 
 def _refuse_closed(prompt: PromptState) -> None:

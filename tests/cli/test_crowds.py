@@ -14,8 +14,9 @@ from bot.cli.reach import Handed, hand_over, told
 from bot.cli.screen import TerminalScreen
 from bot.terminal import Follower
 from engine.actors import Actor
-from engine.commands import Answer
+from engine.commands import Answer, Shown
 from engine.storage.sqlite import open_sqlite
+from prompt_state.extension import projection
 from tests.cli import crowd, crowd_checks
 from tests.cli.clikit import Cli, until
 from tests.proof.sampling import SEED
@@ -67,6 +68,22 @@ def test_a_refused_answer_takes_nothing_up(cli: Cli) -> None:
     cli.write("go", "")
     assert cli.run("prompts", "answer", prompt, "eu", "--as", "ben").code == 0
     assert cli.lines("begun") == ["begun"] * 2
+
+
+async def test_an_answer_after_the_deadline_is_not_kept_for_a_bot_that_is_away(cli: Cli) -> None:
+    """Nobody could carry it out any more, so it is refused at once and no request is left behind."""
+    folder = cli.cwd / ".sayso"
+    folder.mkdir(mode=0o700)
+    store = open_sqlite(folder / "sayso.db")
+    async with running(store, folder, extensions=[projection]) as rig:
+        flow = flow_of("flow: f\nnodes:\n  - {id: q, type: ask, with: {message: Which?, timeout: 1h}}\n")
+        thread = {"key": "T1:C1:1.1", "team": "T1", "channel": "C1", "ts": "1.1"}
+        session_id = await rig.engine.start(flow, {}, actor=ANA, thread=thread)
+        (prompt,) = (await rig.engine.state(session_id)).prompts.values()
+        await rig.engine.apply(session_id, Shown(prompt.prompt_id, {"ts": "1.2"}))
+        await rig.engine.parked(session_id)
+    late = await asyncio.to_thread(cli.run, "prompts", "answer", prompt.prompt_id, "eu")
+    assert (late.code, "the time to answer was over" in late.err) == (5, True), late
 
 
 async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
