@@ -202,7 +202,8 @@ def at_terminal(command: Callable[[Any, Stage], int]) -> Act:
         looking = _Looking(town)
         try:
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("engine.storage.opening.open_store", lambda url, key: looking)
+                patched.setattr("engine.storage.opening.open_store", lambda *_, **__: looking)
+                patched.setattr("bot.cli.prompts.utc_now", town.bot.machine.now)
                 command(place, stage)
         except SaysoError as error:
             return str(error)
