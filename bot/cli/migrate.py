@@ -16,7 +16,7 @@ from bot.cli.finding import (
 )
 from bot.cli.following import local_gate
 from bot.cli.output import clean, print_json
-from bot.cli.place import Place, opened
+from bot.cli.place import Place, opened, writing
 from bot.cli.reach import hand_over, runs_here, told
 from bot.settings import Settings
 from engine.actors import Actor
@@ -37,7 +37,7 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
     settings = place.settings()
     actor = actor_for(settings, None)
     need_database(settings, f"no session {text!r}")
-    with opened(settings) as store:
+    with (opened if dry_run else writing)(settings) as store:
         head = find_session(store, text)
         refuse_ended(head)
         old = flow_from_body(store.flow(head.flow_digest))
