@@ -86,16 +86,28 @@ class Anchor:
 
     def make(self, point: Point) -> None:
         """The file with this point alone, durable: in place of whatever is there. Raises `StorageError`."""
-        make_private(self.path)
-        self.open()
-        assert self._file is not None
         try:
-            with self._locked(self._file):
-                os.pwrite(self._file, _SLOT.pack(*point) * 2, 0)
-                os.fsync(self._file)
+            if not check_private(self.path):
+                # It appears whole or not at all: what a full disk or a crash left half written would count as damage.
+                whole = self.path.with_name(f"{self.path.name}.new")
+                make_private(whole)
+                self._fill(whole, point)
+                os.replace(whole, self.path)
+            else:
+                self._fill(self.path, point)
             sync_directory(self.path.parent)
         except OSError as error:
             raise StorageError(f"{self.path} could not be written: {error.strerror}.") from error
+        self.open()
+
+    def _fill(self, path: Path, point: Point) -> None:
+        file = open_private(path)
+        try:
+            with self._locked(file):
+                os.pwrite(file, _SLOT.pack(*point) * 2, 0)
+                os.fsync(file)
+        finally:
+            os.close(file)
 
     def move(self, point: Point, *, alone: bool) -> None:
         """Write a point, unless the anchor is as new already; `alone` where nobody else can have moved it since our last

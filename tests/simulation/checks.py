@@ -156,7 +156,7 @@ def _truly_said(world: World, session: Session) -> Iterator[str]:
             said = world.people.said[last]
             wrote = said.text.split(": ", 1)[-1] if said.number else said.text
             # Words that were changed before anybody heard them count as they are then.
-            if event.answer["text"] not in ([wrote, f"{wrote} edited"] if said.edited else [wrote]):
+            if event.answer["text"] not in ([wrote, f"{wrote} edited".strip()] if said.edited else [wrote]):
                 yield f"{said.text!r} became the answer {event.answer['text']!r}"
         elif kind == "click":
             press = pressed[last]

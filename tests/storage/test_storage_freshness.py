@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -109,6 +110,23 @@ def test_an_anchor_that_is_behind_is_no_harm(backend: SqliteBackend, store: Stor
     anchor_of(path).write_bytes(behind)
     open_sqlite(path, key=KEY).close()
     assert anchor_of(path).read_bytes() != behind
+
+
+@pytest.mark.parametrize("failing", ["pwrite", "fsync", "replace"])
+def test_an_anchor_that_could_not_be_made_is_made_by_the_next_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """A disk that is full while the anchor is made leaves none, and no damage that somebody has to release."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "sayso.db"
+    with monkeypatch.context() as patched:
+        patched.setattr(f"engine.storage.anchor.os.{failing}", full)
+        with pytest.raises(StorageError, match="No space left"):
+            open_sqlite(path, key=KEY)
+    assert why(path) is None
 
 
 def test_a_torn_write_leaves_the_older_point(backend: SqliteBackend, store: Store, tmp_path: Path) -> None:
