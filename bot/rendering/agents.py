@@ -67,8 +67,8 @@ def model_markdown(text: str, hosts: frozenset[str] = frozenset()) -> str:
 
     kept = _CODE_OR_LINK.sub(keep, text.replace("\ue000", "").replace("\ue001", ""))
     made = harmless(_closed(kept))
-    # A mark that would make a picture of a link is parted from it.
-    made = re.sub("([!\\]\\\\])(?=\ue000)", r"\1 ", made)
+    # A mark that would make a picture of a link, or another link around it, is parted from it.
+    made = re.sub("([!\\]\\\\<])(?=\ue000)", r"\1 ", made)
     return _TOKEN.sub(lambda found: links[int(found[1])], made)
 
 

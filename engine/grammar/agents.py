@@ -6,7 +6,7 @@ from engine import events as ev
 from engine.errors import MalformedJournal
 from engine.folds.agents import TURN, agent_at
 from engine.grammar.common import agent_around, path_of, run_at, same
-from engine.state import AgentRun, State, scope_of
+from engine.state import AgentRun, PromptRun, State, scope_of
 
 
 def agent_message(state: State, event: ev.AgentMessage) -> None:
@@ -117,5 +117,18 @@ def agent_budget(state: State, event: ev.AgentBudget) -> None:
         raise MalformedJournal(f"nobody let {path} go on at its cap")
     same((event.scope, event.caps), (prompt.spec.get("scope"), prompt.spec.get("caps")), "cap")
     caps = state.caps if event.scope == "flow" else agent_at(state, path).caps
-    if all(caps.get(name) == cap for name, cap in event.caps.items()):
+    if all(caps.get(name) == cap for name, cap in event.caps.items()) and not _raised_by_another(
+        state, prompt
+    ):
         raise MalformedJournal(f"{path} was let go on at its cap before")
+
+
+def _raised_by_another(state: State, prompt: PromptRun) -> bool:
+    """Whether the flow's cap was raised by the same amount for another agent that was at it."""
+    return prompt.spec["scope"] == "flow" and any(
+        other is not prompt
+        and other.kind == "budget"
+        and (other.answer or {}).get("value") == "raise"
+        and (other.spec["scope"], other.spec["caps"]) == ("flow", prompt.spec["caps"])
+        for other in state.prompts.values()
+    )

@@ -79,6 +79,7 @@ def test_hostile_texts_stay_text() -> None:
         ("see https://grafana.internal/d/1.", "see https://grafana.internal/d/1."),
         ("[a graph](https://grafana.internal/d/1)", "[a graph](https://grafana.internal/d/1)"),
         ("<https://a.wiki.example/x>", "https://a.wiki.example/x"),
+        ("<https://grafana.internal/", "< https://grafana.internal/"),
         ("![a graph](https://grafana.internal/a.png)", "[a graph](https://grafana.internal/a.png)"),
         ("!![x](https://grafana.internal/a.png)", "! [x](https://grafana.internal/a.png)"),
         ("[https://bank.example](https://grafana.internal/x)", "https://grafana.internal/x"),

@@ -423,6 +423,19 @@ def test_the_flow_has_caps_for_all_its_agents() -> None:
     assert case.prompt.path == "two"
 
 
+def test_two_agents_at_the_flows_cap_are_both_let_go_on() -> None:
+    """Each has a question of its own, and both answers count."""
+    branches = "".join(
+        f"      {name}: [{{id: {name}, type: agent, with: {{prompt: x}}}}]\n" for name in ("one", "two")
+    )
+    head = "limits: {max_cost: 0.001}\nnodes:\n  - id: both\n    type: parallel\n    branches:\n"
+    case = Talk(flow_of(head + branches)).started()
+    for number, prompt_id in enumerate(sorted(case.state.open_prompts)):
+        case.when(Answer(prompt_id, ANA, f"k{number}", value="raise"))
+    raised = {event.path for event in case.events if event.type == "agent:budget"}
+    assert raised == {"both[one]/one", "both[two]/two"}
+
+
 def test_the_day_has_a_cap() -> None:
     """Where the day's money is used up, people are asked, and one who goes on frees this agent of it."""
     case = Talk(flow_of('nodes:\n  - {id: helper, type: agent, with: {prompt: "x"}}\n'))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -155,6 +156,7 @@ class Talking:
         self.walk.step(Resume("go on", ANA, f"r{number}"), begin)
 
 
+@pytest.mark.timeout(120 if EXAMPLES < 100 else 3_600)
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_happens_a_conversation_stays_legal_and_comes_to_an_end(data: Any) -> None:
