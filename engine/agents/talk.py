@@ -248,7 +248,13 @@ _UNUSABLE = {
 def _give_up(turn: Turn, owner: str, reason: str) -> None:
     name = turn.node(owner).id
     why = _UNUSABLE.get(reason) or "the answer was cut within a tool call: raise `max_tokens`"
-    turn.fail(owner, {"type": reason, "message": f"node {name}: {why}"})
+    _fail(turn, owner, {"type": reason, "message": f"node {name}: {why}"})
+
+
+def _fail(turn: Turn, owner: str, error: dict[str, Json]) -> None:
+    """The agent fails, unless it is given up already: then it ends with the reason for that."""
+    if turn.state.containers[owner].error is None:
+        turn.fail(owner, error)
 
 
 def _record(
@@ -338,13 +344,14 @@ def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Jso
     if spoke or problem is None:
         return
     if cut and schema is None:
-        turn.fail(
+        _fail(
+            turn,
             owner,
             {"type": "max_tokens", "message": f"node {node.id}: the answer was cut: raise `max_tokens`"},
         )
     elif agent.corrections:
         message = f"node {node.id}: the answer has not the form that `output` asks for: {problem}"
-        turn.fail(owner, {"type": "output", "message": message, "details": {"text": text}})
+        _fail(turn, owner, {"type": "output", "message": message, "details": {"text": text}})
     else:
         wrong = {"type": "text", "text": _WRONG.format(problem=problem)}
         _say(turn, owner, turn.state.nodes[owner].node_id, "engine", [wrong])

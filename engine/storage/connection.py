@@ -23,7 +23,7 @@ from engine.errors import Corrupt, StorageBroken, StorageBusy, StorageError, Sto
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
-CHECKPOINT_PAGES = 1_000
+CHECKPOINT_PAGES = 400
 """Size of the WAL (pages of 4 KiB) from which it is folded back into the file."""
 GIVE_BACK = "PRAGMA incremental_vacuum(64)"
 """Gives free pages back, a few in one transaction: each of them may move another page."""

@@ -207,6 +207,14 @@ def test_a_late_outcome_changes_nothing() -> None:
     assert case.node("helper").output["text"] == "in time"
 
 
+@pytest.mark.parametrize("stop", ["refusal", "max_tokens"])
+def test_an_answer_that_comes_when_the_time_is_over_changes_no_reason(stop: str) -> None:
+    """The call that is under way ends by itself before it is cut, and with something wrong: the agent ran out of time."""
+    case = talk(rest="    timeout: 1h\n").later(3_600)
+    case.when(case.timer_due()).model("No.", stop=stop)
+    assert (case.state.error or {})["type"] == "timeout"
+
+
 def test_a_time_limit_ends_the_conversation() -> None:
     """The agent's `timeout` fails it, also while people are being asked; their question is withdrawn."""
     case = talk("tools: [ask_human]", rest="    timeout: 1h\n").model("", ASK)
