@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from bot.session_files import SessionFiles
@@ -74,10 +75,10 @@ def deletion(house: House, session_ids: Sequence[str]) -> Steps:
     if reason := (yield Step("store", house.store.suspended)):
         raise StoreSuspended(reason)
     for session_id in session_ids:
-        yield Step("disk", lambda session_id=session_id: house.remove_files(session_id))  # type: ignore[misc]
+        yield Step("disk", partial(house.remove_files, session_id))
     left = list(session_ids)
     while left:
-        left = yield Step("store", lambda left=left: house.store.delete(left))  # type: ignore[misc]
+        left = yield Step("store", partial(house.store.delete, left))
     return len(session_ids)
 
 
@@ -96,7 +97,7 @@ def whole_round(house: House, now: str) -> Steps:
     gone = yield from sessions_round(house, before)
     at: Sweep | None = Sweep(before, keys)
     while at is not None:
-        at = yield Step("store", lambda at=at: house.store.sweep(at))  # type: ignore[misc]
+        at = yield Step("store", partial(house.store.sweep, at))
     moment = clock.from_text(now).timestamp()
     yield Step("store", lambda: house.store.set_mark(DONE, f"{moment:.6f}"))
     return gone

@@ -249,6 +249,7 @@ def node_retried(state: State, event: ev.NodeRetried) -> None:
 
 
 _OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceeded", "pause_turn")
+"""Types of errors about the last answer of an agent."""
 
 
 def _breaks(
@@ -262,7 +263,7 @@ def _breaks(
     if container is None:
         return
     if container.error is not None:
-        # Until its second edition an agent that ran out of time could end with what was wrong with its last answer.
+        # Earlier releases let an agent that ran out of time fail with what was wrong with its last answer.
         if container.agent is None or event.error.get("type") not in _OF_AN_ANSWER:
             same(event.error, container.error, "error")
     elif event.error.get("type") == "timeout":

@@ -12,7 +12,8 @@ def open_store(url: str, key: bytes | None = None, *, patience: float | None = N
     """Open `sqlite:///relative/path`, `sqlite:////absolute/path` or `memory:`.
 
     `key` is the secret under which rows are signed (`SAYSO_SECRET_KEY`); without it the key file beside the
-    database is used. `patience` is how many seconds another program that holds the database is waited for. Raises `StorageError` for any other URL, and what opening raises.
+    database is used. `patience` is how many seconds another program that holds the database is waited for.
+    Raises `StorageError` for any other URL, and what opening raises.
     """
     if url == "memory:":
         from engine.storage.memory import MemoryStore

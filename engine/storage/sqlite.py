@@ -65,8 +65,8 @@ def open_sqlite(
     """Open a database, or make it with its directory and key.
 
     `key` is the secret under which rows are signed; without it the one in `<path>.key` is used. `vfs` names an
-    SQLite VFS, for fault injection. `patience` is how many seconds another program is waited for. Raises `KeyMissing`, `SchemaTooNew`, and `StorageError` when the files
-    are not ours alone.
+    SQLite VFS, for fault injection. `patience` is how many seconds another program is waited for. Raises
+    `KeyMissing`, `SchemaTooNew`, and `StorageError` when the files are not ours alone.
     """
     given = Path(path)
     if not given.name:
