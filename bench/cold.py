@@ -18,7 +18,7 @@ from bench.processes import SAYSO, bare_python, timed
 from bench.report import Row, median
 
 PAUSED = 3
-IMPORT = "import engine.engine"
+IMPORT = "import engine.run.engine"
 MOST_MILLISECONDS = 200.0
 MOST_IMPORT_MILLISECONDS = 80.0
 FLOW = """
@@ -63,7 +63,7 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
             median(imports),
             "ms",
             limit=MOST_IMPORT_MILLISECONDS,
-            note="`import engine.engine`, less a Python that does nothing",
+            note="`import engine.run.engine`, less a Python that does nothing",
         ),
     ]
 

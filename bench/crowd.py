@@ -18,12 +18,12 @@ from bench.nodes import folder_in
 from bench.pauses import FLOW
 from bench.report import Row, median, quantile
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
-from engine import requests
-from engine.codec import Json
-from engine.commands import Shown
+from engine.decide.commands import Shown
 from engine.flow import load_flow
-from engine.nodes.port import NodeContext, Outcome
-from engine.service import Service
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import NodeContext, Outcome
+from engine.run import remote_commands
+from engine.run.dispatcher import Service
 
 SESSIONS = 200
 LEAST_A_SECOND = 2000.0
@@ -96,7 +96,7 @@ async def _round(rig: Rig, service: Service, crowd: Crowd, answered: Answered, n
 
     async def reply(session_id: str, prompt_id: str) -> None:
         key = f"reply:{prompt_id}"
-        item = requests.item(key, session_id, "answer", actor=ANA, promptId=prompt_id, text="Fine")
+        item = remote_commands.item(key, session_id, "answer", actor=ANA, promptId=prompt_id, text="Fine")
         asked[session_id] = time.perf_counter()
         await engine.writer.ingest([item], engine.now())
         service.notify()

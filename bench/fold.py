@@ -7,13 +7,13 @@ from pathlib import Path
 
 from bench.report import Row, median
 from bench.rig import ANA, everybody
-from engine.commands import Begin, Facts, Start
-from engine.core import take_turn
-from engine.due import due
-from engine.events import Event, event_from_bytes
+from engine.decide.commands import Begin, Facts, Start
+from engine.decide.decide import take_turn
+from engine.decide.due import due
 from engine.flow import load_flow
-from engine.fold import derive_state
-from engine.state import State
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.state import State
 
 EVENTS = 100_000
 FLOW = """

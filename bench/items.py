@@ -19,10 +19,10 @@ from bench.floor import MILLISECONDS, Floor
 from bench.nodes import folder_in
 from bench.report import Row, median
 from bench.rig import ANA, NOTHING, engine_in
-from engine.codec import Json
-from engine.commands import Answer
+from engine.decide.commands import Answer
 from engine.flow import load_flow
-from engine.nodes.port import Interrupted, NodeContext, Outcome
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import Interrupted, NodeContext, Outcome
 
 SIZES = (100, 1000, 5000)
 FLOW = """

@@ -23,11 +23,11 @@ from bench.processes import caught_up, resident_megabytes, running_bot
 from bench.report import Row
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
 from bot.workspace import Workspace
-from engine.codec import Json, encode
-from engine.commands import Shown
+from engine.decide.commands import Shown
 from engine.flow import Flow, load_flow
-from engine.live import utc_now
-from engine.nodes.port import NodeContext, Outcome
+from engine.language.codec import Json, encode
+from engine.nodes.runtime.runner import NodeContext, Outcome
+from engine.run.active import utc_now
 from engine.storage.port import Store
 
 FEW = 10

@@ -18,9 +18,9 @@ from tempfile import TemporaryDirectory
 from bench.floor import MILLISECONDS, Floor
 from bench.report import Row, median, quantile
 from bench.rig import ANA, NOTHING, engine_in
-from engine.codec import Json
 from engine.flow import Flow, load_flow
-from engine.nodes.port import NodeContext, Outcome
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import NodeContext, Outcome
 
 BLOCK = 25
 """Nodes between two looks at the floor, and commits in such a look."""

@@ -20,14 +20,14 @@ from bench.floor import MILLISECONDS, Floor
 from bench.nodes import folder_in
 from bench.report import Row, median, quantile
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
-from engine import requests
-from engine.codec import Json
-from engine.commands import Shown
-from engine.events import Event
+from engine.decide.commands import Shown
 from engine.flow import load_flow
-from engine.nodes.port import NodeContext, Outcome
-from engine.service import Service
-from engine.state import State
+from engine.journal.events import Event
+from engine.journal.state import State
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import NodeContext, Outcome
+from engine.run import remote_commands
+from engine.run.dispatcher import Service
 
 FLOW = """
 flow: pause
@@ -118,7 +118,9 @@ async def _round(rig: Rig, service: Service, watch: Watch, number: int, taken: T
     state = await engine.parked(session_id)
     prompt_id = next(iter(state.open_prompts))
     await engine.apply(session_id, Shown(prompt_id, {"channel": "C0BENCH", "ts": "1790000000.9"}))
-    reply = requests.item(f"reply:{number}", session_id, "answer", actor=ANA, promptId=prompt_id, text="Fine")
+    reply = remote_commands.item(
+        f"reply:{number}", session_id, "answer", actor=ANA, promptId=prompt_id, text="Fine"
+    )
     begin = time.perf_counter()
     await engine.writer.ingest([reply], engine.now())
     service.notify()

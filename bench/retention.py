@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 from bench.report import Row, quantile
-from bot.retention import House, in_turn, whole_round
-from bot.session_files import SessionFiles
+from bot.compose.retention import House, in_turn, whole_round
+from bot.config.session_files import SessionFiles
+from engine.storage.group_commit import Writer
 from engine.storage.port import Commit, InboxItem, NewSession, PutOutbox, PutPrompt
 from engine.storage.sqlite import SqliteStore, open_sqlite
-from engine.storage.writer import Writer
 
 SESSIONS = 20_000
 EVENTS = 12

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import apsw
 
-from bot.intents import slack_intents
-from engine.actors import Actor
-from engine.commands import Action, Asked
-from engine.engine import Engine
-from engine.nodes.port import Completed, Runner
-from engine.state import State
+from bot.intents.session_rows import slack_intents
+from engine.decide.commands import Action, Asked
+from engine.journal.state import State
+from engine.language.actors import Actor
+from engine.nodes.runtime.runner import Completed, Runner
+from engine.run.engine import Engine
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
-from prompt_state.extension import projection
+from prompt_state.projection import projection
 
 ANA = Actor(id="U0LOCALANA", name="ana", facts_known=True)
 STEP_TABLES = ("journal", "snapshots", "inbox", "prompts", "timers", "outbox")

@@ -13,11 +13,11 @@ import aiohttp
 
 from bench.floor import MILLISECONDS
 from bench.report import Row, median, quantile
-from engine.providers.claude import ClaudeProvider
-from engine.providers.claude_wire import body_of
-from engine.providers.messages import Message, assistant, tool_result_block, user
-from engine.providers.port import complete
-from engine.providers.turns import Tool, TurnRequest
+from engine.messages.messages import Message, assistant, tool_result_block, user
+from engine.messages.turns import Tool, TurnRequest
+from engine.models.claude import ClaudeProvider
+from engine.models.claude_wire import body_of
+from engine.models.provider import complete
 from tests.support.claude_server import KEY, ClaudeServer, Reply, call, claude_server
 
 ROUNDS = 200

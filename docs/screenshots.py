@@ -20,8 +20,8 @@ from typing import Any
 
 from playwright.async_api import Browser, expect
 
-from bot.process import Bot
-from bot.settings import load_settings
+from bot.config.settings import load_settings
+from bot.serve.main import Bot
 from bot.workspace import Workspace
 from tests.support.bot import ThreadView, start_flow
 from tests.support.browser import opened_page, running_browser

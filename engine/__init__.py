@@ -11,7 +11,7 @@ Three pure verbs carry the engine; none of them touches a clock, a random source
 * ``evolve(state, event) -> state`` is the fold;
 * ``due(flow, state) -> work`` says what may start now, from the state and not from the last event.
 
-The shell around them (``engine.engine``, ``engine.stepping``) performs what is due and decides nothing.
+The shell around them (``engine.run.engine``, ``engine.run.stepper``) performs what is due and decides nothing.
 One step is: outcome → ``decide`` → ``due`` → ``decide(Begin)`` → one commit → launch.
 
 Invariants

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.errors import InvalidAnswer, SaysoError
+from engine.language.errors import InvalidAnswer, SaysoError
 
 
 class MalformedPrompt(SaysoError):

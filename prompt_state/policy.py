@@ -8,7 +8,7 @@ It fails closed: an action, a kind of prompt or a fact that it does not know is 
 2. The rule of the action (`_RULES`).
 3. Nothing else. There is no bypass: an admin approves only where listed.
 
-Whom entries of `approvers` and `who` mean, `prompt_state.entries` says.
+Whom entries of `approvers` and `who` mean, `prompt_state.principals` says.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
-from engine.actors import Actor, requester_of
-from engine.codec import Json
-from prompt_state.entries import UNKNOWN, in_channel, in_words, is_listed, is_requester, named, only_these
-from prompt_state.model import PromptState
+from engine.language.actors import Actor, requester_of
+from engine.language.codec import Json
+from prompt_state.principals import UNKNOWN, in_channel, in_words, is_listed, is_requester, named, only_these
+from prompt_state.question_row import PromptState
 from prompt_state.target import Asked, AskedSpec, Target
 
 Action: TypeAlias = Literal[

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from engine.forms import match_option
-from engine.machine import ENDED
-from prompt_state.model import PromptState
-from prompt_state.text import text_in
+from engine.journal.transitions import ENDED
+from prompt_state.question_row import PromptState
+from prompt_state.slack_text import text_in
 
 ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help", "undo"]
 _CONTROL: dict[str, ControlWord] = {

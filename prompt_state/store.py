@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from engine.errors import SchemaTooNew
+from engine.language.errors import SchemaTooNew
 from engine.storage.port import PromptRow
 from prompt_state.errors import MalformedPrompt
-from prompt_state.model import OPEN_STATUSES, PromptState
+from prompt_state.question_row import OPEN_STATUSES, PromptState
 
 _ALL = 1_000_000
 """The port's own limit would drop the newest, which are the open ones."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.codec import Json
+from engine.language.codec import Json
 
 
 class Asked(Protocol):

@@ -12,13 +12,13 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.due import due
-from engine.events import SCHEMA_VERSION, Event, _types, event_from_bytes
+from engine.decide.due import due
 from engine.flow import Flow, flow_from_body
-from engine.fold import derive_state, evolve
-from engine.session_state import from_json, to_json
-from engine.snapshot import read_document
-from engine.state import State
+from engine.journal.events import SCHEMA_VERSION, Event, _types, event_from_bytes
+from engine.journal.fold import derive_state, evolve
+from engine.journal.snapshot import read_document
+from engine.journal.state import State
+from engine.journal.state_json import from_json, to_json
 from tests.support.engine import Scenario, check_invariants
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*/*.jsonl"))

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from bot.cli import inbox_app, prompts_app, sessions_app
-from bot.cli.exits import INTERRUPTED, Exit, epilog, exit_for
 from bot.cli.options import As, Json, NoInput, Wait, end, group, place_of
-from bot.cli.place import Place
-from engine.errors import FlowError, SaysoError
+from bot.terminal.cli_context import Place
+from bot.terminal.exit_codes import INTERRUPTED, Exit, epilog, exit_for
+from engine.language.errors import FlowError, SaysoError
 
 app = typer.Typer(
     name="sayso",
@@ -167,8 +167,8 @@ def run_flow(
         from bot.cli.dry_run import dry_run_command
 
         end(dry_run_command(place, flow, given, as_name, as_json=as_json))
-    from bot.cli.following import Mode
     from bot.cli.run import run_flow as command
+    from bot.terminal.follow import Mode
 
     mode = Mode.of(no_input=no_input, wait=wait, as_json=as_json)
     end(command(place, flow, given, as_name, mode))
@@ -250,7 +250,7 @@ def play_scenarios(
     Nothing outside is touched unless a scenario says so. Exit code 1: something was not as expected; 2: a scenario, or its
     flow, cannot be read.
     """
-    from bot.cli.testing import run_scenarios
+    from bot.cli.test import run_scenarios
 
     end(run_scenarios(place_of(context), scenarios or [], kills=kill, report=junit, as_json_=as_json))
 

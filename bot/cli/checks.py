@@ -7,12 +7,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from bot.cli.exits import Exit
-from bot.cli.output import Paint, clean, plural, print_json
-from bot.cli.place import Place
-from bot.doctor import examine
-from bot.findings import Check
-from bot.settings import Settings
+from bot.config.settings import Settings
+from bot.doctor.checks import examine
+from bot.doctor.findings import Check
+from bot.terminal.cli_context import Place
+from bot.terminal.exit_codes import Exit
+from bot.terminal.output import Paint, clean, plural, print_json
 
 _MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot import retention
-from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import also_in_workspace, find_session, need_database
-from bot.cli.output import clean, plural, print_json
-from bot.cli.place import Place, database_file, opened
-from engine import clock
-from engine.durations import parse_duration
-from engine.errors import SessionError, StorageError
-from engine.live import utc_now
-from engine.machine import ENDED
+from bot.cli.lookup import also_in_workspace, find_session, need_database
+from bot.compose import retention
+from bot.terminal.cli_context import Place, database_file, opened
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.output import clean, plural, print_json
+from engine.journal.transitions import ENDED
+from engine.language import timestamps
+from engine.language.durations import parse_duration
+from engine.language.errors import SessionError, StorageError
+from engine.run.active import utc_now
 from engine.storage.port import Head, Store
 
 _ALL = 1_000_000
@@ -50,7 +50,7 @@ def purge_sessions(place: Place, older_than: str, *, dry_run: bool, as_json: boo
         raise UsageError(f"--older-than takes a duration such as 30d or 12h, not {older_than!r}.") from error
     need_database(settings, "nothing to delete")
     with opened(settings) as store:
-        before = clock.after(utc_now(), -seconds)
+        before = timestamps.after(utc_now(), -seconds)
         ids = store.ended(before, limit=_ALL)
         heads = [head for session_id in ids if (head := store.head(session_id)) is not None]
         return _delete(retention.House.of(settings, store), heads, dry_run=dry_run, as_json=as_json)
@@ -63,7 +63,7 @@ def _delete(house: retention.House, heads: Sequence[Head], *, dry_run: bool, as_
         print_json({"deleted": [head.session_id for head in heads], "dryRun": dry_run})
         return Exit.OK
     for head in heads if dry_run else ():
-        ended = f", ended {clock.told(head.ended_at)}" if head.ended_at else ", set aside"
+        ended = f", ended {timestamps.told(head.ended_at)}" if head.ended_at else ", set aside"
         print(f"{clean(head.session_id)}  {clean(head.flow_name)}, {head.status}{ended}")
     count = plural(len(heads), "session")
     print(f"{count} would be deleted; nothing was." if dry_run else f"{count} deleted, with all files.")

@@ -11,15 +11,15 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bot.cli.exits import Exit
-from bot.cli.finding import actor_for, find_flow
-from bot.cli.output import Paint, clean, one_line, print_json
-from bot.cli.place import Place
-from engine.actors import Actor, named
-from engine.codec import Json, encode
-from engine.errors import ExpressionError, SaysoError
-from engine.expressions import Compiled, compile_value, evaluate_condition
+from bot.cli.lookup import actor_for, find_flow
+from bot.terminal.cli_context import Place
+from bot.terminal.exit_codes import Exit
+from bot.terminal.output import Paint, clean, one_line, print_json
 from engine.flow import Flow, Node, coerce_inputs
+from engine.language.actors import Actor, named
+from engine.language.codec import Json, encode
+from engine.language.errors import ExpressionError, SaysoError
+from engine.language.expressions import Compiled, compile_value, evaluate_condition
 
 _REFERENCE = re.compile(r'\{"\$secret":"(\w+)"\}')
 

@@ -7,14 +7,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.output import plural, print_json
-from bot.cli.place import Place
+from bot.terminal.cli_context import Place
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.output import plural, print_json
 
 if TYPE_CHECKING:
-    from engine.codec import Json
-    from engine.errors import Problem
     from engine.flow import Flow
+    from engine.language.codec import Json
+    from engine.language.errors import Problem
 
 
 class Checked(NamedTuple):
@@ -45,7 +45,7 @@ def validate(place: Place, paths: list[Path], *, strict: bool, as_json: bool) ->
 
 def schema() -> int:
     """Print the JSON Schema of flow files."""
-    from engine.flow.schema import flow_schema
+    from engine.flow.docs.schema import flow_schema
 
     print_json(flow_schema())
     return Exit.OK
@@ -53,7 +53,7 @@ def schema() -> int:
 
 def manifest_command(place: Place, *, show_all: bool) -> int:
     """Print the app's manifest. Raises `UsageError` where there is no folder of flows, `FlowError` for a broken one."""
-    from bot.manifest import manifest_text
+    from bot.wire.manifest import manifest_text
     from engine.flow import load_flows
 
     if show_all:
@@ -74,8 +74,8 @@ def _default_folder(place: Place) -> Path:
 
 
 def _check_file(path: Path) -> dict[str, Checked]:
-    from engine.errors import FlowError
     from engine.flow import load_flow_file
+    from engine.language.errors import FlowError
 
     try:
         return {str(path): _sound(load_flow_file(path))}
@@ -84,7 +84,7 @@ def _check_file(path: Path) -> dict[str, Checked]:
 
 
 def _sound(flow: Flow) -> Checked:
-    from engine.flow.warnings import warnings
+    from engine.flow.checks.warnings import warnings
 
     return Checked(flow.name, (), tuple(warnings(flow)))
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.cli.exits import UsageError
-from bot.cli.finding import actor_for, find_session, need_database
-from bot.cli.following import Mode, follow
-from bot.cli.place import Place, opened
-from bot.terminal import Follower, new_session_id, open_prompts, read_answer
-from engine import forks
-from engine.codec import Json, decode
-from engine.engine import Engine
-from engine.errors import NotJson
-from engine.events import Event, event_from_bytes
+from bot.cli.lookup import actor_for, find_session, need_database
+from bot.terminal.cli_context import Place, opened
+from bot.terminal.exit_codes import UsageError
+from bot.terminal.follow import Mode, follow
+from bot.terminal.follower import Follower, new_session_id, open_prompts, read_answer
+from engine.decide import fork
 from engine.flow import flow_from_body
-from engine.fold import derive_state
-from engine.forms.asking import asked_fields
+from engine.forms.ask import asked_fields
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.language.codec import Json, decode
+from engine.language.errors import NotJson
+from engine.run.engine import Engine
 
 
 def fork_session(
@@ -36,7 +36,7 @@ def fork_session(
         flow_from_body(store.flow(head.flow_digest))
         journal = [event_from_bytes(row) for row in store.journal(parent)]
     wanted = len(journal) if at is None else at
-    seq = forks.seam(journal, wanted)
+    seq = fork.seam(journal, wanted)
     given = _given(journal[:seq], answers) if answers else {}
     new_id = new_session_id()
 
@@ -59,7 +59,7 @@ def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
         key, equals, words = line.partition("=")
         if not equals:
             raise UsageError(f"--answer {line!r} needs the form PROMPT=VALUE.")
-        prompt_id = next(iter(forks.answered(state, state, {key: None})))
+        prompt_id = next(iter(fork.answered(state, state, {key: None})))
         prompt = next(prompt for prompt in open_prompts(state) if prompt.prompt_id == prompt_id)
         if asked_fields(prompt.spec) and words.lstrip().startswith("{"):
             given[prompt.path] = _fields(prompt.path, words)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import find_flow, find_session, need_database
-from bot.cli.place import Place, opened
-from engine.events import event_from_bytes
+from bot.cli.lookup import find_flow, find_session, need_database
+from bot.terminal.cli_context import Place, opened
+from bot.terminal.exit_codes import Exit, UsageError
 from engine.flow import Flow, flow_from_body
-from engine.flow.drawing import Marks, mermaid
-from engine.flow.svg import svg
-from engine.fold import derive_state
-from engine.tree import marks, tree
+from engine.flow.docs.diagram import Marks, mermaid
+from engine.flow.docs.svg import svg
+from engine.journal.events import event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.history import marks, tree
 
 
 class _Drawn(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.narration import ago
-from bot.cli.output import Paint, one_line, plural, print_json, table
-from bot.cli.place import Place, database_exists, opened, writing
-from engine.codec import Json, decode
-from engine.live import utc_now
+from bot.terminal.cli_context import Place, database_exists, opened, writing
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.narration import ago
+from bot.terminal.output import Paint, one_line, plural, print_json, table
+from engine.language.codec import Json, decode
+from engine.run.active import utc_now
 from engine.storage.port import InboxRow, Store
 
 

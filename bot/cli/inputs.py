@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bot.cli.exits import UsageError
-from engine.codec import Json
-from engine.errors import FlowError
-from engine.flow.yaml import decode_source, load_located
+from bot.terminal.exit_codes import UsageError
+from engine.language.codec import Json
+from engine.language.errors import FlowError
+from engine.language.yaml import decode_source, load_located
 
 
 def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Json]:

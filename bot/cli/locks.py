@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import matches, need_database
-from bot.cli.narration import ago, standing
-from bot.cli.output import Paint, clean, print_json, table
-from bot.cli.place import Place, database_exists, opened, writing
+from bot.cli.lookup import matches, need_database
 from bot.rendering.locks import ordinal
-from engine.codec import Json
-from engine.live import utc_now
-from engine.machine import ENDED
+from bot.terminal.cli_context import Place, database_exists, opened, writing
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.narration import ago, standing
+from bot.terminal.output import Paint, clean, print_json, table
+from engine.journal.transitions import ENDED
+from engine.language.codec import Json
+from engine.run.active import utc_now
 from engine.storage.port import DropLock, Head, LockRow, Store
 
 

@@ -5,26 +5,19 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bot.cli.exits import Exit
-from bot.cli.finding import (
-    actor_for,
-    again_if_moved,
-    find_flow,
-    find_session,
-    need_database,
-    refuse_ended,
-)
-from bot.cli.following import local_gate
-from bot.cli.output import clean, print_json
-from bot.cli.place import Place, opened, writing
-from bot.cli.reach import hand_over, runs_here, told
-from bot.settings import Settings
-from engine.actors import Actor
-from engine.claims import stored_state
-from engine.codec import Json, decode
-from engine.errors import UnknownFlow
+from bot.cli.act import hand_over, runs_here, told
+from bot.cli.lookup import actor_for, again_if_moved, find_flow, find_session, need_database, refuse_ended
+from bot.config.settings import Settings
+from bot.terminal.cli_context import Place, opened, writing
+from bot.terminal.exit_codes import Exit
+from bot.terminal.follow import local_gate
+from bot.terminal.output import clean, print_json
+from engine.decide.migration import Plan, lines, plan
 from engine.flow import Flow, flow_from_body
-from engine.migration import Plan, lines, plan
+from engine.language.actors import Actor
+from engine.language.codec import Json, decode
+from engine.language.errors import UnknownFlow
+from engine.run.sessions import stored_state
 from engine.storage.port import Store
 
 
@@ -73,7 +66,7 @@ def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> F
 
 
 async def _migrate(settings: Settings, store: Store, session_id: str, new: Flow, actor: Actor) -> Plan:
-    from bot.assembly import make_engine
+    from bot.compose.assembly import make_engine
 
     engine = make_engine(settings, store, local_gate(settings), label="cli", slack=False)
     await engine.open()

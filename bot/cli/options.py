@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.place import Place
+from bot.terminal.cli_context import Place
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 As = Annotated[

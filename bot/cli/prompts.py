@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import (
+from bot.cli.inputs import read_inputs
+from bot.cli.lookup import (
     actor_for,
     again_if_moved,
     also_in_workspace,
@@ -19,29 +19,29 @@ from bot.cli.finding import (
     need_database,
     refuse_ended,
 )
-from bot.cli.inputs import read_inputs
-from bot.cli.narration import covered_lines
-from bot.cli.output import Paint, clean, one_line, print_json, table
-from bot.cli.place import Place, database_exists, opened
-from bot.filling import field_lines
-from bot.local_files import keep
+from bot.config.local_files import keep
+from bot.config.session_files import SessionFiles
 from bot.rendering.text import asked, plain, waiting_on
-from bot.session_files import SessionFiles
-from bot.terminal import Follower, read_answer
-from engine import clock
-from engine.actors import Actor
-from engine.answers import timed_out
-from engine.claims import stored_state
-from engine.codec import Json
-from engine.commands import Edit, HandOver, Undo
-from engine.engine import Engine
-from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, PromptTimedOut
+from bot.terminal.cli_context import Place, database_exists, opened
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.follower import Follower, read_answer
+from bot.terminal.forms import field_lines
+from bot.terminal.narration import covered_lines
+from bot.terminal.output import Paint, clean, one_line, print_json, table
+from engine.decide.commands import Edit, HandOver, Undo
+from engine.decide.question import timed_out
 from engine.forms import value_text
-from engine.forms.asking import asked_fields
-from engine.live import random_text, utc_now
+from engine.forms.ask import asked_fields
+from engine.language import timestamps
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, PromptTimedOut
+from engine.run.active import random_text, utc_now
+from engine.run.engine import Engine
+from engine.run.sessions import stored_state
 from engine.storage.port import Head
 from prompt_state import store as prompt_store
-from prompt_state.model import PromptState
+from prompt_state.question_row import PromptState
 
 
 @dataclass(frozen=True)
@@ -227,9 +227,9 @@ def answer_prompt(
     as_json: bool,
 ) -> int:
     """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
-    from bot.cli.following import Mode, follow
-    from bot.cli.reach import runs_here, served, told
+    from bot.cli.act import runs_here, served, told
     from bot.cli.resume import Said, beginning, say_elsewhere
+    from bot.terminal.follow import Mode, follow
 
     settings = place.settings()
     actor = actor_for(settings, as_name)
@@ -298,7 +298,7 @@ def edit_of(changes: Sequence[str]) -> Change:
 
 def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None, *, as_json: bool) -> int:
     """Hand a question over to somebody who, as far as Slack can be asked, is there. Raises `SaysoError`."""
-    from bot.cli.whom import unchecked
+    from bot.cli.identities import unchecked
 
     doubt = asyncio.run(unchecked(place.settings(), to))
     if doubt is not None:
@@ -314,8 +314,8 @@ def change_prompt(place: Place, text: str, change: Change, as_name: str | None, 
 
     Raises `SaysoError`.
     """
-    from bot.cli.following import Mode, follow
-    from bot.cli.reach import hand_over, runs_here, told
+    from bot.cli.act import hand_over, runs_here, told
+    from bot.terminal.follow import Mode, follow
 
     settings = place.settings()
     actor = actor_for(settings, as_name)
@@ -352,7 +352,7 @@ def _refuse_closed(prompt: PromptState) -> None:
     """Say who was first, before anything is sent anywhere."""
     if prompt.status == "answered":
         who = prompt.answered_by_name or prompt.answered_by
-        at = f" at {clock.told(prompt.answered_at)}" if prompt.answered_at else ""
+        at = f" at {timestamps.told(prompt.answered_at)}" if prompt.answered_at else ""
         raise AlreadyAnswered(f"Already answered by {who}{at}: {prompt.answer_summary}.")
     if prompt.status == "expired":
         raise PromptTimedOut(timed_out(prompt.deadline or prompt.answered_at))

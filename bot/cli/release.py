@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import find_session, need_database
-from bot.cli.output import clean
-from bot.cli.place import Place, writing
-from engine.errors import Corrupt, MalformedJournal, SessionError
-from engine.events import event_from_bytes
+from bot.cli.lookup import find_session, need_database
+from bot.terminal.cli_context import Place, writing
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.output import clean
+from engine.decide.locks import pending
 from engine.flow import flow_from_body
-from engine.fold import derive_state
-from engine.locks import pending
+from engine.journal.events import event_from_bytes
+from engine.journal.fold import derive_state
+from engine.language.errors import Corrupt, MalformedJournal, SessionError
 from engine.storage.port import Store
 
 

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.cli.exits import Exit, UsageError, exit_of
-from bot.cli.finding import (
+from bot.cli.act import Handed, hand_over, runs_here, told
+from bot.cli.lookup import (
     actor_for,
     again_if_moved,
     also_in_workspace,
@@ -16,21 +16,21 @@ from bot.cli.finding import (
     need_database,
     refuse_ended,
 )
-from bot.cli.following import Begin, Mode, follow, local_gate, result_json
-from bot.cli.narration import asked_of, question_lines
-from bot.cli.output import one_line, print_json
-from bot.cli.place import Place, opened, writing
-from bot.cli.reach import Handed, hand_over, runs_here, told
-from bot.terminal import Follower, open_prompts, read_answer
-from engine.actors import Actor
-from engine.claims import stored_state
-from engine.codec import Json
-from engine.commands import Answer
-from engine.engine import Engine
-from engine.errors import SnapshotRefused
-from engine.live import random_text
-from engine.snapshot import read_export
-from engine.state import State
+from bot.terminal.cli_context import Place, opened, writing
+from bot.terminal.exit_codes import Exit, UsageError, exit_of
+from bot.terminal.follow import Begin, Mode, follow, local_gate, result_json
+from bot.terminal.follower import Follower, open_prompts, read_answer
+from bot.terminal.narration import asked_of, question_lines
+from bot.terminal.output import one_line, print_json
+from engine.decide.commands import Answer
+from engine.journal.snapshot import read_export
+from engine.journal.state import State
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.language.errors import SnapshotRefused
+from engine.run.active import random_text
+from engine.run.engine import Engine
+from engine.run.sessions import stored_state
 from engine.storage.port import Head, Store
 
 GO_ON = "resume"
@@ -201,7 +201,7 @@ def _thread(file: dict[str, Json]) -> Json:
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:
     """Bring a session of a Slack thread into this database: the bot goes on with it, nothing starts here."""
-    from bot.assembly import make_engine
+    from bot.compose.assembly import make_engine
 
     settings = place.settings()
     with writing(settings) as store:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bot.cli.finding import actor_for, find_flow
-from bot.cli.following import Mode, follow
-from bot.cli.place import Place
-from bot.terminal import Follower, new_session_id
-from engine.codec import Json
-from engine.engine import Engine
+from bot.cli.lookup import actor_for, find_flow
+from bot.terminal.cli_context import Place
+from bot.terminal.follow import Mode, follow
+from bot.terminal.follower import Follower, new_session_id
 from engine.flow import coerce_inputs
+from engine.language.codec import Json
+from engine.run.engine import Engine
 
 
 def run_flow(place: Place, name: str, given: dict[str, Json], as_name: str | None, mode: Mode) -> int:

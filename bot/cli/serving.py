@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bot.cli.exits import INTERRUPTED, Exit
-from bot.cli.output import Paint, clean, plural
-from bot.cli.place import Place, database_file
-from bot.dev import PORT, Ready, dev_database, display_there, open_page, run_dev, stop_on_signals
-from bot.flows import Library
-from bot.models import needs_model, scripted
-from bot.process import Bot, Identity
-from bot.settings import slack_tokens
-from engine.live import utc_now
-from engine.storage.lease import Lease, Served, lease
+from bot.compose.model_choice import needs_model, scripted
+from bot.config.library import Library
+from bot.config.settings import slack_tokens
+from bot.serve.dev import PORT, Ready, dev_database, display_there, open_page, run_dev, stop_on_signals
+from bot.serve.main import Bot, Identity
+from bot.terminal.cli_context import Place, database_file
+from bot.terminal.exit_codes import INTERRUPTED, Exit
+from bot.terminal.output import Paint, clean, plural
+from engine.run.active import utc_now
+from engine.storage.home_lease import Lease, Served, lease
 
 
 def start_command(place: Place, flows: list[Path]) -> int:

@@ -9,31 +9,31 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import also_in_workspace, find_session, need_database
-from bot.cli.narration import ago, moment
-from bot.cli.output import Paint, clean, one_line, print_json, table
-from bot.cli.place import Place, database_exists, opened
-from bot.cli.show import View, show_lines
+from bot.cli.lookup import also_in_workspace, find_session, need_database
 from bot.rendering.locks import Behind
 from bot.rendering.text import plain
-from engine.claims import stored_state
-from engine.codec import Json, encode
-from engine.errors import Corrupt, FlowError, MalformedJournal, SaysoError, StorageError
-from engine.events import Event, event_from_bytes
+from bot.terminal.cli_context import Place, database_exists, opened
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.narration import ago, moment
+from bot.terminal.output import Paint, clean, one_line, print_json, table
+from bot.terminal.show import View, show_lines
+from engine.decide.locks import standing
 from engine.flow import Flow, flow_from_body
-from engine.fold import derive_state
-from engine.inspection import inspection
-from engine.live import utc_now
-from engine.locks import standing
-from engine.nodes.digests import CodeDigests
-from engine.pinned import differing
-from engine.queries import REJECTED
-from engine.state import State
+from engine.journal.code_digests import differing
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.history import tree
+from engine.journal.inspection import inspection
+from engine.journal.queries import REJECTED
+from engine.journal.state import State
+from engine.language.codec import Json, encode
+from engine.language.errors import Corrupt, FlowError, MalformedJournal, SaysoError, StorageError
+from engine.nodes.runtime.digests import CodeDigests
+from engine.run.active import utc_now
+from engine.run.sessions import stored_state
 from engine.storage.port import Head, Store
-from engine.tree import tree
 from prompt_state import store as prompt_store
-from prompt_state.model import PromptState
+from prompt_state.question_row import PromptState
 
 STATUSES = ("running", "paused", "complete", "failed", "aborted")
 OPEN = ("idle", "running", "paused")
@@ -253,7 +253,7 @@ def export_session(place: Place, text: str, output: Path | None) -> int:
 
 
 async def _export(store: Store, session_id: str) -> bytes:
-    from engine.engine import Engine
+    from engine.run.engine import Engine
 
     engine = Engine(store, policy=lambda *_: "looking only", runners={}, home=Path())
     engine.writer.start()

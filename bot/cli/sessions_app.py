@@ -69,8 +69,8 @@ def sessions_resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a session, in this terminal; one of a Slack thread goes on where the bot runs."""
-    from bot.cli.following import Mode
     from bot.cli.resume import Resume, resume_session
+    from bot.terminal.follow import Mode
 
     mode = Mode.of(no_input=no_input, wait=wait, as_json=as_json)
     wanted = Resume(session_id, message, snapshot, prompt, answer, as_name)
@@ -113,8 +113,8 @@ def sessions_fork(
 
     It runs in this terminal, also where the other one has a Slack thread. `sessions show ID --events` numbers them.
     """
-    from bot.cli.following import Mode
     from bot.cli.fork import fork_session
+    from bot.terminal.follow import Mode
 
     mode = Mode.of(no_input=no_input, wait=wait, as_json=as_json)
     end(fork_session(place_of(context), session_id, at, answer or [], as_name, mode))

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 
-from bot.cli.exits import Exit
-from bot.cli.output import Paint, clean, plural, print_json, table
-from bot.cli.place import Place, database_exists, opened
-from engine.codec import Json
-from engine.live import utc_now
-from engine.providers.amounts import dollars
+from bot.terminal.cli_context import Place, database_exists, opened
+from bot.terminal.exit_codes import Exit
+from bot.terminal.output import Paint, clean, plural, print_json, table
+from engine.language.codec import Json
+from engine.messages.money import dollars
+from engine.run.active import utc_now
 from engine.storage.port import NANO, SpendRow
 
 _MOST_SESSIONS = 10

@@ -7,17 +7,17 @@ import sys
 import time
 from dataclasses import dataclass
 
-from bot.cli.exits import Exit
-from bot.cli.finding import find_flow
-from bot.cli.output import print_json
-from bot.cli.place import Place, writing
-from bot.cli.reach import RefusedElsewhere
-from bot.wanted import wanted_item
-from engine.codec import Json, decode
+from bot.cli.act import RefusedElsewhere
+from bot.cli.lookup import find_flow
+from bot.start.rooted import wanted_item
+from bot.terminal.cli_context import Place, writing
+from bot.terminal.exit_codes import Exit
+from bot.terminal.output import print_json
 from engine.flow import coerce_inputs
-from engine.live import utc_now
+from engine.language.codec import Json, decode
+from engine.run.active import utc_now
 from engine.storage.port import InboxRow, Store
-from prompt_state.model import thread_key
+from prompt_state.question_row import thread_key
 
 _LOOK_SECONDS = 0.05
 _LABEL = "bot"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.output import clean
-from bot.cli.place import Place, database_exists, database_file, opened
-from bot.settings import Settings
-from bot.suspension import may_repeat
-from engine.live import utc_now
+from bot.compose.suspension import may_repeat
+from bot.config.settings import Settings
+from bot.terminal.cli_context import Place, database_exists, database_file, opened
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.output import clean
+from engine.run.active import utc_now
 from engine.storage.port import Store
 
 

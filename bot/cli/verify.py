@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.cli.exits import Exit, UsageError
-from bot.cli.finding import find_session, need_database
-from bot.cli.output import clean, print_json
-from bot.cli.place import Place, database_file, opened
-from bot.settings import Settings
-from engine.codec import Json, canonical, encode
-from engine.errors import Corrupt, FlowError, MalformedJournal, SnapshotRefused
-from engine.events import Event, event_from_bytes
+from bot.cli.lookup import find_session, need_database
+from bot.config.settings import Settings
+from bot.terminal.cli_context import Place, database_file, opened
+from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.output import clean, print_json
+from engine.decide.verify import verify
 from engine.flow import Flow, flow_from_body
-from engine.grammar.text import verify
-from engine.portable import check_signature
-from engine.session_state import to_json
-from engine.snapshot import read_export
-from engine.state import State
-from engine.storage.files import read_key
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.snapshot import read_export
+from engine.journal.state import State
+from engine.journal.state_json import to_json
+from engine.language.codec import Json, canonical, encode
+from engine.language.errors import Corrupt, FlowError, MalformedJournal, SnapshotRefused
+from engine.run.export import check_signature
 from engine.storage.macs import Sealer
+from engine.storage.private_files import read_key
 
 
 @dataclass

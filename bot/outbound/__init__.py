@@ -14,7 +14,7 @@ reactions can be repeated without harm, so they are not looked up. Messages that
 once. What Slack refuses for good fails its row and is never tried again.
 """
 
-from bot.outbound.run import Outbound
-from bot.tuning import Tuning
+from bot.config.tuning import Tuning
+from bot.outbound.outbox_worker import Outbound
 
 __all__ = ["Outbound", "Tuning"]

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bot.outbound.pace import POST, Pace
+from bot.outbound.rate_limiter import POST, Pace
 from bot.rendering import EVENT_TYPE, Rendered, block_key
 from bot.rendering.text import clip
-from bot.slack_api import NotSent, Permanent, RateLimited, Unknown, classify, of_status, quiet_client
+from bot.wire.client import NotSent, Permanent, RateLimited, Unknown, classify, of_status, quiet_client
 
 log = logging.getLogger("sayso.outbound")
 

@@ -12,21 +12,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from bot.outbound.calls import Calls, Place, Posted
+from bot.outbound.destinations import Places
 from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
-from bot.outbound.pace import Hold
-from bot.outbound.places import Places
 from bot.outbound.posts import Poster, is_uncertain, result_of
+from bot.outbound.rate_limiter import Hold
 from bot.outbound.uploads import Upload, Uploads
-from bot.rendering.delivered import Delivered, Extra, delivered
-from bot.rendering.messages import message_blocks
-from bot.slack_api import Permanent
-from engine import requests
-from engine.codec import Json, decode, encode
-from engine.evaluation import named_node
-from engine.nodes.folder import FileRefused
-from engine.state import State
+from bot.rendering.deliveries import Delivered, Extra, delivered
+from bot.rendering.notes import message_blocks
+from bot.wire.client import Permanent
+from engine.decide.evaluate import named_node
+from engine.journal.state import State
+from engine.language.codec import Json, decode, encode
+from engine.nodes.runtime.folder import FileRefused
+from engine.run import remote_commands
+from engine.storage.group_commit import Writer
 from engine.storage.port import InboxItem, OutboxRow
-from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.outbound")
 
@@ -38,7 +38,7 @@ LINK_SECONDS = 3.0
 
 
 class Deliveries:
-    """Sends the rows of `message` nodes, and of files. See `bot.outbound.rows.Rows` for what its methods raise."""
+    """Sends the rows of `message` nodes, and of files. See `bot.outbound.senders.Rows` for what its methods raise."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ def undelivered(row: OutboxRow, message: str) -> Sequence[InboxItem]:
 
 def _outcome(do: str, row: OutboxRow, data: dict[str, Json], **fields: Any) -> InboxItem:
     fields = {"path": data["path"], "attempt": data["attempt"], **fields}
-    return requests.item(f"{do}:{row.key}", data["sessionId"], do, **fields)
+    return remote_commands.item(f"{do}:{row.key}", data["sessionId"], do, **fields)
 
 
 def _earlier(state: State, path: str, name: str) -> Posted:

@@ -11,7 +11,7 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_api import classify, quiet_client
+from bot.wire.client import classify, quiet_client
 
 
 @dataclass(frozen=True, slots=True)

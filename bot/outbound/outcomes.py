@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bot.outbound.calls import Posted
-from engine.codec import Json
 from engine.flow import Flow
-from engine.nodes.port import Meter
-from engine.state import State
+from engine.journal.state import State
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import Meter
 from engine.storage.port import InboxItem
 
 

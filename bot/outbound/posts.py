@@ -6,15 +6,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from bot.config.tuning import LOOK_DELAYS
 from bot.outbound.calls import Calls, Place, Posted
-from bot.outbound.pace import POST, Hold, Pace
+from bot.outbound.rate_limiter import POST, Hold, Pace
 from bot.rendering import Rendered, duplicate
-from bot.slack_api import NotSent, Permanent, RateLimited, Unknown
-from bot.tuning import LOOK_DELAYS
-from engine import clock
-from engine.codec import Json, decode
+from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
+from engine.language import timestamps
+from engine.language.codec import Json, decode
+from engine.storage.group_commit import Writer
 from engine.storage.port import OutboxRow
-from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.outbound")
 
@@ -109,7 +109,7 @@ class Poster:
         return None
 
     async def _look(self, row: OutboxRow, place: Place) -> list[Posted]:
-        oldest = clock.from_text(row.created_at).timestamp() - _BEFORE
+        oldest = timestamps.from_text(row.created_at).timestamp() - _BEFORE
         try:
             return await self._calls.find(row.key, place, oldest)
         except Permanent as fault:
@@ -130,7 +130,7 @@ class Poster:
 
     def _still_to_wait(self, row: OutboxRow) -> float:
         """Seconds until the next look; 0 when it was looked for at the end of the last delay."""
-        since = clock.seconds_between(row.attempted_at or row.created_at, self._now())
+        since = timestamps.seconds_between(row.attempted_at or row.created_at, self._now())
         # The machine's clock may have been set back since: what was waited here counts in any case.
         steady = asyncio.get_running_loop().time()
         since = max(since, steady - self._waited_since.setdefault((row.id, row.attempts), steady))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.agent_intents import agent_of
+from bot.intents.agent_rows import agent_of
 from bot.outbound.outcomes import Sessions
 from bot.rendering.flow import around, label_of
-from engine.codec import Json
-from engine.errors import SaysoError
-from engine.state import State
+from engine.journal.state import State
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
 
 _KEPT = 500
 

@@ -12,19 +12,19 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
-from bot.agent_intents import agent_of, text_key, writing_row
+from bot.intents.agent_rows import agent_of, text_key, writing_row
+from bot.outbound.agent_messages import LiveText, Pieces
 from bot.outbound.outcomes import Sessions
-from bot.outbound.pace import Hold
-from bot.outbound.pieces import LiveText, Pieces
 from bot.outbound.posts import posted_of, result_of
-from bot.slack_api import Permanent, RateLimited, SlackFault
-from engine.codec import Json
-from engine.errors import SaysoError
-from engine.events import AgentCompacted, Event
-from engine.providers.turns import Finished, TextDelta, TurnEvent
-from engine.state import State
+from bot.outbound.rate_limiter import Hold
+from bot.wire.client import Permanent, RateLimited, SlackFault
+from engine.journal.events import AgentCompacted, Event
+from engine.journal.state import State
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+from engine.messages.turns import Finished, TextDelta, TurnEvent
+from engine.storage.group_commit import Writer
 from engine.storage.port import OutboxRow
-from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.outbound")
 

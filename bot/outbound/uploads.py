@@ -14,16 +14,16 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.config.session_files import SessionFiles
 from bot.outbound.calls import Place
-from bot.outbound.pace import POST, Hold, Pace
+from bot.outbound.rate_limiter import POST, Hold, Pace
 from bot.rendering.text import clip, shown
-from bot.session_files import SessionFiles
-from bot.slack_api import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
-from engine import clock
-from engine.codec import Json, encode
-from engine.nodes.folder import FileRefused
+from bot.wire.client import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
+from engine.language import timestamps
+from engine.language.codec import Json, encode
+from engine.nodes.runtime.folder import FileRefused
+from engine.storage.group_commit import Writer
 from engine.storage.port import OutboxRow
-from engine.storage.writer import Writer
 
 UPLOAD_SECONDS = 120.0
 _NAME = 120
@@ -164,7 +164,7 @@ class Uploads:
 
     def _wait(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
         """Raises `Hold` while files that were shared may still appear."""
-        since = clock.seconds_between(kept["sharedAt"], self._now())
+        since = timestamps.seconds_between(kept["sharedAt"], self._now())
         wait = next((delay - since for delay in self._delays if delay > since), 0.0)
         if wait > 0:
             raise Hold(wait, f"the files of {row.key} may still appear")

@@ -16,7 +16,7 @@ Every message that stays (prompts, cards, notes) carries its outbox key in Slack
 from bot.rendering.blocks import EVENT_TYPE, Block, Rendered, block_key, metadata
 from bot.rendering.card import CANCEL, card, card_key
 from bot.rendering.locks import Behind, holder_thread
-from bot.rendering.messages import duplicate, end_note, message_blocks, note
+from bot.rendering.notes import duplicate, end_note, message_blocks, note
 from bot.rendering.prompts import closed_prompt, closed_run, option_value, prompt_key, prompt_message
 from bot.rendering.text import addresses, escape, mentioning, plain, safe, waiting_on
 

@@ -23,7 +23,6 @@ from bot.rendering.blocks import (
     small,
 )
 from bot.rendering.blocks import sections as lines_as_sections
-from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, latest_visits, place_of
 from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import (
@@ -36,14 +35,16 @@ from bot.rendering.nested import (
     progress,
     wait_words,
 )
+from bot.rendering.prompt_clocks import out_of_reach_words
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
-from engine import clock, limits
-from engine.agents.outages import waited_out
-from engine.codec import Json, encode
-from engine.folds.agents import agent_of
-from engine.nodes.port import Meter
-from engine.queries import is_rejected, is_rejection, launched, verdict_and_reason
-from engine.state import State
+from engine.decide import limits
+from engine.decide.agents.outages import waited_out
+from engine.journal.folds.agents import agent_of
+from engine.journal.queries import is_rejected, is_rejection, launched, verdict_and_reason
+from engine.journal.state import State
+from engine.language import timestamps
+from engine.language.codec import Json, encode
+from engine.nodes.runtime.runner import Meter
 
 CANCEL = "sayso:cancel"
 """Action of the button that ends a session; its value is the session's id."""
@@ -183,7 +184,7 @@ def _end_and_reason(state: State) -> tuple[str, str, str]:
 
 def _ended(state: State, flow: FlowLike) -> str:
     icon, word, reason = _end_and_reason(state)
-    took = elapsed(clock.seconds_between(state.created_at, state.updated_at))
+    took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     after = "in" if state.outcome == "complete" else "after"
     parts = [f"{icon} *{word}* {after} {safe(took)}"]
     counted = Counter(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bot.rendering.text import clip, safe, shown, weight
-from engine.codec import Json
-from engine.state import State
+from engine.journal.state import State
+from engine.language.codec import Json
 
 LOG = "output.txt"
 _LINES = 12

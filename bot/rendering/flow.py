@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from bot.rendering.text import one_line, safe
-from engine.codec import Json
-from engine.state import State, visit_of
+from engine.journal.state import State, visit_of
+from engine.language.codec import Json
 
 CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow", "agent")
 WITHOUT_EFFECT = ("ask", "approval", "wait", "turn", "read_file", *CONTAINERS)

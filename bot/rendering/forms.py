@@ -18,12 +18,12 @@ from typing import Any
 from bot.rendering.blocks import Block, actions, button, context, quoted, section
 from bot.rendering.modals import about, field_block, modal
 from bot.rendering.text import clip, one_line, picked, safe, shown
-from engine import clock
-from engine.codec import Json, encode
-from engine.errors import InvalidAnswer
 from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text, value_text
-from engine.forms.asking import asked_fields, field_options
-from engine.forms.values import read_value, units
+from engine.forms.ask import asked_fields, field_options
+from engine.forms.parse import read_value, units
+from engine.language import timestamps
+from engine.language.codec import Json, encode
+from engine.language.errors import InvalidAnswer
 
 BLOCK = "field:"
 ACTION = "value"
@@ -289,7 +289,7 @@ def _date(value: Json) -> Block:
 def _moment(value: Json) -> Block:
     element: Block = {"type": "datetimepicker"}
     try:
-        seconds = int(clock.from_text(value).timestamp()) if isinstance(value, str) else 0
+        seconds = int(timestamps.from_text(value).timestamp()) if isinstance(value, str) else 0
     except (ValueError, OverflowError):
         return element
     return {**element, "initial_date_time": seconds} if 10**9 <= seconds < 10**10 else element
@@ -423,6 +423,6 @@ def _chosen(option: Any, field: Field) -> Json:
 
 def _iso(seconds: float) -> Json:
     try:
-        return clock.to_text(datetime.fromtimestamp(seconds, UTC))
+        return timestamps.to_text(datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):
         return str(seconds)

@@ -10,9 +10,9 @@ from bot.rendering.blocks import Block, actions, button, context, header, sectio
 from bot.rendering.nested import REJECTED
 from bot.rendering.text import date, one_line, person, safe
 from engine.flow import Flow
-from engine.queries import is_rejection, verdict_and_reason
-from engine.state import State
-from prompt_state.model import PromptState
+from engine.journal.queries import is_rejection, verdict_and_reason
+from engine.journal.state import State
+from prompt_state.question_row import PromptState
 
 START, AGAIN = "sayso:open:start", "sayso:open:home"
 MOST_WAITING, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 20, 15, 10, 40

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bot.rendering.text import safe
-from engine import locks
-from engine.codec import Json
-from engine.state import State
+from engine.decide import locks
+from engine.journal.state import State
+from engine.language.codec import Json
 
 
 class Behind(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.rendering.blocks import Block, actions, button
-from bot.rendering.messages import message_blocks
+from bot.rendering.notes import message_blocks
 from bot.rendering.text import one_line, plain
-from prompt_state.model import PromptState
+from prompt_state.question_row import PromptState
 
 MENU = "sayso:menu:"
 _MOST = 25

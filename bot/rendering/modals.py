@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.rendering.blocks import Block, section
 from bot.rendering.text import clip, for_reader, one_line, shown
-from engine.codec import Json, encode
+from engine.language.codec import Json, encode
 
 
 def modal(

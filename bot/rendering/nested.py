@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bot.rendering.agents import ASK, brief_input
-from bot.rendering.decisions import tally
+from bot.rendering.approvals import tally
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
-from engine import clock
-from engine.agents.outages import waited_out
-from engine.folds.agents import TURN, agent_of
-from engine.nodes.absent import MISSING
-from engine.nodes.port import Meter
-from engine.pinned import CHANGED
-from engine.providers.amounts import dollars
-from engine.queries import is_rejected, verdict
-from engine.state import COLLECT, AgentRun, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
+from engine.decide.agents.outages import waited_out
+from engine.flow.missing_types import MISSING
+from engine.journal.code_digests import CHANGED
+from engine.journal.folds.agents import TURN, agent_of
+from engine.journal.queries import is_rejected, verdict
+from engine.journal.state import COLLECT, AgentRun, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
+from engine.language import timestamps
+from engine.messages.money import dollars
+from engine.nodes.runtime.runner import Meter
 
 ICONS = {
     "completed": "✅",
@@ -236,7 +236,7 @@ def _detail(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:
         return _retrying(run, node, timer)
     if run.ended_at is None:
         return f" · since {date(run.started_at, '{time}')}" if run.started_at else ""
-    took = elapsed(clock.seconds_between(run.started_at or run.ended_at, run.ended_at))
+    took = elapsed(timestamps.seconds_between(run.started_at or run.ended_at, run.ended_at))
     if run.status != "failed" or (run.type == "approval" and is_rejected(run)):
         return f" · {safe(took)}{_decided(run)}{_cost(run)}"
     return f" · {safe(took)} · {_error(run, 150)}"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.rendering import approvals
 from bot.rendering import blocks as kit
-from bot.rendering import decisions
 from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
-from bot.rendering.clocks import clock_rules
 from bot.rendering.flow import FlowLike, around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.nested import REJECTED
+from bot.rendering.prompt_clocks import clock_rules
 from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, weight, whom
-from engine import hours
-from engine.answers import summary
-from engine.clocks import goto_of
-from engine.codec import Json
-from engine.durations import format_size
-from engine.folds.agents import agent_of
-from engine.state import PromptRun, State
-from prompt_state.model import PromptState
+from engine.decide.prompt_timers import goto_of
+from engine.decide.question import summary
+from engine.journal.folds.agents import agent_of
+from engine.journal.state import PromptRun, State
+from engine.language import working_hours
+from engine.language.codec import Json
+from engine.language.durations import format_size
+from prompt_state.question_row import PromptState
 
 _BUTTONS = 25
 _SELECT = 100
@@ -75,12 +75,12 @@ def prompt_message(
     its clock starts; without it a deadline that is not set yet is not shown."""
     key = prompt_key(prompt.prompt_id, prompt.reposts)
     lead = _lead(state, prompt, flow, names)
-    head = [{**section(lead, key, most=900), "accessory": decisions.more_menu(prompt)}]
+    head = [{**section(lead, key, most=900), "accessory": approvals.more_menu(prompt)}]
     rules = [*_rules(state, prompt, flow, now), *clock_rules(state, prompt, names or {})]
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
     if prompt.spec.get("acceptsText") or prompt.spec.get("acceptsFiles"):
         tail = [_reply_hint(prompt), *tail]
-    under = [*_form(prompt), *decisions.value_blocks(prompt, is_open=True), *_votes(prompt)]
+    under = [*_form(prompt), *approvals.value_blocks(prompt, is_open=True), *_votes(prompt)]
     covers = _COVERED_ROOM if prompt.spec.get("covers") else 0
     room = kit.MOST_UNITS - size(head) - size(tail) - size(under) - covers - _MESSAGE_ROOM
     controls = _controls(prompt, room)
@@ -101,11 +101,11 @@ def _covered(
 ) -> list[Block]:
     """What will run: all of it where the question leaves room for it, and most of the room where it does not."""
     room = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM
-    asked_for = min(decisions.covered_size(prompt), room * 2 // 3)
+    asked_for = min(approvals.covered_size(prompt), room * 2 // 3)
     left = max(asked_for, room - weight(message))
     covers = prompt.spec.get("covers") or {}
     label = label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))
-    return decisions.covered_blocks(prompt, label, left, is_open=is_open)
+    return approvals.covered_blocks(prompt, label, left, is_open=is_open)
 
 
 def _form(prompt: PromptRun) -> list[Block]:
@@ -114,7 +114,7 @@ def _form(prompt: PromptRun) -> list[Block]:
 
 
 def _votes(prompt: PromptRun) -> list[Block]:
-    lines = [*decisions.vote_lines(prompt), decisions.handed_line(prompt)]
+    lines = [*approvals.vote_lines(prompt), approvals.handed_line(prompt)]
     said = [line for line in lines if line]
     return kit.sections(said) if said else []
 
@@ -132,10 +132,10 @@ def closed_prompt(
     outcome = _outcome(prompt, flow, reason)
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
-    undo = decisions.undo_blocks(prompt, prompt.undo_until)
+    undo = approvals.undo_blocks(prompt, prompt.undo_until)
     tail = [section(outcome, most=1_500), *answer, *undo, context(_place(state, prompt, flow))]
     message = shown(str(prompt.spec["message"]))
-    under = [*decisions.value_blocks(prompt, is_open=False), *_votes(prompt)]
+    under = [*approvals.value_blocks(prompt, is_open=False), *_votes(prompt)]
     covered = _covered(prompt, flow, message, [*head, *under, *tail], is_open=False)
     said = one_line(summary(prompt), 300) if answer else ""
     text = f"{outcome} {safe(said)}".rstrip() + f"\n{message}"
@@ -229,7 +229,7 @@ def _rules(state: State, prompt: PromptRun, flow: FlowLike, now: str | None) -> 
     deadline = prompt.deadline
     seconds = prompt.spec.get("timeoutSeconds")
     if deadline is None and now is not None and seconds:
-        deadline = hours.after(now, seconds, hours.of(prompt.spec.get("hours")))
+        deadline = working_hours.after(now, seconds, working_hours.of(prompt.spec.get("hours")))
     if deadline is None:
         return rules
     then = _WILL.get(str(prompt.spec.get("onTimeout") or "fail"), _WILL["fail"])
@@ -258,14 +258,14 @@ def _controls(prompt: PromptRun, room: int) -> list[Block]:
         return _select(prompt, options, room)
     buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
     if prompt.kind == "approval" and prompt.spec.get("editable"):
-        buttons.append(decisions.opens("Edit…", "edit", prompt))
+        buttons.append(approvals.opens("Edit…", "edit", prompt))
     return [actions(buttons)]
 
 
 def _option_button(prompt: PromptRun, index: int, option: Mapping[str, Json]) -> Block:
     label, style = str(option.get("label")), option.get("style")
     if prompt.kind == "approval" and option.get("value") == "reject" and prompt.spec.get("requireReason"):
-        return decisions.opens(f"{clip(label, 74)}…", "reject", prompt, style)
+        return approvals.opens(f"{clip(label, 74)}…", "reject", prompt, style)
     return button(label, f"sayso:option:{index}", option_value(prompt, index), style)
 
 
@@ -337,7 +337,7 @@ def _answered(prompt: PromptRun, when: str) -> str:
     verdict = "✅ *Approved*" if answer.get("value") == "approve" else f"{REJECTED} *Rejected*"
     said = str(answer.get("reason") or "").strip()
     reason = f"\n“{safe(one_line(said, 900))}”" if said else ""
-    return f"{verdict} by {decisions.deciders(prompt)}{when}{reason}"
+    return f"{verdict} by {approvals.deciders(prompt)}{when}{reason}"
 
 
 def _answer(prompt: PromptRun) -> list[Block]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from bot.rendering.approvals import OPEN
 from bot.rendering.blocks import MOST_UNITS, Block, actions, button, context, fit_text, section, size
-from bot.rendering.decisions import OPEN
 from bot.rendering.text import clip, one_line
 
 _BUTTONS = 10

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.rendering.blocks import Block, size
 from bot.rendering.text import clip, one_line
-from engine.codec import Json, clean_text, encode
+from engine.language.codec import Json, clean_text, encode
 
 MOST_ROWS = 100
 """Of a table block, the one with the columns' names among them."""

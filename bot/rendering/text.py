@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from engine import clock
-from engine.actors import requester_of
-from engine.codec import Json
-from engine.markup import escape_markup
-from engine.markup import shown as shown
-from prompt_state.text import unescape
+from engine.language import timestamps
+from engine.language.actors import requester_of
+from engine.language.codec import Json
+from engine.language.markup import escape_markup
+from engine.language.markup import shown as shown
+from prompt_state.slack_text import unescape
 
 _TOKEN = re.compile(r"<[^<>\n]{1,500}>|&(?:amp|lt|gt);|```|.", re.DOTALL)
 _FENCE = "```"
@@ -232,7 +232,7 @@ def waiting_on(
 
 def date(moment: str, form: str = "{date_short_pretty} at {time}") -> str:
     """A stored time as Slack shows it: in each reader's own timezone, with UTC where that is not known."""
-    when = clock.from_text(moment)
+    when = timestamps.from_text(moment)
     return f"<!date^{int(when.timestamp())}^{form}|{when:%Y-%m-%d %H:%M} UTC>"
 
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from engine.codec import Json
-from engine.durations import parse_moment
-from engine.faults import kind_of
+from engine.language.codec import Json
+from engine.language.diagnostics import kind_of
+from engine.language.durations import parse_moment
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 

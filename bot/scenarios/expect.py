@@ -13,12 +13,12 @@ from bot.scenarios.places import is_asked, is_at
 from bot.scenarios.scenario import described
 from bot.scenarios.steps import open_lines
 from bot.scenarios.world import Done, World, actors
-from engine.codec import Json
-from engine.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded
-from engine.faults import Path
-from engine.queries import asked_in_order
-from engine.state import PromptRun, State
-from engine.tree import Entry, tree
+from engine.journal.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded
+from engine.journal.history import Entry, tree
+from engine.journal.queries import asked_in_order
+from engine.journal.state import PromptRun, State
+from engine.language.codec import Json
+from engine.language.diagnostics import Path
 
 _REGEX = re.compile(r"/(.*)/", re.DOTALL)
 

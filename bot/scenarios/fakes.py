@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from bot.scenarios.document import ErrorDoc, FakeDoc
 from bot.scenarios.world import HARMLESS, Done
-from engine.codec import Json, encode
-from engine.events import AgentCompacted, AgentMessage, Event
-from engine.folds.agents import TURN
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome, Runner, runners
-from engine.nodes.specs import READ_ONLY_METHODS, node_types
-from engine.providers.errors import ScriptError
+from engine.journal.events import AgentCompacted, AgentMessage, Event
+from engine.journal.folds.agents import TURN
+from engine.language.codec import Json, encode
+from engine.messages.errors import ScriptError
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Runner, runners
+from engine.nodes.types.registry import READ_ONLY_METHODS, node_types
 
 if TYPE_CHECKING:
     from bot.scenarios.life import Life
-    from engine.providers.turns import Tool
+    from engine.messages.turns import Tool
 
 _OUTCOMES = (
     *("node:completed", "container:childCompleted", "node:retried", "node:failing", "node:error"),
@@ -100,9 +100,9 @@ class Fakes(Mapping[str, Runner]):
 
     async def _turn(self, config: dict[str, Json], ctx: NodeContext, number: int) -> Outcome | None:
         """What Claude says, by the script: the place of the call in its session says which turn that is."""
-        from engine.agents.runner import TurnRunner
-        from engine.agents.scripts import place_of, position_of
-        from engine.providers.scripted import Script, ScriptedProvider
+        from engine.models.scripted import Script, ScriptedProvider
+        from engine.models.scripts import place_of, position_of
+        from engine.models.turn_runner import TurnRunner
 
         scenario, said = self._life.world.scenario, self._life.world.said
         if scenario.script is None:
@@ -124,7 +124,7 @@ class Fakes(Mapping[str, Runner]):
 
 async def _tools_of_servers(server: str, names: Sequence[str]) -> Sequence[Tool]:
     """No server is asked what its tools take: the script says with what it calls them."""
-    from engine.providers.turns import Tool
+    from engine.messages.turns import Tool
 
     return [Tool(f"{server}__{name}", "", {"type": "object"}) for name in names]
 

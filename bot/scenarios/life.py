@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, cast
 
-from bot.rendering.delivered import as_plain
+from bot.rendering.deliveries import as_plain
 from bot.scenarios.fakes import Fakes
 from bot.scenarios.places import is_place
 from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, World, gate_for
-from engine.commands import Answer, Command, Due, NodeDone, Shown
-from engine.engine import Engine
-from engine.errors import Fenced, SaysoError
-from engine.evaluation import node_at
-from engine.events import Event, event_from_bytes
-from engine.faults import Path
-from engine.nodes.absent import spec_of
-from engine.nodes.port import NodeContext
-from engine.queries import asked_in_order, launched
-from engine.state import State, TimerRun
+from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
+from engine.decide.evaluate import node_at
+from engine.flow.missing_types import spec_of
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.queries import asked_in_order, launched
+from engine.journal.state import State, TimerRun
+from engine.language.diagnostics import Path
+from engine.language.errors import Fenced, SaysoError
+from engine.nodes.runtime.runner import NodeContext
+from engine.run.engine import Engine
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
-from prompt_state.extension import projection
+from prompt_state.projection import projection
 
 MOST_ROUNDS = 10_000
 """So many things may happen one after the other without a person or time in between."""

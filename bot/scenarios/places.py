@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.state import PromptRun
+from engine.journal.state import PromptRun
 
 
 def is_at(path: str, name: str) -> bool:

@@ -16,13 +16,13 @@ from bot.scenarios.expect import Mismatch, View, mismatches, says
 from bot.scenarios.life import Died, GaveUp, Kill, Life
 from bot.scenarios.scenario import Act, Scenario, Step, Wait
 from bot.scenarios.steps import Hand, done_before, open_lines
-from bot.scenarios.story import Story, changes, story
+from bot.scenarios.trace import Story, changes, story
 from bot.scenarios.world import SESSION, THREAD, World, actors, starter
-from engine.commands import Hold, Resume
-from engine.errors import SaysoError
-from engine.events import Event
-from engine.fold import derive_state
-from engine.state import State
+from engine.decide.commands import Hold, Resume
+from engine.journal.events import Event
+from engine.journal.fold import derive_state
+from engine.journal.state import State
+from engine.language.errors import SaysoError
 
 log = logging.getLogger("sayso.scenarios")
 

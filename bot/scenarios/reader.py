@@ -13,16 +13,16 @@ from pydantic import BaseModel, ValidationError
 
 from bot.scenarios.document import BESIDE, NODE_STATUS, VERBS, ExpectDoc, FakeDoc, PersonDoc, ScenarioDoc
 from bot.scenarios.scenario import Act, Deed, Scenario, Step, Wait
-from engine.codec import Json
-from engine.durations import parse_duration
-from engine.faults import Fault, Path, faults_of, kind_of, suggest
 from engine.flow import Flow, Node
-from engine.flow.yaml import Located
-from engine.folds.agents import TURN
-from engine.providers.errors import ScriptError
+from engine.journal.folds.agents import TURN
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
+from engine.language.durations import parse_duration
+from engine.language.yaml import Located
+from engine.messages.errors import ScriptError
 
 if TYPE_CHECKING:
-    from engine.providers.scripted import Script, Turn
+    from engine.models.scripted import Script, Turn
 
 _PLACE = re.compile(r"(\[[^\]]*\]|~\d+|#\d+)+$")
 _ODD_LISTS = ("inputs", "finally")
@@ -176,7 +176,7 @@ class Reader:
 
     def _script(self, given: Json) -> Script | None:
         """A list of turns for every agent, or lists by the ids of agents."""
-        from engine.providers.scripted import Script
+        from engine.models.scripted import Script
 
         if given is None:
             return None
@@ -190,7 +190,7 @@ class Reader:
 
     def _script_file(self, name: Json) -> Script | None:
         """A script that stands in a file of its own, such as the one beside the flow."""
-        from engine.providers.scripted import load_script
+        from engine.models.scripted import load_script
 
         path: Path = ("claude", "file")
         if not isinstance(name, str) or not name:
@@ -209,7 +209,7 @@ class Reader:
         return self._turns(turns, ("claude", name))
 
     def _turns(self, given: Json, path: Path) -> tuple[Turn, ...]:
-        from engine.providers.scripted import Turn
+        from engine.models.scripted import Turn
 
         if not isinstance(given, list) or not given:
             self._wrong(path, f"expected a list of turns, not {kind_of(given)}", _TURN_HINT)

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.cli.narration import happened
-from bot.cli.output import Paint, clean, one_line, plural
 from bot.rendering.text import plain
 from bot.scenarios.expect import texts_of
 from bot.scenarios.play import Failure, Result
 from bot.scenarios.scenario import described
-from engine.codec import Json
-from engine.events import AgentMessage, AgentToolRequested, Event, PromptRequested
-from engine.fold import evolve
-from engine.state import State
+from bot.terminal.narration import happened
+from bot.terminal.output import Paint, clean, one_line, plural
+from engine.journal.events import AgentMessage, AgentToolRequested, Event, PromptRequested
+from engine.journal.fold import evolve
+from engine.journal.state import State
+from engine.language.codec import Json
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bot.scenarios.document import ExpectDoc, FakeDoc, PersonDoc, ScenarioDoc
-from engine.codec import Json, encode
-from engine.faults import Fault, Path
 from engine.flow import Flow
-from engine.flow.yaml import Located
+from engine.language.codec import Json, encode
+from engine.language.diagnostics import Fault, Path
+from engine.language.yaml import Located
 
 if TYPE_CHECKING:
-    from engine.providers.scripted import Script
+    from engine.models.scripted import Script
 
 
 @dataclass(frozen=True)

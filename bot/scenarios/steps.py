@@ -6,28 +6,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from bot.local_files import keep
+from bot.config.local_files import keep
+from bot.config.session_files import SessionFiles
 from bot.scenarios.life import GaveUp
 from bot.scenarios.places import is_asked
 from bot.scenarios.scenario import Act
-from bot.session_files import SessionFiles
-from engine.actors import Actor
-from engine.commands import (
-    Abort,
-    Answer,
-    Command,
-    Edit,
-    HandOver,
-    Hold,
-    Message,
-    Resume,
-    Steer,
-    Undo,
-)
+from engine.decide.commands import Abort, Answer, Command, Edit, HandOver, Hold, Message, Resume, Steer, Undo
 from engine.forms import match_option
-from engine.forms.asking import asked_fields
-from engine.queries import asked_in_order
-from engine.state import PromptRun, State
+from engine.forms.ask import asked_fields
+from engine.journal.queries import asked_in_order
+from engine.journal.state import PromptRun, State
+from engine.language.actors import Actor
 from prompt_state.policy import ACTION_OF, Gate
 
 Fits: TypeAlias = Callable[[PromptRun], bool]

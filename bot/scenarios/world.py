@@ -9,12 +9,12 @@ from pathlib import Path
 
 from bot.scenarios.document import PersonDoc
 from bot.scenarios.scenario import Scenario
-from engine import clock
-from engine.actors import Actor
-from engine.codec import Json
-from engine.events import Event, event_from_bytes
-from engine.folds.agents import TURN
-from engine.nodes.port import Outcome
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.folds.agents import TURN
+from engine.language import timestamps
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import Outcome
 from engine.storage.memory import MemoryStore
 from prompt_state.policy import Gate
 
@@ -98,7 +98,7 @@ class World:
 
     def later(self, seconds: float) -> str:
         """The moment so many seconds from now."""
-        return clock.after(self.now, seconds)
+        return timestamps.after(self.now, seconds)
 
     def entry(self, name: str, key: str, number: int) -> int:
         """Which entry of a list (from 0) this run of a node takes: the next one, and the same again after a kill."""

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
+from bot.inbound.view_values import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
 from bot.rendering.forms import form_errors, form_pages, form_view, read_form
-from bot.views.desk import Asked, Desk, prompt_meta
 from bot.views.kinds import PromptKind, taken
-from bot.views.values import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
-from engine.actors import Actor
-from engine.codec import Json, encode
-from engine.commands import Answer, Command, Edit
-from engine.decisions import change_problem
+from bot.views.prompt_lookup import Asked, Desk, prompt_meta
+from engine.decide.approvals import change_problem
+from engine.decide.commands import Answer, Command, Edit
 from engine.forms import Field, check_form
-from engine.forms.asking import asked_fields
+from engine.forms.ask import asked_fields
+from engine.language.actors import Actor
+from engine.language.codec import Json, encode
 from prompt_state.policy import Action
 
 BACK = f"{INSIDE}back"

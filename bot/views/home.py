@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.flows import Library
-from bot.links import Links, Spot
-from bot.people import LookupFailed, People
+from bot.config.library import Library
+from bot.inbound.view_values import Opened, Opening, Refuse, Show, Submission, Verdict
 from bot.rendering.home import (
     MOST_RECENT,
     MOST_RUNNING,
@@ -17,17 +16,18 @@ from bot.rendering.home import (
     home_view,
     words_home,
 )
-from bot.views.values import Opened, Opening, Refuse, Show, Submission, Verdict
-from engine.actors import requester_of
-from engine.codec import Json
-from engine.engine import Engine
-from engine.errors import SaysoError
-from engine.machine import ENDED
-from engine.state import State
+from bot.wire.permalinks import Links, Spot
+from bot.wire.users import LookupFailed, People
+from engine.journal.state import State
+from engine.journal.transitions import ENDED
+from engine.language.actors import requester_of
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+from engine.run.engine import Engine
 from engine.storage.port import Head, InboxRow
 from prompt_state import store as prompts
-from prompt_state.model import PromptState
 from prompt_state.policy import Gate, may_act_on
+from prompt_state.question_row import PromptState
 
 _LOOKED_AT = 100
 """Sessions that are looked at for one Home; beyond them only newer ones are shown."""

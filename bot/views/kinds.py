@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
-from bot.views.desk import Asked, Desk, named
-from bot.views.values import Accept, Opened, Opening, Refuse, Show, Submission, Verdict, View, Words
-from engine.actors import Actor
-from engine.codec import Json
-from engine.commands import Command
+from bot.inbound.view_values import Accept, Opened, Opening, Refuse, Show, Submission, Verdict, View, Words
+from bot.views.prompt_lookup import Asked, Desk, named
+from engine.decide.commands import Command
+from engine.language.actors import Actor
+from engine.language.codec import Json
 from engine.storage.port import InboxRow
 from prompt_state.policy import ACTION_OF, Action
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from bot.inbound.view_values import Errors, Submission, Verdict, View
 from bot.rendering.modals import about, modal, text_field
-from bot.views.desk import Asked, prompt_meta
 from bot.views.kinds import PromptKind, taken
-from bot.views.values import Errors, Submission, Verdict, View
-from engine.actors import Actor
-from engine.codec import Json
-from engine.commands import Answer, Command
+from bot.views.prompt_lookup import Asked, prompt_meta
+from engine.decide.commands import Answer, Command
+from engine.language.actors import Actor
+from engine.language.codec import Json
 
 REASON = "reason"
 MOST_REASON = 3_000

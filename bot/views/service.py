@@ -7,11 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
-from bot.outbound.modals import Modals, Standing
-from bot.rendering.modals import words_view
-from bot.rendering.text import for_reader
-from bot.slack_api import AuthLost, SlackFault, Unknown
-from bot.views.values import (
+from bot.inbound.view_values import (
     PAGE,
     VIEW,
     Errors,
@@ -23,10 +19,14 @@ from bot.views.values import (
     Verdict,
     Words,
 )
-from engine.codec import Json, decode
-from engine.errors import SaysoError
+from bot.outbound.modals import Modals, Standing
+from bot.rendering.modals import words_view
+from bot.rendering.text import for_reader
+from bot.wire.client import AuthLost, SlackFault, Unknown
+from engine.language.codec import Json, decode
+from engine.language.errors import SaysoError
+from engine.storage.group_commit import Writer
 from engine.storage.port import Consumed, InboxRow
-from engine.storage.writer import Writer
 
 log = logging.getLogger("sayso.views")
 

@@ -12,17 +12,27 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from engine.agents.command_lines import pattern_problem
-from engine.agents.plans import ToolKind, Verdict
-from engine.codec import Json
-from engine.faults import Fault, kind_of
+from engine.flow.agent_plan import ToolKind, Verdict
+from engine.flow.command_lines import pattern_problem
 from engine.flow.input_document import InputDoc
-from engine.nodes.clock_configs import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts
-from engine.nodes.configs import Config, Duration, Person, Query, Scalar, Size, Text, check_env, check_headers
-from engine.nodes.container_configs import Callable_
-from engine.nodes.hosts import is_host
-from engine.nodes.node_spec import NodeSpec
-from engine.nodes.prompt_configs import too_few
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, kind_of
+from engine.nodes.types.configs import (
+    Config,
+    Duration,
+    Person,
+    Query,
+    Scalar,
+    Size,
+    Text,
+    check_env,
+    check_headers,
+)
+from engine.nodes.types.container_configs import Callable_
+from engine.nodes.types.hosts import is_host
+from engine.nodes.types.prompt_clocks import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts
+from engine.nodes.types.prompt_configs import too_few
+from engine.nodes.types.spec import NodeSpec
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 """What a tool may be called, with at most `MAX_NAME` characters."""

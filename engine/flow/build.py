@@ -1,21 +1,21 @@
-"""From a document that has passed every check to the frozen flow. Called flows come in later (`engine.flow.calls`)."""
+"""From a document that has passed every check to the frozen flow. Called flows come in later (`engine.flow.subflows`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from engine.codec import Json
-from engine.expressions import Compiled, compile_condition, compile_value
-from engine.faults import Path
-from engine.flow.agent_tools import agents
 from engine.flow.build_agents import Around, inputs_of, with_agent
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
+from engine.flow.missing_types import package_of
 from engine.flow.model import FINALLY, ROOT, Edge, Edition, Flow, Gate, Limits, Node, NodeList, Retry
+from engine.flow.raw_tools import agents
 from engine.flow.triggers import trigger_of
-from engine.flow.yaml import Located
-from engine.nodes.absent import package_of
-from engine.nodes.node_spec import OnCrash
+from engine.language.codec import Json
+from engine.language.diagnostics import Path
+from engine.language.expressions import Compiled, compile_condition, compile_value
+from engine.language.yaml import Located
+from engine.nodes.types.spec import OnCrash
 
 
 def build(

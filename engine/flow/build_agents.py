@@ -10,19 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.agents.builtin import BUILTIN, described
-from engine.agents.plans import AgentPlan, Rule, ToolKind, ToolPlan
-from engine.codec import Json
-from engine.expressions import Compiled, compile_condition, compile_config
-from engine.faults import Path
 from engine.flow.agent_document import EVALUATED, TOOLS, AskHumanTool, RuleDoc, ToolDoc
-from engine.flow.agent_tools import ASKS_PEOPLE, Entry, entry_of, named_rules, tool_names
+from engine.flow.agent_plan import AgentPlan, Rule, ToolKind, ToolPlan
+from engine.flow.builtin_tools import BUILTIN, described
 from engine.flow.input_document import InputDoc
+from engine.flow.missing_types import absent_spec
 from engine.flow.model import Flow, Input, Node, NodeList, Retry
-from engine.flow.yaml import Located
-from engine.nodes.absent import absent_spec
-from engine.nodes.node_spec import NodeSpec, OnCrash
-from engine.nodes.specs import node_types
+from engine.flow.raw_tools import ASKS_PEOPLE, Entry, entry_of, named_rules, tool_names
+from engine.language.codec import Json
+from engine.language.diagnostics import Path
+from engine.language.expressions import Compiled, compile_condition, compile_config
+from engine.language.yaml import Located
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import NodeSpec, OnCrash
 
 TURN_RETRY = Retry(
     attempts=5, backoff="exponential", delay=2.0, max_delay=300.0, jitter=0.2, until_deadline=True

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from engine.codec import Json
-from engine.faults import Fault, kind_of
 from engine.flow.agent_document import ToolDoc
 from engine.flow.input_document import InputDoc
 from engine.flow.model import DEFAULT_DEADLINE
-from engine.nodes.clock_configs import GOTO
-from engine.nodes.configs import Config, Duration, Person, Span, Text
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, kind_of
+from engine.nodes.types.configs import Config, Duration, Person, Span, Text
+from engine.nodes.types.prompt_clocks import GOTO
 
 _CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,}|#[^\s#@<>]{1,80}")
 _BOT_ID = re.compile(r"[AB][A-Z0-9]{2,}")

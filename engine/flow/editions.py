@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.flow.outline import as_list, walk
+from engine.flow.checks.raw_lists import as_list, walk
 
 
 def spell_out(data: dict[str, Any]) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from engine.codec import Json
 from engine.flow.model import InputType
-from engine.nodes.configs import Config
+from engine.language.codec import Json
+from engine.nodes.types.configs import Config
 
 
 class ItemsDoc(Config):

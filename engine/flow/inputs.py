@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from engine.codec import Json, clean_text, copy, decode
-from engine.errors import InvalidInputs, NotJson
-from engine.faults import kind_of, suggest
 from engine.flow.model import Flow, Input, InputType
+from engine.language.codec import Json, clean_text, copy, decode
+from engine.language.diagnostics import kind_of, suggest
+from engine.language.errors import InvalidInputs, NotJson
 
 _TRUE = ("true", "yes", "y", "on", "1")
 _FALSE = ("false", "no", "n", "off", "0")

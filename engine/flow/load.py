@@ -13,20 +13,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from engine.codec import decode
-from engine.errors import FlowError, Problem, SchemaTooNew
-from engine.faults import MAX_FAULTS, Fault, Path, faults_of, kind_of
 from engine.flow.build import build
-from engine.flow.calls import FindFlow, link
-from engine.flow.check import check_flow
+from engine.flow.checks.all import check_flow
+from engine.flow.checks.raw_lists import as_mapping
 from engine.flow.document import FlowDoc
 from engine.flow.editions import spell_out
+from engine.flow.missing_types import why_absent
 from engine.flow.model import BODY_VERSIONS, Edition, Flow
-from engine.flow.outline import as_mapping
-from engine.flow.yaml import MAX_BYTES, Located, decode_source, load_located
-from engine.nodes.absent import why_absent
-from engine.nodes.node_spec import PARTS
-from engine.nodes.specs import node_types
+from engine.flow.subflows import FindFlow, link
+from engine.language.codec import decode
+from engine.language.diagnostics import MAX_FAULTS, Fault, Path, faults_of, kind_of
+from engine.language.errors import FlowError, Problem, SchemaTooNew
+from engine.language.yaml import MAX_BYTES, Located, decode_source, load_located
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import PARTS
 from engine.types.annotations import Sources, no_source
 
 SUFFIXES = (".yml", ".yaml")

@@ -25,14 +25,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from engine.codec import Json, canonical
-from engine.expressions import Compiled
-from engine.flow import graph
-from engine.nodes.absent import spec_of
-from engine.nodes.node_spec import NodeSpec, OnCrash
+from engine.flow import reachability
+from engine.flow.missing_types import spec_of
+from engine.language.codec import Json, canonical
+from engine.language.expressions import Compiled
+from engine.nodes.types.spec import NodeSpec, OnCrash
 
 if TYPE_CHECKING:
-    from engine.agents.plans import AgentPlan
+    from engine.flow.agent_plan import AgentPlan
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0
@@ -119,7 +119,7 @@ class Retry:
     max_delay: float = 300.0
     jitter: float = 0.0
     until_deadline: bool = False
-    """What the other side cannot help is tried again until the deadline (`engine.agents.outages`)."""
+    """What the other side cannot help is tried again until the deadline (`engine.decide.agents.outages`)."""
 
     def wait(self, failures: int, chance: float) -> float:
         """Seconds to wait after so many failures (1 or more); `chance`, from 0 to 1, says where in the jitter."""
@@ -271,7 +271,9 @@ class NodeList:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """The ids so that what comes first stands first; otherwise as listed."""
-        return tuple(self.nodes[position].id for position in graph.topological(len(self.nodes), self._pairs))
+        return tuple(
+            self.nodes[position].id for position in reachability.topological(len(self.nodes), self._pairs)
+        )
 
     @cached_property
     def rank(self) -> Mapping[str, int]:
@@ -298,7 +300,7 @@ class NodeList:
         return frozenset(node.id for node in self.nodes if self._ancestors[node.index] >> position & 1)
 
     @cached_property
-    def _pairs(self) -> list[graph.Pair]:
+    def _pairs(self) -> list[reachability.Pair]:
         if not self.is_graph:
             return [(index, index + 1) for index in range(len(self.nodes) - 1)]
         ends = [(edge.from_, edge.to) for edge in self.edges if edge.type == "forward"]
@@ -306,7 +308,7 @@ class NodeList:
 
     @cached_property
     def _ancestors(self) -> list[int]:
-        return graph.ancestors(len(self.nodes), self._pairs)
+        return reachability.ancestors(len(self.nodes), self._pairs)
 
     def _edges_by(
         self, kind: Literal["forward", "loop"], end: Literal["from_", "to"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.flow.names import Output
-from engine.flow.outline import as_mapping, parts
+from engine.flow.checks.raw_lists import as_mapping, parts
+from engine.flow.checks.visibility import Output
 from engine.flow.reached import Reached, condition_facts, jumps
-from engine.nodes.specs import node_types
+from engine.nodes.types.registry import node_types
 from engine.types.annotations import Function, Sources, function_of
 from engine.types.facts import NOTHING, Facts
 from engine.types.lattice import (

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from engine.errors import ExpressionError
-from engine.expression_text import Segment, split_text
-from engine.flow import graph
-from engine.flow.outline import as_mapping
-from engine.nodes.clock_configs import GOTO
+from engine.flow import reachability
+from engine.flow.checks.raw_lists import as_mapping
+from engine.language.errors import ExpressionError
+from engine.language.template import Segment, split_text
+from engine.nodes.types.prompt_clocks import GOTO
 from engine.types.facts import NOTHING, Fact, Facts, when_false, when_true
 
 
@@ -44,7 +44,7 @@ def condition_facts(written: Any, *, holds: bool = True) -> Facts:
 
 @lru_cache(maxsize=4096)
 def _facts_of(written: str, holds: bool) -> Facts:
-    from engine.expression_jinja import parse_expression
+    from engine.language.jinja import parse_expression
 
     try:
         parts = [part for part in split_text(written) if isinstance(part, Segment)]
@@ -60,7 +60,7 @@ def reached(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, 
     leading = ways(nodes, edges, positions)
     for way in leading:
         incoming[way.target].append(way)
-    order = graph.topological(len(nodes), [(way.source, way.target) for way in leading])
+    order = reachability.topological(len(nodes), [(way.source, way.target) for way in leading])
     found = [NOWHERE] * len(nodes)
     for position in order:
         if incoming[position]:
@@ -114,7 +114,7 @@ def ways(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, int
     """The ways forward through a list of nodes."""
     found = [*_edges(edges, positions)] if edges else [Way(n, n + 1) for n in range(len(nodes) - 1)]
     pairs = [(way.source, way.target) for way in found]
-    before = graph.ancestors(len(nodes), pairs)
+    before = reachability.ancestors(len(nodes), pairs)
     for position, node in enumerate(nodes):
         for target in jumps(as_mapping(node)):
             place = positions.get(target, position)

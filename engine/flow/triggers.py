@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from engine.codec import Json
-from engine.expression_text import has_expression
-from engine.faults import Fault, suggest
 from engine.flow.document import TriggerDoc
 from engine.flow.input_document import InputDoc
 from engine.flow.inputs import check_value
 from engine.flow.model import Input, Trigger, TriggerKind
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, suggest
+from engine.language.template import has_expression
 
 KINDS: tuple[TriggerKind, ...] = ("mention", "message", "reaction", "shortcut", "schedule")
 _FIELDS: Mapping[str, tuple[str, ...]] = {

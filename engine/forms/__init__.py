@@ -1,6 +1,6 @@
 """Forms: fields that people fill in, wherever they do it. Pure.
 
-Theory. A form is written in a flow as JSON Schema's flat subset (`engine.forms.written`). When the node begins, its
+Theory. A form is written in a flow as JSON Schema's flat subset (`engine.forms.definition`). When the node begins, its
 expressions are evaluated and the form is *settled*: `{"fields": [field, ...]}` in the prompt, in which every field
 has a type of few and every option is spelled out. From there on there is one way in: `check_form` reads what came,
 be it typed, clicked, or given as JSON, and either gives the values or says for each field, in a sentence for whoever
@@ -13,11 +13,11 @@ A settled field has `name`, `type` (`string`, `number`, `integer`, `boolean`, `c
 `maxItems`, `multiline`.
 """
 
-from engine.forms.check import check_form, defaults, input_field, parse_typed
+from engine.forms.definition import FORM_SCHEMA, form_faults, settle_form
+from engine.forms.display import form_text, limits_text, value_text
 from engine.forms.options import is_numbered, match_option
-from engine.forms.values import MOST_TEXT, Field, is_empty, most_text
-from engine.forms.words import form_text, limits_text, value_text
-from engine.forms.written import FORM_SCHEMA, form_faults, settle_form
+from engine.forms.parse import MOST_TEXT, Field, is_empty, most_text
+from engine.forms.validate import check_form, defaults, input_field, parse_typed
 
 __all__ = [
     "FORM_SCHEMA",

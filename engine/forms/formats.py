@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from urllib.parse import urlsplit
 
-from engine import clock
-from engine.errors import InvalidAnswer
+from engine.language import timestamps
+from engine.language.errors import InvalidAnswer
 
 FORMATS = ("email", "uri", "date", "date-time", "user", "channel")
 
@@ -110,7 +110,7 @@ def _date_time(text: str) -> str:
             raise InvalidAnswer(
                 "Write the time with its offset, such as 2026-11-24T15:00:00Z for UTC or 2026-11-24T16:00:00+01:00."
             )
-        stored = clock.to_text(moment)
+        stored = timestamps.to_text(moment)
     except (ValueError, OverflowError):
         raise InvalidAnswer("Write date and time with an offset, such as 2026-11-24T15:00:00Z.") from None
     if int(stored[:4]) not in _YEARS:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.codec import Json
-from engine.faults import nearest
+from engine.language.codec import Json
+from engine.language.diagnostics import nearest
 
 _SHOWN = 20
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from engine.codec import Json
-from engine.faults import kind_of
+from engine.language.codec import Json
+from engine.language.diagnostics import kind_of
 
 MOST_PATTERN = 500
 

@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from engine.codec import Json
-from engine.errors import PauseError
-from engine.nodes.configs import Config
-from engine.nodes.configs import Scalar as SecretText
-from engine.nodes.context import Context, NodeError
+from engine.language.codec import Json
+from engine.language.errors import PauseError
+from engine.nodes.runtime.user_code import Context, NodeError
+from engine.nodes.types.configs import Config
+from engine.nodes.types.configs import Scalar as SecretText
 
 __all__ = ["Config", "Context", "Json", "NodeError", "NodeType", "PauseError", "SecretText"]
 

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.errors import StorageError
-from engine.storage.files import check_private, make_private, open_private, sync_directory
+from engine.language.errors import StorageError
 from engine.storage.macs import Sealer
+from engine.storage.private_files import check_private, make_private, open_private, sync_directory
 
 _SLOT = struct.Struct(">Q32s32s")
 

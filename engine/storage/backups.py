@@ -13,18 +13,18 @@ from pathlib import Path
 
 import apsw
 
-from engine.errors import Corrupt, KeyMissing, StorageError
+from engine.language.errors import Corrupt, KeyMissing, StorageError
 from engine.storage.anchor import Anchor, Points, anchor_of
 from engine.storage.connection import translated
-from engine.storage.files import (
+from engine.storage.macs import Sealer
+from engine.storage.private_files import (
     check_private,
     only_opener,
     private_directory,
     read_key,
     sync_directory,
 )
-from engine.storage.macs import Sealer
-from engine.storage.owners import Owners, label_of
+from engine.storage.process_leases import Owners, label_of
 from engine.storage.schema import copy_to, refuse_newer
 
 _FILES = ("-wal", "-shm", "-journal", "")

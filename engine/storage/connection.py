@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from engine.backoff import Patience
-from engine.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
+from engine.language.backoff import Patience
+from engine.language.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import apsw
 
-from engine.errors import StoreSuspended
+from engine.language.errors import StoreSuspended
 from engine.storage.anchor import Anchor, Point, Points, anchor_of
 from engine.storage.connection import Connection, Watch
 from engine.storage.macs import Sealer

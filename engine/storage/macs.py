@@ -15,7 +15,7 @@ import hmac
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from engine.errors import KeyMissing, StorageError
+from engine.language.errors import KeyMissing, StorageError
 
 Field: TypeAlias = str | bytes | int | None
 MAC_SIZE = 32

@@ -9,12 +9,11 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from engine.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
+from engine.language.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
 from engine.storage.macs import Sealer
 from engine.storage.memory_rows import MemoryRows
 from engine.storage.memory_sessions import MemorySessions
 from engine.storage.memory_tables import Tables
-from engine.storage.owners import label_of, new_owner_id
 from engine.storage.port import (
     NOTICE,
     Claim,
@@ -33,7 +32,8 @@ from engine.storage.port import (
     Sweep,
     TimerRow,
 )
-from engine.storage.records import SessionRecord
+from engine.storage.process_leases import label_of, new_owner_id
+from engine.storage.sealing import SessionRecord
 
 
 class MemoryStore:

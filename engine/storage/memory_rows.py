@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from engine.errors import Corrupt, Fenced, LockHeld, StorageError
+from engine.language.errors import Corrupt, Fenced, LockHeld, StorageError
 from engine.storage.macs import Sealer
 from engine.storage.memory_tables import Tables
 from engine.storage.port import (
@@ -29,7 +29,7 @@ from engine.storage.port import (
     TakeLock,
     TimerRow,
 )
-from engine.storage.records import (
+from engine.storage.sealing import (
     InboxRecord,
     LockRecord,
     MarkRecord,

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from engine.errors import Corrupt, Fenced, SessionError, SessionQuarantined, StorageError, UnknownSession
+from engine.language.errors import (
+    Corrupt,
+    Fenced,
+    SessionError,
+    SessionQuarantined,
+    StorageError,
+    UnknownSession,
+)
 from engine.storage.macs import Sealer
 from engine.storage.memory_tables import Tables
 from engine.storage.port import Commit, Head, Loaded, NewSession
-from engine.storage.records import (
+from engine.storage.sealing import (
     UNVERIFIED,
     JournalRecord,
     QuarantineRecord,

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from engine.storage.records import (
+from engine.storage.sealing import (
     InboxRecord,
     JournalRecord,
     LockRecord,

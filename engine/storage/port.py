@@ -5,7 +5,7 @@ it returned may Slack be told that the delivery was taken. *Commit* appends a se
 that follows from them (consumed inbox rows, prompts, timers, outbox intents, snapshot) or nothing at all; it
 carries the epoch and the seq that the writer believes in and raises `Fenced` when either has moved on.
 
-The port is synchronous. `engine.storage.writer.Writer` runs it on one thread and groups commits.
+The port is synchronous. `engine.storage.group_commit.Writer` runs it on one thread and groups commits.
 Times are UTC ISO-8601 text with milliseconds and `Z` (`2026-11-21T22:40:00.000Z`), which sort as they compare.
 Bodies are bytes that the caller encoded; a backend stores them, gives them a MAC, and never looks inside.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from engine.values import Value
+from engine.journal.values import Value
 
 
 class InboxItem(Value):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import apsw
 
-from engine.errors import SchemaTooNew, StorageError
-from engine.storage.files import check_private, make_private, sync_directory
+from engine.language.errors import SchemaTooNew, StorageError
+from engine.storage.private_files import check_private, make_private, sync_directory
 
 V1 = """
 CREATE TABLE meta (

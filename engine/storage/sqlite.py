@@ -16,17 +16,10 @@ from typing import Literal
 
 import apsw
 
-from engine.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
+from engine.language.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
 from engine.storage.connection import Connection, row_error
-from engine.storage.files import (
-    check_private,
-    make_private,
-    only_opener,
-    private_directory,
-)
 from engine.storage.freshness import Freshness
 from engine.storage.macs import Sealer
-from engine.storage.owners import Owners, label_of
 from engine.storage.port import (
     NOTICE,
     Claim,
@@ -45,8 +38,10 @@ from engine.storage.port import (
     Sweep,
     TimerRow,
 )
-from engine.storage.records import SessionRecord
+from engine.storage.private_files import check_private, make_private, only_opener, private_directory
+from engine.storage.process_leases import Owners, label_of
 from engine.storage.schema import migrate, refuse_newer
+from engine.storage.sealing import SessionRecord
 from engine.storage.sqlite_key import META, PUT_META, check_key, key_for
 from engine.storage.sqlite_rows import SWEPT, RowTables
 from engine.storage.sqlite_sessions import SessionTables

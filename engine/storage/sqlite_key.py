@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.errors import KeyMissing
+from engine.language.errors import KeyMissing
 from engine.storage.anchor import remove_anchor
 from engine.storage.connection import Connection
-from engine.storage.files import make_key, read_key
 from engine.storage.macs import Sealer
+from engine.storage.private_files import make_key, read_key
 
 META = "SELECT value, mac FROM meta WHERE name = ?"
 PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)

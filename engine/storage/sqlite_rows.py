@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import orjson
 
-from engine.errors import Corrupt, Fenced, StorageError
+from engine.language.errors import Corrupt, Fenced, StorageError
 from engine.storage.port import (
     DEAD,
     NOTICE,
@@ -36,7 +36,7 @@ from engine.storage.port import (
     TakeLock,
     TimerRow,
 )
-from engine.storage.records import (
+from engine.storage.sealing import (
     InboxRecord,
     MarkRecord,
     OutboxRecord,

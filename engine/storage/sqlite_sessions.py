@@ -15,11 +15,18 @@ from itertools import islice
 import apsw
 import orjson
 
-from engine.errors import Corrupt, Fenced, SessionError, SessionQuarantined, StorageError, UnknownSession
+from engine.language.errors import (
+    Corrupt,
+    Fenced,
+    SessionError,
+    SessionQuarantined,
+    StorageError,
+    UnknownSession,
+)
 from engine.storage.connection import Connection
 from engine.storage.macs import Sealer
 from engine.storage.port import Commit, Head, Loaded, NewSession
-from engine.storage.records import (
+from engine.storage.sealing import (
     BEING_DELETED,
     UNVERIFIED,
     JournalRecord,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from jinja2 import nodes
 
-from engine.faults import suggest
-from engine.filters import FILTERS, most_arguments
-from engine.matching import BadPattern, compiled
+from engine.language.diagnostics import suggest
+from engine.language.filters import FILTERS, most_arguments
+from engine.language.matching import BadPattern, compiled
 from engine.types.facts import Facts
 from engine.types.lattice import (
     ANY,

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from jinja2 import nodes
 
-from engine.codec import Json
-from engine.expression_jinja import static_path
-from engine.expression_text import Names
+from engine.language.codec import Json
+from engine.language.jinja import static_path
+from engine.language.template import Names
 
 
 class Fact(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 from jinja2 import nodes
 
-from engine.expression_jinja import static_path
-from engine.expression_text import Names
-from engine.faults import suggest
+from engine.language.diagnostics import suggest
+from engine.language.jinja import static_path
+from engine.language.template import Names
 from engine.types.calls import Calls
 from engine.types.facts import NOTHING, Facts, when_false, when_true
 from engine.types.lattice import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from engine.codec import Json
+from engine.language.codec import Json
 
 NULL, BOOLEAN, NUMBER, TEXT, LIST, MAPPING, MISSING = (1 << bit for bit in range(7))
 KNOWN = NULL | BOOLEAN | NUMBER | TEXT | LIST | MAPPING

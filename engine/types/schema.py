@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.codec import Json
+from engine.language.codec import Json
 from engine.types.lattice import (
     ANY,
     FLAG,

@@ -7,8 +7,8 @@ from pathlib import Path
 from bench import nodes
 from bench.floor import Floor
 from bench.rig import ANA, NOTHING, engine_in
-from engine.codec import Json
-from engine.nodes.port import NodeContext, Outcome
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import NodeContext, Outcome
 
 
 async def at_once(config: dict[str, Json], ctx: NodeContext) -> Outcome:

@@ -10,27 +10,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bot.intents import slack_intents
+from bot.config.session_files import SessionFiles
+from bot.intents.session_rows import slack_intents
 from bot.outbound import Outbound, Tuning
-from bot.session_files import SessionFiles
-from bot.slack_api import bot_client
+from bot.wire.client import bot_client
 from bot.workspace import Workspace
-from engine import clock
-from engine.actors import Actor
-from engine.codec import decode
-from engine.commands import Answer
-from engine.engine import Engine
-from engine.events import Event
+from engine.decide.commands import Answer
 from engine.flow import load_flow
-from engine.live import utc_now
-from engine.nodes.port import Completed, NodeContext
-from engine.service import Service
-from engine.state import State
-from engine.storage.opening import open_store
+from engine.journal.events import Event
+from engine.journal.state import State
+from engine.language import timestamps
+from engine.language.actors import Actor
+from engine.language.codec import decode
+from engine.nodes.runtime.runner import Completed, NodeContext
+from engine.run.active import utc_now
+from engine.run.dispatcher import Service
+from engine.run.engine import Engine
+from engine.storage.group_commit import Writer
+from engine.storage.open import open_store
 from engine.storage.port import OutboxRow, PutOutbox, Row
-from engine.storage.writer import Writer
-from prompt_state.model import Owner, project, thread_key
 from prompt_state.policy import Gate
+from prompt_state.question_row import Owner, project, thread_key
 from tests.support.workspace import Json, running_workspace
 
 APPROVAL = """
@@ -124,13 +124,13 @@ class Rig:
 
     def now(self) -> str:
         """The time, as far ahead of this machine's as the test has moved it."""
-        return clock.after(utc_now(), self.ahead)
+        return timestamps.after(utc_now(), self.ahead)
 
     def later(self, seconds: float) -> None:
         """Let so much time pass at once."""
         self.ahead += seconds
         # What Slack stamps from here on is as late.
-        self.workspace.state.last_micros = int(clock.from_text(self.now()).timestamp() * 1_000_000)
+        self.workspace.state.last_micros = int(timestamps.from_text(self.now()).timestamp() * 1_000_000)
         self.service.notify()
         if self.outbound is not None:
             self.outbound.notify()

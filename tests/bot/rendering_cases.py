@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from engine.flow.model import Retry
-from engine.state import NodeRun, PromptRun, State, TimerRun
+from engine.journal.state import NodeRun, PromptRun, State, TimerRun
 
 T0 = "2026-11-21T22:40:00.000Z"
 T1 = "2026-11-21T22:43:12.000Z"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.agent_intents import marks
-from bot.intents import slack_intents
+from bot.intents.agent_rows import marks
+from bot.intents.session_rows import slack_intents
 from bot.rendering import card
 from bot.rendering.agents import (
     MOST_PART,
@@ -26,11 +26,11 @@ from bot.rendering.agents import (
 )
 from bot.rendering.text import weight
 from bot.workspace.blocks import check_message
-from engine.codec import decode
-from engine.commands import Command, Steer
-from engine.events import Event
+from engine.decide.commands import Command, Steer
 from engine.flow import Flow
-from engine.state import State
+from engine.journal.events import Event
+from engine.journal.state import State
+from engine.language.codec import decode
 from engine.storage.port import PutOutbox
 from tests.bot.rendering_cases import texts
 from tests.engine.agents.talks import HEAD, Talk

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from bot import arrivals
-from bot.app import SlackApp
+from bot.inbound import decisions
 from bot.outbound.modals import Modals
-from bot.slack_api import app_client, bot_client
+from bot.serve.bolt import SlackApp
 from bot.views.service import Views
+from bot.wire.client import app_client, bot_client
 from bot.workspace import Workspace, payloads
-from engine.errors import StorageError
-from engine.live import utc_now
+from engine.language.errors import StorageError
+from engine.run.active import utc_now
+from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
 from engine.storage.port import InboxItem
-from engine.storage.writer import Writer
 from tests.simulation.mutants import a_live_reply_moves_the_mark, acknowledges_before_it_stores
 from tests.support.workspace import running_workspace
 
 
-async def _unasked(ask: arrivals.Ask) -> dict[str, Any]:
+async def _unasked(ask: decisions.Ask) -> dict[str, Any]:
     raise AssertionError(f"nobody asked for {ask.word}")
 
 
@@ -44,7 +44,7 @@ def _app(workspace: Workspace, writer: Writer) -> SlackApp:
         client,
         app_client(workspace.app_token, workspace.api_url),
         app_token=workspace.app_token,
-        home=arrivals.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id),
+        home=decisions.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id),
         writer=writer,
         now=utc_now,
         answer=_unasked,
@@ -65,7 +65,7 @@ async def test_a_payload_is_stored_before_it_is_acknowledged_while_slack_refuses
         body = _mention(workspace)
         answer = await slack.app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
     assert answer.status == 200
-    assert [row.kind for row in store.inbox()] == [arrivals.MESSAGE]
+    assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
     writer.close()
 
 
@@ -99,7 +99,7 @@ async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
         assert store.inbox() == []
         store.full = False
         assert [await delivered(), await delivered()] == [200, 200]
-    assert [row.kind for row in store.inbox()] == [arrivals.MESSAGE]
+    assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
     writer.close()
 
 
@@ -137,7 +137,7 @@ async def test_no_acknowledgement_leaves_before_the_row_is_stored(
         assert answer.done() is fault
         store.let.set()
         assert (await answer).status == 200
-        assert fault or [row.kind for row in store.inbox()] == [arrivals.MESSAGE]
+        assert fault or [row.kind for row in store.inbox()] == [decisions.MESSAGE]
     writer.close()
 
 

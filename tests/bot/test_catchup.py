@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bot import arrivals
-from bot.catchup import CatchUp
-from bot.people import LookupFailed, People
-from bot.slack_api import bot_client
+from bot.handlers.catchup import CatchUp
+from bot.inbound import decisions
+from bot.wire.client import bot_client
+from bot.wire.users import LookupFailed, People
 from bot.workspace import Workspace
-from engine.live import utc_now
+from engine.run.active import utc_now
+from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
-from engine.storage.writer import Writer
 from tests.support.workspace import running_workspace
 
 
@@ -25,7 +25,7 @@ async def reading(workspace: Workspace) -> AsyncIterator[tuple[CatchUp, MemorySt
     writer = Writer(store)
     writer.start()
     client = bot_client(workspace.bot_token, workspace.api_url)
-    home = arrivals.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id)
+    home = decisions.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id)
     yield CatchUp(client, writer, home, now=utc_now, taken=lambda: None), store
     writer.close()
 
@@ -41,7 +41,7 @@ async def test_what_could_not_be_read_is_read_later(method: str) -> None:
         workspace.faults.clear()
         assert await catchup.run() == 1
         assert catchup.complete
-        assert [row.kind for row in store.inbox()] == [arrivals.MESSAGE]
+        assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
 
 
 async def test_a_right_that_is_missing_is_not_asked_for_again() -> None:

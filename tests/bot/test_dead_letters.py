@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from bot import arrivals
 from bot.cli.inbox import _as_json
-from bot.slack_api import Unknown
-from bot.views.values import PAGE, VIEW
-from bot.wanted import WANTED_ROOTED
-from bot.ways_in import WANTED
-from engine import failures
-from engine.codec import encode
-from engine.errors import Corrupt, StorageFull
-from engine.failures import MOST_FAILURES
+from bot.inbound import decisions
+from bot.inbound.view_values import PAGE, VIEW
+from bot.start.from_triggers import WANTED
+from bot.start.rooted import WANTED_ROOTED
+from bot.wire.client import Unknown
+from engine.language.codec import encode
+from engine.language.errors import Corrupt, StorageFull
+from engine.run import failures
+from engine.run.failures import MOST_FAILURES
 from engine.storage.port import DEAD, Consumed, InboxItem, InboxRow, Row
-from prompt_state.model import thread_key
+from prompt_state.question_row import thread_key
 from tests.support.inprocess import Town, play, town
 
 TALK = """
@@ -30,16 +30,16 @@ nodes:
 """
 KINDS = (
     "request",
-    arrivals.MESSAGE,
-    arrivals.CLICK,
-    arrivals.SLASH,
-    arrivals.ROOTED,
-    arrivals.OVERHEARD,
-    arrivals.REACTION,
-    arrivals.CHANNEL,
-    arrivals.DELETED,
-    arrivals.EDITED,
-    arrivals.SHARED,
+    decisions.MESSAGE,
+    decisions.CLICK,
+    decisions.SLASH,
+    decisions.ROOTED,
+    decisions.OVERHEARD,
+    decisions.REACTION,
+    decisions.CHANNEL,
+    decisions.DELETED,
+    decisions.EDITED,
+    decisions.SHARED,
     VIEW,
     PAGE,
     WANTED,
@@ -130,9 +130,9 @@ def test_without_dead_letters_a_thread_is_held_up(tmp_path: Path, monkeypatch: p
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
             root = await place.start("ana", "talk")
-            broken(place, arrivals.MESSAGE, ValueError("a fault"))
+            broken(place, decisions.MESSAGE, ValueError("a fault"))
             place.bot.service._order = lambda row: float(row.id)
-            await put(place, arrivals.MESSAGE, "bad:x:y:1.0", root)
+            await put(place, decisions.MESSAGE, "bad:x:y:1.0", root)
             place.say("ana", "go on", root)
             with pytest.raises(TimeoutError):
                 await place.until(lambda: "heard go on" in str(place.thread(root)), most=SECONDS)
@@ -146,8 +146,8 @@ def test_what_is_busy_elsewhere_does_not_hurry_a_row_that_fails(tmp_path: Path) 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
             root = await place.start("ana", "talk")
-            tried = broken(place, arrivals.MESSAGE, ValueError("a fault"))
-            await put(place, arrivals.MESSAGE, "bad:x:y:1.0", root)
+            tried = broken(place, decisions.MESSAGE, ValueError("a fault"))
+            await put(place, decisions.MESSAGE, "bad:x:y:1.0", root)
             await place.until(lambda: tried)
             for _ in range(10):
                 place.bot.service.notify()
@@ -165,9 +165,9 @@ def test_a_slack_that_is_away_is_waited_out(tmp_path: Path, error: Exception) ->
         async with town(tmp_path, {"talk": TALK}) as place:
             root = await place.start("ana", "talk")
             handlers = place.bot.service._handlers
-            tried = broken(place, arrivals.CLICK, error, times=20)
-            handlers[arrivals.CLICK] = place.bot._after_catch_up(handlers[arrivals.CLICK])
-            await put(place, arrivals.CLICK, "bad", root)
+            tried = broken(place, decisions.CLICK, error, times=20)
+            handlers[decisions.CLICK] = place.bot._after_catch_up(handlers[decisions.CLICK])
+            await put(place, decisions.CLICK, "bad", root)
             await place.until(lambda: len(tried) > 20, most=300)
             await place.settle()
             assert outcome(place, "bad") == "applied"
@@ -181,7 +181,7 @@ def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
             root = await place.start("ana", "talk")
-            tried = broken(place, arrivals.CLICK, StorageFull("full"), times=20)
+            tried = broken(place, decisions.CLICK, StorageFull("full"), times=20)
             consume = place.store.consume
 
             def full(consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
@@ -190,7 +190,7 @@ def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 consume(consumed, now, rows)
 
             monkeypatch.setattr(place.store, "consume", full)
-            await put(place, arrivals.CLICK, "bad", root)
+            await put(place, decisions.CLICK, "bad", root)
             await place.until(lambda: len(tried) > 20, most=300)
             await place.settle()
             assert outcome(place, "bad") == "applied"
@@ -204,8 +204,8 @@ def test_an_error_of_the_store_that_is_the_rows_own_is_counted(tmp_path: Path) -
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
             root = await place.start("ana", "talk")
-            broken(place, arrivals.CLICK, Corrupt("damaged"))
-            await put(place, arrivals.CLICK, "bad", root)
+            broken(place, decisions.CLICK, Corrupt("damaged"))
+            await put(place, decisions.CLICK, "bad", root)
             await place.settle()
             assert outcome(place, "bad") == DEAD
 
@@ -218,8 +218,8 @@ def test_a_retried_row_is_handled_by_the_bot_that_runs(tmp_path: Path) -> None:
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
             root = await place.start("ana", "talk")
-            broken(place, arrivals.CLICK, ValueError("a fault"), times=MOST_FAILURES)
-            await put(place, arrivals.CLICK, "bad", root)
+            broken(place, decisions.CLICK, ValueError("a fault"), times=MOST_FAILURES)
+            await put(place, decisions.CLICK, "bad", root)
             await place.settle()
             assert outcome(place, "bad") == DEAD
             assert place.store.decide_letter("bad", again=True)
@@ -235,9 +235,9 @@ def test_whoever_pressed_outside_of_a_thread_is_told_in_private(tmp_path: Path) 
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
-            broken(place, arrivals.SLASH, ValueError("a fault"))
+            broken(place, decisions.SLASH, ValueError("a fault"))
             data = {"team": place.core.state.team_id, "user": place.user("ana").id}
-            item = InboxItem("bad", arrivals.SLASH, encode(data))
+            item = InboxItem("bad", decisions.SLASH, encode(data))
             await place.engine.writer.ingest([item], place.bot.machine.now())
             place.bot.service.notify()
             await place.settle()

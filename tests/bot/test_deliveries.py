@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bot.intents import file_row
-from engine.state import State
+from bot.intents.session_rows import file_row
+from engine.journal.state import State
 from tests.bot.outbound_kit import Rig, key_of, running_rig
 from tests.support.workspace import Json
 

@@ -8,14 +8,14 @@ from typing import Any
 import apsw
 import pytest
 
-from bot.derived import differences, mend
-from bot.intents import slack_intents
-from engine.commands import Shown
-from engine.errors import StorageError
-from engine.live import utc_now
+from bot.compose.projections import differences, mend
+from bot.intents.session_rows import slack_intents
+from engine.decide.commands import Shown
+from engine.language.errors import StorageError
+from engine.run.active import utc_now
 from engine.storage.port import DropLock, PutLock, Store, TakeLock
 from engine.storage.sqlite import open_sqlite
-from prompt_state.extension import projection
+from prompt_state.projection import projection
 from tests.support.engine import EngineRig, running
 
 ASKS = """flow: asks

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.dev import suggestions
-from bot.start_line import StartLine, parse
+from bot.inbound.start_command import StartLine, parse
+from bot.serve.dev import suggestions
 from bot.workspace import Suggestion, Workspace
 from engine.flow import Flow, load_flow_file
 from engine.flow.load import is_flow_file

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.flows import Library
+from bot.config.library import Library
 
 CALLER = "flow: caller\nnodes:\n  - {id: call, type: flow, with: {flow: helper}}\n"
 

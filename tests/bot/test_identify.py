@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.process import StartFailed, identify
-from bot.slack_api import app_client, bot_client
+from bot.serve.main import StartFailed, identify
+from bot.wire.client import app_client, bot_client
 from tests.support.workspace import running_workspace
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from bot.intents import ephemeral_row, note_row, respond_row, root_row, slack_intents
-from engine import events as ev
-from engine.codec import decode
+from bot.intents.session_rows import ephemeral_row, note_row, respond_row, root_row, slack_intents
+from engine.journal import events as ev
+from engine.language.codec import decode
 from engine.storage.port import PutOutbox
 from tests.bot.rendering_cases import BEN, T1, THREAD, prompt, session
 

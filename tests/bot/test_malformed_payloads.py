@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.arrivals import MALFORMED
+from bot.inbound.decisions import MALFORMED
 from bot.workspace import payloads
 from engine.storage.port import InboxRow
 from tests.proof.sampling import SEED

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bot.flows import Library
-from bot.models import Models, key_variable, scripted
-from bot.settings import Settings, SettingsError, load_settings
-from engine.nodes.port import Completed, Failed, Outcome, with_runner
+from bot.compose.model_choice import Models, key_variable, scripted
+from bot.config.library import Library
+from bot.config.settings import Settings, SettingsError, load_settings
+from engine.nodes.runtime.runner import Completed, Failed, Outcome, with_runner
 from tests.engine.agents.test_runner import config
 from tests.nodes.nodekit import Context
 from tests.support.claude_server import claude_server, text
@@ -150,9 +150,9 @@ async def test_a_runner_that_is_there_already_stays() -> None:
 def test_a_process_without_agents_loads_no_runner_and_no_sdk() -> None:
     """Putting an engine together imports neither the runner of model calls nor the SDK."""
     script = (
-        "import sys, bot.assembly, bot.models\n"
-        "print([name for name in sys.modules if name in ('anthropic', 'engine.agents.runner', "
-        "'engine.providers.claude', 'engine.providers.scripted')])"
+        "import sys, bot.compose.assembly, bot.compose.model_choice\n"
+        "print([name for name in sys.modules if name in ('anthropic', 'engine.models.turn_runner', "
+        "'engine.models.claude', 'engine.models.scripted')])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.commands import HandOver
+from engine.decide.commands import HandOver
 from tests.bot.outbound_kit import Rig, key_of, running_rig
 from tests.support.workspace import Json
 

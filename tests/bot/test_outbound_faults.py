@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.intents import note_row, root_row
+from bot.intents.session_rows import note_row, root_row
 from bot.outbound.posts import is_uncertain
 from bot.rendering import note
-from bot.slack_api import AuthLost
-from engine import clock
-from engine.codec import decode
-from engine.errors import StorageBroken, StorageError, StorageFull
-from engine.live import utc_now
+from bot.wire.client import AuthLost
+from engine.language import timestamps
+from engine.language.codec import decode
+from engine.language.errors import StorageBroken, StorageError, StorageFull
+from engine.run.active import utc_now
 from engine.storage.port import PutOutbox
 from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, key_of, running_rig
 from tests.support.workspace import Json
@@ -123,7 +123,7 @@ async def test_a_lost_answer_is_not_looked_up_at_once(rig: Rig) -> None:
     await rig.workspace.wait_for(lambda: rig.calls("chat.postMessage"))
     attempted_at = (await rig.row("note:1")).attempted_at
     assert attempted_at is not None
-    began = clock.from_text(attempted_at).timestamp()
+    began = timestamps.from_text(attempted_at).timestamp()
     await rig.settled("note:1")
     looks = [call.at - began for call in rig.workspace.calls_to("conversations.replies")]
     again = rig.workspace.calls_to("chat.postMessage")[1].at - began

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.intents import note_row
-from bot.outbound import run
+from bot.intents.session_rows import note_row
+from bot.outbound import outbox_worker
 from bot.outbound.outcomes import Outcome, Sent
-from bot.outbound.rows import Rows
+from bot.outbound.senders import Rows
 from engine.storage.port import OutboxRow, PutOutbox
 from tests.bot.outbound_kit import Rig, running_rig
 from tests.support.workspace import Json
@@ -49,7 +49,7 @@ async def test_what_is_left_is_said_once(
         return await send(rows, row)
 
     monkeypatch.setattr(Rows, "send", seen)
-    monkeypatch.setattr(run, "_NEWER_SECONDS", 0.0)
+    monkeypatch.setattr(outbox_worker, "_NEWER_SECONDS", 0.0)
     await rig.put(HOLOGRAM)
     with caplog.at_level(logging.WARNING, "sayso.outbound"):
         rig.send()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.intents import tell_requester
-from engine.commands import Gone
-from engine.state import State
+from bot.intents.session_rows import tell_requester
+from engine.decide.commands import Gone
+from engine.journal.state import State
 from tests.bot.outbound_kit import Rig, buttons, key_of, running_rig
 from tests.support.workspace import Json
 

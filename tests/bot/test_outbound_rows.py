@@ -11,10 +11,10 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.intents import ephemeral_row, note_row, reaction_row, respond_row
-from bot.outbound.names import Names
-from bot.outbound.pace import POST, Hold, Pace
-from bot.slack_api import (
+from bot.intents.session_rows import ephemeral_row, note_row, reaction_row, respond_row
+from bot.outbound.mentions import Names
+from bot.outbound.rate_limiter import POST, Hold, Pace
+from bot.wire.client import (
     AuthLost,
     NotSent,
     Permanent,
@@ -25,7 +25,7 @@ from bot.slack_api import (
     describe,
     quiet_client,
 )
-from engine.live import utc_now
+from engine.run.active import utc_now
 from tests.bot.outbound_kit import Rig, running_rig
 from tests.bot.rendering_cases import HOSTILE
 from tests.support.workspace import running_app

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from bot.workspace import elements
 from bot.workspace.errors import WorkspaceError
 from bot.workspace.state import View
-from engine.codec import Json
-from engine.errors import FlowError
 from engine.flow import load_flow
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.language.codec import Json
+from engine.language.errors import FlowError
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from tests.support.inprocess import Town, play, town
 from tests.support.longflows import long_flows, names, texts
 

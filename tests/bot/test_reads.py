@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.reads import ReadBudget
-from bot.settings import Rate
+from bot.config.settings import Rate
+from bot.wire.read_limiter import ReadBudget
 from tests.support.inprocess import Town, play, town
 
 REPLIES = "conversations.replies"

@@ -10,7 +10,7 @@ from bot.rendering.blocks import MOST_UNITS, size
 from bot.rendering.failures import log_of
 from bot.rendering.home import HomePage, Run, home_view
 from bot.workspace.blocks import check_message
-from engine.state import NodeRun, State, TimerRun
+from engine.journal.state import NodeRun, State, TimerRun
 from tests.bot.rendering_cases import (
     BEN,
     HOSTILE,

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.rendering import card, closed_prompt, prompt_message
+from bot.rendering.approvals import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.blocks import MOST_UNITS, size
-from bot.rendering.decisions import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.text import shown
 from bot.workspace.blocks import check_message, check_view
-from engine.state import PromptRun
+from engine.journal.state import PromptRun
 from tests.bot.rendering_cases import ANA, BEN, HOSTILE, T0, T1, Flow, buttons, prompt, session, texts, wild
 
 FLOW = Flow()

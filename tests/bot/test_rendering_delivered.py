@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.rendering import delivered as module
-from bot.rendering.delivered import as_plain, delivered
+from bot.rendering import deliveries as module
+from bot.rendering.deliveries import as_plain, delivered
 from bot.rendering.tables import csv_of
 from bot.workspace.blocks import check_message, check_metadata
-from engine.errors import ExpressionError
-from engine.expressions import compile_config
-from engine.nodes.node_spec import InvalidConfig
-from engine.nodes.specs import node_types
+from engine.language.errors import ExpressionError
+from engine.language.expressions import compile_config
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import InvalidConfig
 from tests.flow.test_markup import HOSTILE, read
 
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=10).map("".join)

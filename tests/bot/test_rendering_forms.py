@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from bot.rendering import Rendered, closed_prompt, prompt_message
 from bot.rendering.forms import form_controls, form_errors, form_pages, form_view, read_control, read_form
 from bot.workspace import blocks, elements
-from engine.codec import Json
 from engine.forms import check_form, settle_form
-from engine.forms.asking import form_parts
-from engine.state import PromptRun
+from engine.forms.ask import form_parts
+from engine.journal.state import PromptRun
+from engine.language.codec import Json
 from tests.bot.rendering_cases import ANA, T0, Flow, plain_texts, prompt, session, texts
 from tests.support.forms import anything, written_forms
 

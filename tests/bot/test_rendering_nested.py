@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot import words
-from bot.rendering import card, closed_prompt, closed_run, end_note, prompt_message
+from bot.rendering import card, closed_prompt, closed_run, end_note, phrases, prompt_message
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.workspace.blocks import check_message
-from engine import clock
-from engine.commands import Hold, NodeBroke, NodeDone, Resume
-from engine.queries import launched
-from prompt_state.model import Owner, prompt_state
+from engine.decide.commands import Hold, NodeBroke, NodeDone, Resume
+from engine.journal.queries import launched
+from engine.language import timestamps
+from prompt_state.question_row import Owner, prompt_state
 from tests.bot.rendering_cases import buttons, texts
 from tests.engine.agents.talks import Talk
 from tests.engine.walks import Walk, walks
@@ -92,7 +91,7 @@ def test_two_parallel_questions_can_be_told_apart() -> None:
     found = sorted((case.state.prompts[key] for key in case.state.open_prompts), key=lambda p: p.path)
     leads = [prompt_message(case.state, prompt, case.flow).text.splitlines()[0] for prompt in found]
     assert [lead.rpartition(" · ")[2] for lead in leads] == ["*Rollout › eu*", "*Rollout › us*"]
-    status = words.status_text([(case.state, case.flow)], case.now)
+    status = phrases.status_text([(case.state, case.flow)], case.now)
     assert "Rollout › eu › Confirm: How does eu look?" in status
     assert status.endswith("Rollout › us › Confirm: How does us look?")
 
@@ -117,16 +116,16 @@ nodes:
         }
         output = {"content": [use], "stopReason": "tool_use", "usage": {}, "model": "m", "interrupted": False}
         case.when(NodeDone(path, 1, output))
-    status = words.status_text([(case.state, case.flow)], case.now)
+    status = phrases.status_text([(case.state, case.flow)], case.now)
     assert "each › eu › fix: write_file" in status
     assert "each › us › fix: write_file" in status
 
 
 def test_a_held_session_says_that_it_is_paused_and_by_whom() -> None:
     """The card and `status` say paused, by whom, and what is still asked; the session can still be cancelled."""
-    case = applied(rollout(), 0).when(Hold(ANA, words.by(ANA)))
+    case = applied(rollout(), 0).when(Hold(ANA, phrases.by(ANA)))
     assert lines(case)[0] == "⏸️ *Paused* · by ana · 1 open question"
-    assert "is paused by ana (`resume` goes on)" in words.status_text([(case.state, case.flow)], case.now)
+    assert "is paused by ana (`resume` goes on)" in phrases.status_text([(case.state, case.flow)], case.now)
     assert buttons(card(case.state, case.flow, case.now).blocks)
     case.when(Resume("resume", ANA, "key-r"))
     assert lines(case)[0].startswith("🟡 *Waiting*")
@@ -196,7 +195,7 @@ def test_a_closed_question_looks_the_same_from_its_row() -> None:
     assert closed_prompt(case.state, closed_run(row), case.flow) == closed_prompt(
         case.state, prompt, case.flow
     )
-    assert words.closed_text(row) == f"Already answered by ana at {clock.told(prompt.at)}: fine."
+    assert phrases.closed_text(row) == f"Already answered by ana at {timestamps.told(prompt.at)}: fine."
 
 
 @settings(max_examples=60)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 
 from bot.rendering import block_key, closed_prompt, duplicate, message_blocks, note, prompt_message
 from bot.rendering.blocks import MOST_UNITS, size
-from bot.rendering.clocks import deleted_too_often, reminder
+from bot.rendering.prompt_clocks import deleted_too_often, reminder
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
-from engine.state import PromptRun
+from engine.journal.state import PromptRun
 from tests.bot.rendering_cases import (
     ANA,
     BEN,

@@ -23,7 +23,7 @@ from bot.rendering.text import (
     weight,
     whom,
 )
-from prompt_state.text import unescape
+from prompt_state.slack_text import unescape
 from tests.bot.rendering_cases import ANA, HOSTILE, wild
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from bot.cli.output import Paint
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import Result, play
 from bot.scenarios.report import Told, lines
 from bot.scenarios.scenario import Scenario
-from engine import work
-from engine.engine import Engine
-from engine.live import Live
-from engine.state import ROOT
+from bot.terminal.output import Paint
+from engine.journal.state import ROOT
+from engine.run import job as work
+from engine.run.active import Live
+from engine.run.engine import Engine
 from tests.proof.mutants import Change, retries_are_forgotten, rewind
 
 FLOW = """
@@ -398,7 +398,7 @@ async def test_an_effect_that_runs_twice_without_a_kill_is_seen(
 def test_the_thread_of_a_scenario_has_the_parts_of_a_real_one() -> None:
     """What a session knows of its thread has the same names in a scenario as in Slack, where people asked for them."""
     from bot.scenarios.world import THREAD
-    from prompt_state.model import thread_key
+    from prompt_state.question_row import thread_key
 
     assert set(THREAD) == {"key", "team", "channel", "threadTs"}
     assert THREAD["key"] == thread_key(THREAD["team"], THREAD["channel"], THREAD["threadTs"])

@@ -9,7 +9,7 @@ import pytest
 from immutables import Map
 
 from bot.scenarios.play import Result
-from engine.state import Spent, State
+from engine.journal.state import Spent, State
 from tests.bot.test_scenarios import after_a_kill, played, report
 
 FLOW = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.scenarios.load import Flows, load_scenario
-from engine.errors import FlowError
+from engine.language.errors import FlowError
 from tests.bot.test_scenarios import GOOD, HEAD, scenario
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.flows import Library
-from bot.schedules import Schedules, following, latest_before
-from engine import clock
-from engine.codec import decode
+from bot.config.library import Library
+from bot.start.schedules import Schedules, following, latest_before
 from engine.flow.model import Trigger
+from engine.language import timestamps
+from engine.language.codec import decode
+from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
-from engine.storage.writer import Writer
 
 FLOW = """
 flow: report
@@ -118,7 +118,7 @@ def test_an_hour_that_comes_twice_fires_once() -> None:
     """On the night on which clocks go back, a time in the doubled hour comes once; in the skipped hour, right after."""
     trigger = Trigger("schedule", "30 2 * * *", timezone="Europe/Berlin")
     moments = [f"2026-10-25T{hour:02d}:{minute:02d}:00Z" for hour in range(4) for minute in (0, 15, 30, 45)]
-    fired = {clock.to_text(latest_before(trigger, clock.from_text(moment))) for moment in moments}
+    fired = {timestamps.to_text(latest_before(trigger, timestamps.from_text(moment))) for moment in moments}
     assert fired == {"2026-10-24T00:30:00.000Z", "2026-10-25T00:30:00.000Z"}
-    skipped = following(trigger, clock.from_text("2026-03-28T12:00:00Z"))
-    assert clock.to_text(skipped) == "2026-03-29T01:00:00.000Z"
+    skipped = following(trigger, timestamps.from_text("2026-03-28T12:00:00Z"))
+    assert timestamps.to_text(skipped) == "2026-03-29T01:00:00.000Z"

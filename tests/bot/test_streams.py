@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bot.agent_intents import (
+from bot.intents.agent_rows import (
     compacted_row,
     cut_row,
     result_key,
@@ -23,11 +23,11 @@ from bot.agent_intents import (
     tools_key,
     writing_row,
 )
-from bot.outbound.pieces import Pieces
+from bot.outbound.agent_messages import Pieces
 from bot.rendering.agents import MOST_PART
-from engine.events import NodeRetried
-from engine.providers.turns import TextDelta
-from engine.state import State
+from engine.journal.events import NodeRetried
+from engine.journal.state import State
+from engine.messages.turns import TextDelta
 from tests.bot.outbound_kit import ASK, Rig, running_rig
 from tests.support.workspace import Json
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from bot import arrivals, inbound
-from bot.app import SlackApp
+from bot.inbound import decisions, payloads
+from bot.inbound.view_values import Accept, Errors, Next, Opened, Opening, Refuse, Show, Submission, Verdict
 from bot.outbound.modals import Modals
-from bot.slack_api import app_client, bot_client
+from bot.serve.bolt import SlackApp
 from bot.views.service import Views, acknowledgement
-from bot.views.values import Accept, Errors, Next, Opened, Opening, Refuse, Show, Submission, Verdict
+from bot.wire.client import app_client, bot_client
 from bot.workspace import Workspace
-from engine.live import utc_now
+from engine.run.active import utc_now
+from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
 from engine.storage.port import InboxRow
-from engine.storage.writer import Writer
 from tests.support.workspace import modal, running_workspace, text_input
 
-HOME = arrivals.Home("T1", "A1", "UBOT")
+HOME = decisions.Home("T1", "A1", "UBOT")
 
 
 def pressed(action: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -70,8 +70,8 @@ def test_what_opens_a_view_is_read_from_buttons_and_menus(
     action: dict[str, Any], kind: str, value: str
 ) -> None:
     """The kind and the ids come from the button, or from the entry of the menu; the place is the thread."""
-    found = inbound.read(pressed(action), HOME)
-    assert isinstance(found, arrivals.Press)
+    found = payloads.read(pressed(action), HOME)
+    assert isinstance(found, decisions.Press)
     opening = found.opening
     assert (opening.kind, opening.value, opening.trigger_id) == (kind, value, "X1")
     assert (opening.channel, opening.thread_ts, opening.user, opening.within) == (
@@ -85,8 +85,8 @@ def test_what_opens_a_view_is_read_from_buttons_and_menus(
 def test_a_control_in_a_message_is_taken_like_a_click() -> None:
     """What was picked is stored under the key of the press."""
     action = {"action_id": "sayso:field:prompt-1|n", "type": "datepicker", "selected_date": "2026-12-24"}
-    found = inbound.read(pressed(action), HOME)
-    assert isinstance(found, arrivals.Take)
+    found = payloads.read(pressed(action), HOME)
+    assert isinstance(found, decisions.Take)
     assert found.item.key == "click:T1:2.0:U1:3.0"
     assert json.loads(found.item.payload)["picked"] == {"selected_date": "2026-12-24"}
 
@@ -106,7 +106,7 @@ def test_a_control_in_a_message_is_taken_like_a_click() -> None:
 )
 def test_what_is_not_ours_is_left_alone(body: dict[str, Any]) -> None:
     """Other teams, other apps, other views and what is malformed are acknowledged and forgotten."""
-    assert isinstance(inbound.read(body, HOME), arrivals.Skip)
+    assert isinstance(payloads.read(body, HOME), decisions.Skip)
 
 
 class Kind:
@@ -160,7 +160,7 @@ class Desk:
         )
 
     @staticmethod
-    async def _unasked(ask: arrivals.Ask) -> dict[str, Any]:
+    async def _unasked(ask: decisions.Ask) -> dict[str, Any]:
         raise AssertionError(f"nobody asked for {ask.word}")
 
     async def receive(self, value: str) -> dict[str, Any]:
@@ -231,12 +231,12 @@ async def test_without_the_store_there_is_no_acknowledgement(
 
 def test_a_refusal_of_the_whole_has_a_place() -> None:
     """It stands at the first input; a view without inputs becomes the words."""
-    found = inbound.read(submitted(), HOME)
-    assert isinstance(found, arrivals.Submit)
+    found = payloads.read(submitted(), HOME)
+    assert isinstance(found, decisions.Submit)
     said = acknowledgement(Refuse("Too late."), found.submission)
     assert said == {"response_action": "errors", "errors": {"field:x": "Too late."}}
-    bare = inbound.read(submitted(blocks=[]), HOME)
-    assert isinstance(bare, arrivals.Submit)
+    bare = payloads.read(submitted(blocks=[]), HOME)
+    assert isinstance(bare, decisions.Submit)
     update = acknowledgement(Refuse("Too late."), bare.submission)
     assert update is not None
     assert update["response_action"] == "update"
@@ -246,8 +246,8 @@ def test_a_refusal_of_the_whole_has_a_place() -> None:
 async def test_a_view_that_somebody_else_opened_is_refused(desk: Desk) -> None:
     """Views name the person for whom they were opened."""
     body = submitted() | {"user": {"id": "U2"}}
-    found = inbound.read(body, HOME)
-    assert isinstance(found, arrivals.Submit)
+    found = payloads.read(body, HOME)
+    assert isinstance(found, decisions.Submit)
     verdict = await desk.views.check(found.submission)
     assert isinstance(verdict, Refuse)
     assert "somebody else" in verdict.reason

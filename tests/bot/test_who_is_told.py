@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bot.workspace import payloads
-from engine.codec import Json
-from engine.nodes.port import Failed, NodeContext, Outcome
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import Failed, NodeContext, Outcome
 from tests.support.hostile import markup
 from tests.support.inprocess import Town, play, town
 

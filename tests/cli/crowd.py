@@ -21,12 +21,12 @@ from multiprocessing.connection import wait as any_of
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from engine.events import Event, event_from_bytes
-from engine.machine import ENDED
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.transitions import ENDED
 from engine.storage.port import Head
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from prompt_state import store as prompt_store
-from prompt_state.model import PromptState
+from prompt_state.question_row import PromptState
 from tests.cli.clikit import Terminal, command, environment
 from tests.cli.crowd_command import carry_out
 

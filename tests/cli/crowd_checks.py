@@ -8,9 +8,9 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 
-from engine.events import Event
-from engine.fold import derive_state
-from engine.machine import ENDED
+from engine.journal.events import Event
+from engine.journal.fold import derive_state
+from engine.journal.transitions import ENDED
 from tests.cli.crowd import CARRIED_OUT, REFUSED, Crowd, Done
 
 _NEVER = ("Traceback", "nternal", "nexpected", "ERROR", "CRITICAL")

@@ -7,22 +7,18 @@ import signal
 import sys
 from pathlib import Path
 
-import bot.assembly
+import bot.terminal.follower.follow
+
+import bot.cli.act
 import bot.cli.app
-import bot.cli.following
 import bot.cli.fork
+import bot.cli.identities
 import bot.cli.migrate
 import bot.cli.prompts
-import bot.cli.reach
 import bot.cli.resume
 import bot.cli.run
 import bot.cli.sessions
-import bot.cli.whom
-import engine.engine
-import engine.flow.load
-import engine.forks
-import engine.migration
-import engine.storage.sqlite  # noqa: F401
+import bot.compose.assembly
 
 
 def carry_out(cwd: str, environ: dict[str, str], arguments: list[str], name: str) -> None:

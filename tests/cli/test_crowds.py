@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import bot
-from bot.cli.reach import Handed, hand_over, told
-from bot.cli.screen import TerminalScreen
-from bot.terminal import Follower
-from engine.actors import Actor
-from engine.commands import Answer, Shown
+from bot.cli.act import Handed, hand_over, told
+from bot.terminal.follower import Follower
+from bot.terminal.screen import TerminalScreen
+from engine.decide.commands import Answer, Shown
+from engine.language.actors import Actor
 from engine.storage.sqlite import open_sqlite
-from prompt_state.extension import projection
+from prompt_state.projection import projection
 from tests.cli import crowd, crowd_checks
 from tests.cli.clikit import Cli, until
 from tests.proof.sampling import SEED

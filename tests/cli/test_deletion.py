@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from bot import retention
 from bot.cli.app import run
-from bot.process import Bot
-from bot.settings import Settings, load_settings
-from engine.errors import SessionError, StorageError
+from bot.compose import retention
+from bot.config.settings import Settings, load_settings
+from bot.serve.main import Bot
+from engine.language.errors import SessionError, StorageError
 from engine.storage import sqlite_sessions
-from engine.storage.opening import open_store
+from engine.storage.group_commit import Writer
+from engine.storage.open import open_store
 from engine.storage.port import InboxItem, Store
-from engine.storage.writer import Writer
 from tests.storage.storagekit import at, done, event, new_session
 
 NOW = "2027-06-01T00:00:00.000Z"

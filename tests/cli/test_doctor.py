@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bot import settings
-from bot.doctor import load_manifest, manifest_problems
-from bot.scopes import NEEDED
+from bot.config import settings
+from bot.doctor.checks import load_manifest, manifest_problems
+from bot.wire.scopes import NEEDED
 from bot.workspace import Workspace
 from engine.flow import load_flows
 from tests.cli.clikit import Cli, Done

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from bot.cli.exits import MEANINGS, exit_for, exit_of
-from engine import errors
-from engine.state import State
+from bot.terminal.exit_codes import MEANINGS, exit_for, exit_of
+from engine.journal.state import State
+from engine.language import errors
 from tests.cli.clikit import Cli
 
 GOOD = "flow: good\nnodes:\n  - {id: a, type: noop}\n"

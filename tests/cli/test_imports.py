@@ -10,32 +10,39 @@ from pathlib import Path
 
 import pytest
 
-from engine import agents
+from engine.decide import agents
 
-HEAVY = ("anthropic", "mcp", "jsonschema", "httpx2", "engine.agents.runner")
+HEAVY = ("anthropic", "mcp", "jsonschema", "httpx2", "engine.models.turn_runner")
 OF_AGENTS = (
-    "engine.agents.talk",
-    "engine.agents.tooling",
-    "engine.agents.conversation",
-    "engine.agents.budget",
-    "engine.agents.answer",
-    "engine.agents.runner",
-    "engine.nodes.agent_config",
-    "engine.nodes.mcp",
-    "engine.providers.turns",
-    "engine.providers.prices",
+    "engine.decide.agents.conversation",
+    "engine.decide.agents.tool_calls",
+    "engine.decide.agents.model_request",
+    "engine.decide.agents.budget",
+    "engine.messages.final_answer",
+    "engine.models.turn_runner",
+    "engine.nodes.types.agent",
+    "engine.nodes.runtime.mcp",
+    "engine.messages.turns",
+    "engine.messages.prices",
 )
 """What of the engine takes part in conversations."""
-RARE = ("engine.forks", "engine.migration", "engine.portable")
+RARE = ("engine.decide.fork", "engine.decide.migration", "engine.run.export")
 """What few commands need."""
-OF_FLOWS = ("pydantic", "yaml", "jinja2", "engine.flow.load", "engine.flow.document", "engine.nodes.configs")
+OF_FLOWS = (
+    "pydantic",
+    "yaml",
+    "jinja2",
+    "engine.flow.load",
+    "engine.flow.document",
+    "engine.nodes.types.configs",
+)
 """What is needed to read a flow, or to check what a node is given."""
 OF_NODES = (
-    "engine.nodes.http",
+    "engine.nodes.runtime.http",
     "aiohttp",
-    "engine.nodes.python",
-    "engine.nodes.files",
-    "engine.nodes.message_config",
+    "engine.nodes.runtime.python",
+    "engine.nodes.runtime.files",
+    "engine.nodes.types.message",
 )
 """What a flow of questions and programs does not have."""
 PROBE = """
@@ -83,13 +90,13 @@ def test_a_command_without_an_agent_loads_nothing_of_agents(words: list[str], tm
 
 def test_the_bot_starts_without_what_agents_need(tmp_path: Path) -> None:
     """The process that serves Slack loads the SDK when its first agent asks, not before."""
-    assert loaded("import bot.process, bot.dev", tmp_path) == []
+    assert loaded("import bot.serve.main, bot.serve.dev", tmp_path) == []
 
 
 def test_the_engine_is_imported_without_what_only_some_sessions_need(tmp_path: Path) -> None:
-    """`import engine.engine` reads no flow and checks no node: no pydantic, no YAML, no Jinja, nothing of agents."""
-    heavy = (*OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, "engine.nodes.shell")
-    assert loaded("import engine.engine", tmp_path, heavy) == []
+    """`import engine.run.engine` reads no flow and checks no node: no pydantic, no YAML, no Jinja, nothing of agents."""
+    heavy = (*OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, "engine.nodes.runtime.shell")
+    assert loaded("import engine.run.engine", tmp_path, heavy) == []
 
 
 @pytest.mark.parametrize("way", ["resume", "answer"])
@@ -109,10 +116,12 @@ def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -
 
 def test_a_flow_with_an_agent_finds_what_agents_need(tmp_path: Path) -> None:
     """The modules that are loaded late are there for who asks for them, and nothing else is found under other names."""
-    body = "from engine import agents; agents.talk, agents.tooling, agents.conversation, agents.answer"
-    assert loaded(body, tmp_path, ("engine.agents.talk", "engine.agents.tooling")) == [
-        "engine.agents.talk",
-        "engine.agents.tooling",
+    body = "from engine.decide import agents; agents.conversation, agents.tool_calls, agents.model_request"
+    assert loaded(
+        body, tmp_path, ("engine.decide.agents.conversation", "engine.decide.agents.tool_calls")
+    ) == [
+        "engine.decide.agents.conversation",
+        "engine.decide.agents.tool_calls",
     ]
     with pytest.raises(AttributeError, match="no attribute 'walk'"):
         agents.walk  # noqa: B018  # looking is what fails

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from bot.cli.narration import happened
-from bot.cli.output import Paint
-from engine import events as ev
-from engine.state import State
+from bot.terminal.narration import happened
+from bot.terminal.output import Paint
+from engine.journal import events as ev
+from engine.journal.state import State
 from tests.support.engine import START
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bot.cli.app import run
-from bot.cli.following import Mode
-from bot.terminal import Follower
-from engine.live import utc_now
+from bot.terminal.follow import Mode
+from bot.terminal.follower import Follower
+from engine.run.active import utc_now
 from tests.cli.clikit import Cli, until
 
 GATED = """

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bot.cli import app
-from bot.cli.exits import Exit
-from engine.storage.lease import Holder, read_holder
+from bot.terminal.exit_codes import Exit
+from engine.storage.home_lease import Holder, read_holder
 from tests.cli.clikit import Cli, until
 from tests.cli.test_serving import ASKS, dev_url, page
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.cli.narration import covered_lines
+from bot.terminal.narration import covered_lines
 
 
 def test_what_an_approval_covers_is_shown_line_by_line() -> None:

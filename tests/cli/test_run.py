@@ -12,10 +12,10 @@ from contextlib import closing
 
 import pytest
 
-from bot.cli import finding
-from bot.cli.finding import LOOKS, again_if_moved
-from engine.errors import Owned
-from engine.live import utc_now
+from bot.cli import lookup
+from bot.cli.lookup import LOOKS, again_if_moved
+from engine.language.errors import Owned
+from engine.run.active import utc_now
 from tests.cli.clikit import Cli, Done, Terminal, until
 from tests.cli.flowtexts import counting, gated, long_running, two_questions
 
@@ -373,7 +373,7 @@ def test_of_several_processes_that_answer_at_once_one_counts_and_the_others_say_
 def test_a_command_looks_again_where_another_process_was_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next look finds that process and asks it, also where a crowd of them comes and goes; whoever is too slow every
     time is told."""
-    monkeypatch.setattr(finding, "MOST_PAUSE", 0.0)
+    monkeypatch.setattr(lookup, "MOST_PAUSE", 0.0)
     crowd = [Owned(f"gone {time}") for time in range(3 * 5)]
     looks = iter([Owned("taken"), None, *crowd, None, *(Owned(f"taken {time}") for time in range(LOOKS))])
 

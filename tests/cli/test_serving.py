@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from bot import dev
-from bot.settings import load_settings
+from bot.config.settings import load_settings
+from bot.serve import dev
 from bot.workspace import Workspace
 from tests.cli.clikit import Cli, until
 from tests.support.workspace import running_workspace

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bot.cli.output import Paint, table
-from engine.storage.opening import open_store
+from bot.terminal.output import Paint, table
+from engine.storage.open import open_store
 from tests.cli.clikit import Cli
 from tests.cli.flowtexts import gated, two_questions
 

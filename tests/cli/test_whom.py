@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.exits import UsageError
-from bot.cli.whom import unchecked
-from bot.settings import Settings, load_settings
+from bot.cli.identities import unchecked
+from bot.config.settings import Settings, load_settings
+from bot.terminal.exit_codes import UsageError
 from bot.workspace import Workspace
 from tests.support.workspace import running_workspace
 

@@ -60,11 +60,11 @@ def test_every_event_and_setting_is_documented() -> None:
     """No event and no variable that the code reads is missing from its page."""
     events = (ROOT / "docs/events.md").read_text()
     settings = (ROOT / "docs/settings.md").read_text()
-    journal = (ROOT / "engine/events.py").read_text()
+    journal = (ROOT / "engine/journal/events.py").read_text()
     assert [
         kind for kind in re.findall(r'Literal\["(\w+:\w+)"\] =', journal) if f"`{kind}`" not in events
     ] == []
-    read = set(re.findall(r'"((?:SAYSO|SLACK)_[A-Z_]+[A-Z])"', (ROOT / "bot/settings.py").read_text()))
+    read = set(re.findall(r'"((?:SAYSO|SLACK)_[A-Z_]+[A-Z])"', (ROOT / "bot/config/settings.py").read_text()))
     assert read
     assert [variable for variable in sorted(read) if f"`{variable}`" not in settings] == []
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from bot.process import Bot
-from bot.settings import load_settings
+from bot.config.settings import load_settings
+from bot.serve.main import Bot
 from bot.workspace import Workspace
 from tests.support.bot import ROOT, bot_here
 from tests.support.browser import SCREENS, Visit, running_browser, visiting

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from bot.workspace import Workspace
-from engine import backoff
+from engine.language import backoff
 from engine.storage import connection
 from engine.storage.sqlite import open_sqlite
 from tests.storage.test_storage_trouble import held

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.workspace import Workspace
-from engine.service import SWEEP_SECONDS
+from engine.run.dispatcher import SWEEP_SECONDS
 from tests.support.bot import running_bot, start_flow
 
 pytestmark = pytest.mark.process

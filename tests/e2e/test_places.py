@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.wanted import wanted_item
+from bot.start.rooted import wanted_item
 from bot.workspace import Workspace
-from engine.live import utc_now
-from engine.storage.opening import open_store
+from engine.run.active import utc_now
+from engine.storage.open import open_store
 from tests.e2e.test_conversation import TWO, reactions, whispers
 from tests.support.bot import ROOT, BotProcess, ThreadView, running_bot, start_flow, words
 

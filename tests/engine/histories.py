@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine import forks, migration
-from engine.commands import (
+from engine.decide import fork as forks
+from engine.decide import migration
+from engine.decide.commands import (
     Answer,
     Due,
     Edit,
@@ -27,10 +28,10 @@ from engine.commands import (
     Undo,
     Unreachable,
 )
-from engine.events import Event, event_from_bytes
 from engine.flow import Flow, flow_from_body, load_flow
-from engine.nodes.specs import node_types
-from engine.queries import asked_in_order, launched
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.queries import asked_in_order, launched
+from engine.nodes.types.registry import node_types
 from tests.engine.agents.talks import Talk, talk
 from tests.engine.agents.test_talk_people import small
 from tests.histories.write import talked

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from engine.engine import Engine
-from engine.errors import Refused, SessionError
 from engine.flow import load_flow_file
-from engine.nodes.port import runners
-from engine.service import Service
-from engine.state import State
+from engine.journal.state import State
+from engine.language.errors import Refused, SessionError
+from engine.nodes.runtime.runner import runners
+from engine.run.dispatcher import Service
+from engine.run.engine import Engine
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody

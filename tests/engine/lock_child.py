@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from engine.engine import Engine
 from engine.flow import load_flow_file
-from engine.nodes.port import runners
-from engine.service import Service
+from engine.nodes.runtime.runner import runners
+from engine.run.dispatcher import Service
+from engine.run.engine import Engine
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.engine.killed_child import Deadly

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from engine.codec import Json
-from engine.errors import MalformedJournal
-from engine.events import Event
-from engine.fold import evolve
-from engine.state import State
+from engine.journal.events import Event
+from engine.journal.fold import evolve
+from engine.journal.state import State
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
 
 SAID = {
     "timestamp": "the clock is only in events: no other fact says what time it was",

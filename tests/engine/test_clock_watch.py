@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine import clock
-from engine.clock_watch import ClockWatch
-from engine.commands import Answer, Due, Shown
-from engine.errors import ClockJumped, PromptTimedOut
-from engine.requests import item, perform
+from engine.decide.commands import Answer, Due, Shown
+from engine.language import timestamps
+from engine.language.errors import ClockJumped, PromptTimedOut
+from engine.run.clock_watch import ClockWatch
+from engine.run.remote_commands import item, perform
 from tests.support.engine import ANA, START, Backing, Clock, EngineRig, running, served
 
 HOUR = 3600.0
@@ -40,7 +40,7 @@ class Machine:
 
     def jumped(self) -> bool:
         """Look."""
-        return self.watch.jumped(clock.after(START, self.wall))
+        return self.watch.jumped(timestamps.after(START, self.wall))
 
 
 def test_the_first_look_of_a_process_counts() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Abort, NodeBroke, NodeCut, NodeDone
-from engine.errors import AlreadyAnswered, NotAllowed, PromptClosed, SessionEnded
+from engine.decide.commands import Abort, NodeBroke, NodeCut, NodeDone
+from engine.language.errors import AlreadyAnswered, NotAllowed, PromptClosed, SessionEnded
 from tests.support.engine import ANA, BEN, given
 
 SHELL = "nodes: [{id: a, type: shell, with: {run: [ls]}}, {id: b, type: noop}]"

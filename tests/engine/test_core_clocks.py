@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Answer, Due, Gone, Hold, NodeDone, Reachable, Resume, Shown, Unreachable
-from engine.errors import FlowError, PromptClosed
+from engine.decide.commands import Answer, Due, Gone, Hold, NodeDone, Reachable, Resume, Shown, Unreachable
+from engine.decide.fork import fork
 from engine.flow import load_flow
-from engine.forks import fork
-from engine.nodes.node_spec import InvalidConfig
-from engine.nodes.specs import node_types
-from engine.session_state import from_bytes, to_bytes
+from engine.journal.state_json import from_bytes, to_bytes
+from engine.language.errors import FlowError, PromptClosed
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import InvalidConfig
 from tests.support.engine import ANA, BEN, Scenario, given
 
 MINUTE, HOUR = 60.0, 3600.0

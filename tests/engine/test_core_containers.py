@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import NodeBroke, NodeDone
+from engine.decide.commands import NodeBroke, NodeDone
 from tests.support.engine import ANA, Scenario, given
 
 ERROR = {"type": "exit_code", "message": "it broke", "details": None}
@@ -38,7 +38,7 @@ def each(concurrency: int = 1) -> Scenario:
 def answer(case: Scenario, path: str, text: str) -> None:
     """Answer the open prompt at a path."""
     (prompt_id,) = [key for key in case.state.open_prompts if case.state.prompts[key].path == path]
-    from engine.commands import Answer
+    from engine.decide.commands import Answer
 
     case.when(Answer(prompt_id, ANA, f"key {path}", text=text))
 
@@ -112,7 +112,7 @@ def test_a_crash_in_two_passes_asks_about_both() -> None:
     """Each interrupted node has a question of its own; answers are matched by id, not by order."""
     case = each(2).claimed()
     case.then("node:interrupted", "node:interrupted", "prompt:requested", "prompt:requested", "flow:paused")
-    from engine.commands import Answer
+    from engine.decide.commands import Answer
 
     by_path = {case.state.prompts[key].path: key for key in case.state.open_prompts}
     case.when(Answer(by_path["each[1]/apply"], ANA, "k1", value="done"))
@@ -196,7 +196,7 @@ nodes:
     body: [{id: n, type: noop}]
 """
     case, turns = given(flow).started(), 0
-    from engine.commands import Begin
+    from engine.decide.commands import Begin
 
     while not case.state.ended:
         case.only(Begin())
@@ -258,7 +258,7 @@ def test_a_thousand_attempts_overflow_nothing() -> None:
     for attempt in range(1, 1101):
         case.when(NodeBroke("a", attempt, ERROR))
         case.later(300).only(case.timer_due())
-        from engine.commands import Begin
+        from engine.decide.commands import Begin
 
         case.only(Begin())
     assert case.node("a").attempt == 1101

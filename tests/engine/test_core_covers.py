@@ -10,16 +10,16 @@ from hypothesis import given as of
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine import forks
-from engine.action_text import MOST, action_text, quoted
-from engine.codec import Json, copy, decode, encode
-from engine.commands import Begin, Edit, NodeBroke, NodeDone
-from engine.core import decide
-from engine.covers import digest
-from engine.errors import FlowError, InvalidAnswer, PromptClosed
-from engine.fold import derive_state
-from engine.migration import plan
-from engine.queries import launched
+from engine.decide import fork
+from engine.decide.binding import digest
+from engine.decide.commands import Begin, Edit, NodeBroke, NodeDone
+from engine.decide.decide import decide
+from engine.decide.migration import plan
+from engine.decide.preview import MOST, action_text, quoted
+from engine.journal.fold import derive_state
+from engine.journal.queries import launched
+from engine.language.codec import Json, copy, decode, encode
+from engine.language.errors import FlowError, InvalidAnswer, PromptClosed
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 
 RUN = {
@@ -314,7 +314,7 @@ def test_a_copy_needs_an_approval_of_its_own() -> None:
 
     def forked(at: int) -> Scenario:
         made = Scenario(case.flow)
-        begun = forks.fork(case.events, at, "session-0f0f0f0f", BEN, case.now, "entropy")
+        begun = fork.fork(case.events, at, "session-0f0f0f0f", BEN, case.now, "entropy")
         made.state, made.events, made.now = begun.state, list(begun.events), case.now
         return made
 

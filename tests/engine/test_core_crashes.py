@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from engine.commands import Begin, NodeBroke, NodeCut, NodeDone
-from engine.errors import InvalidAnswer, NotAllowed
+from engine.decide.commands import Begin, NodeBroke, NodeCut, NodeDone
+from engine.language.errors import InvalidAnswer, NotAllowed
 from tests.support.engine import ANA, BEN, Scenario, given
 
 OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}
@@ -181,7 +181,7 @@ def test_a_question_about_an_interruption_that_nobody_answers_fails_the_node() -
 
 def test_a_crash_before_the_first_node_loses_nothing() -> None:
     """A session that was started and begun nothing goes on at the next claim."""
-    from engine.commands import Start
+    from engine.decide.commands import Start
 
     case = given("nodes: [{id: a, type: shell, with: {run: [ls]}}]")
     case.only(Start("session-0badcafe", {}, ANA)).then("session:start", "flow:started")

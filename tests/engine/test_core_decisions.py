@@ -10,14 +10,14 @@ from hypothesis import given as of
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine import clock
-from engine.actors import Actor
-from engine.commands import Answer, Edit, HandOver
-from engine.errors import AlreadyAnswered, FlowError, InvalidAnswer, NotAllowed
-from engine.fold import derive_state
-from engine.session_state import from_bytes, to_bytes
-from prompt_state.model import PromptState, prompt_row
+from engine.decide.commands import Answer, Edit, HandOver
+from engine.journal.fold import derive_state
+from engine.journal.state_json import from_bytes, to_bytes
+from engine.language import timestamps
+from engine.language.actors import Actor
+from engine.language.errors import AlreadyAnswered, FlowError, InvalidAnswer, NotAllowed
 from prompt_state.policy import Gate
+from prompt_state.question_row import PromptState, prompt_row
 from tests.support.engine import Scenario, flow_of, given
 
 TEAM = "T1"
@@ -145,7 +145,7 @@ def test_a_vote_after_the_decision_is_told_who_decided() -> None:
     late = case.answer("approve", actor=DAN)
     case.when(case.answer("approve", actor=BEA), case.answer("approve", actor=CEM))
     text = case.refused(late, AlreadyAnswered)
-    assert text == f"Already answered by bea and cem at {clock.told(case.now)}: approved."
+    assert text == f"Already answered by bea and cem at {timestamps.told(case.now)}: approved."
 
 
 def test_a_vote_of_somebody_who_may_not_counts_nothing() -> None:

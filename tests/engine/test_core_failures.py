@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Hold, NodeBroke, NodeCut, NodeDone, Resume
-from engine.errors import NotAllowed
+from engine.decide.commands import Hold, NodeBroke, NodeCut, NodeDone, Resume
+from engine.language.errors import NotAllowed
 from tests.support.engine import ANA, BEN, Scenario, given
 
 OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}

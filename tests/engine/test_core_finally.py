@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import NodeBroke, NodeCut, NodeDone
-from engine.errors import SessionEnded
+from engine.decide.commands import NodeBroke, NodeCut, NodeDone
+from engine.language.errors import SessionEnded
 from tests.support.engine import given
 
 OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}

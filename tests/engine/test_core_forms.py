@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.codec import Json
-from engine.errors import InvalidAnswer
+from engine.language.codec import Json
+from engine.language.errors import InvalidAnswer
 from tests.support.engine import ANA, Scenario, given
 
 ACCESS = """

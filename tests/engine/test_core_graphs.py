@@ -7,10 +7,10 @@ from hypothesis import given as given_by
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine.commands import Answer, NodeBroke, NodeDone
-from engine.due import due
-from engine.graphs import DEAD
-from engine.session_state import to_json
+from engine.decide.commands import Answer, NodeBroke, NodeDone
+from engine.decide.due import due
+from engine.decide.edges import DEAD
+from engine.journal.state_json import to_json
 from tests.support.engine import ANA, Scenario, given
 
 OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Abort, Hold, NodeBroke, NodeDone, Resume
-from engine.due import due
-from engine.errors import EmptyMessage, NotAllowed, SessionEnded, SessionRunning
+from engine.decide.commands import Abort, Hold, NodeBroke, NodeDone, Resume
+from engine.decide.due import due
+from engine.language.errors import EmptyMessage, NotAllowed, SessionEnded, SessionRunning
 from tests.support.engine import ANA, BEN, Scenario, given
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?, timeout: 10m}}, {id: b, type: shell, with: {run: [ls]}}]"

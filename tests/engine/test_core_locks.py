@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from engine import forks, locks
-from engine.commands import Abort, Claimed, Hold, LockGranted, LockQueued, Resume
-from engine.errors import MalformedJournal
-from engine.events import LockAcquired
-from engine.fold import derive_state, evolve
-from engine.intents import lock_rows
-from engine.session_state import from_bytes, to_bytes
-from engine.state import State
+from engine.decide import fork as forks
+from engine.decide import locks
+from engine.decide.commands import Abort, Claimed, Hold, LockGranted, LockQueued, Resume
+from engine.decide.projections import lock_rows
+from engine.journal.events import LockAcquired
+from engine.journal.fold import derive_state, evolve
+from engine.journal.state import State
+from engine.journal.state_json import from_bytes, to_bytes
+from engine.language.errors import MalformedJournal
 from engine.storage.port import DropLock, LockRow, PutLock, TakeLock
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, given
 

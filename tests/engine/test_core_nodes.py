@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Begin, NodeBroke, NodeDone
+from engine.decide.commands import Begin, NodeBroke, NodeDone
 from tests.support.engine import ANA, given
 
 SHELL = "nodes: [{id: a, type: shell, with: {run: [ls]}}, {id: b, type: noop}]"

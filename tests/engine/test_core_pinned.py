@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.commands import Answer, Facts, Hold, NodeDone, Resume
-from engine.pinned import changed, code_key, differing
-from engine.session_state import from_bytes, to_bytes
+from engine.decide.commands import Answer, Facts, Hold, NodeDone, Resume
+from engine.journal.code_digests import changed, code_key, differing
+from engine.journal.state_json import from_bytes, to_bytes
 from tests.support.engine import ANA, Scenario, Workshop, given
 
 FLOW = """flow: demo

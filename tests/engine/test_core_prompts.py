@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.actors import Actor
-from engine.answers import MAX_TEXT
-from engine.commands import Answer, Message, Shown, Steer
-from engine.errors import (
+from engine.decide.commands import Answer, Message, Shown, Steer
+from engine.decide.question import MAX_TEXT
+from engine.language.actors import Actor
+from engine.language.errors import (
     AlreadyAnswered,
     EmptyMessage,
     InvalidAnswer,

@@ -8,12 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone, Reachable, Resume, Shown
-from engine.due import due
-from engine.fold import derive_state
-from engine.nodes.specs import node_types
-from engine.queries import launched
-from engine.state import NodeRun, State
+from engine.decide.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone, Reachable, Resume, Shown
+from engine.decide.due import due
+from engine.journal.fold import derive_state
+from engine.journal.queries import launched
+from engine.journal.state import NodeRun, State
+from engine.nodes.types.registry import node_types
 from tests.engine import walk_agents
 from tests.engine.walks import Walk, commands, flows, is_turn
 from tests.support.engine import ANA, BEN, Scenario, check_invariants, flow_of

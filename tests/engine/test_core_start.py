@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Begin, Start
-from engine.errors import InvalidAnswer, InvalidInputs, NotAllowed
+from engine.decide.commands import Begin, Start
+from engine.language.errors import InvalidAnswer, InvalidInputs, NotAllowed
 from tests.support.engine import ANA, BEN, SESSION, given
 
 NOOP = "nodes: [{id: a, type: noop}]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import Due
+from engine.decide.commands import Due
 from tests.support.engine import Scenario, given
 
 WAIT = (

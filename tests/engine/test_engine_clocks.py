@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.commands import Shown
-from engine.errors import StorageError
+from engine.decide.commands import Shown
+from engine.language.errors import StorageError
 from tests.support.engine import Backing, Clock, EngineRig, FaultyStore, running, served
 
 MINUTE = 60.0

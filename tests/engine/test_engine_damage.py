@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import Corrupt
+from engine.language.errors import Corrupt
 from tests.support.engine import Backing, FaultyStore, running
 
 WAITS = "flow: waits\nnodes: [{id: a, type: shell, with: {run: [wait]}}]\n"

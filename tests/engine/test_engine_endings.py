@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.nodes.port import Failed
+from engine.nodes.runtime.runner import Failed
 from engine.storage.memory import MemoryStore
 from tests.support.engine import ANA, running
 

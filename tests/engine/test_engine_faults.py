@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.actors import Actor
-from engine.commands import Message, NodeDone
-from engine.errors import Fenced, NotJson, StorageBroken, StorageError, StorageFull
-from engine.events import Event
-from engine.nodes.port import Completed
-from engine.state import State
+from engine.decide.commands import Message, NodeDone
+from engine.journal.events import Event
+from engine.journal.state import State
+from engine.language.actors import Actor
+from engine.language.errors import Fenced, NotJson, StorageBroken, StorageError, StorageFull
+from engine.nodes.runtime.runner import Completed
 from engine.storage.port import Consumed, InboxItem, Row
 from tests.support.engine import ANA, Backing, EngineRig, FaultyStore, flow_of, running, served, until
 

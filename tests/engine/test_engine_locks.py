@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SessionQuarantined, SnapshotRefused
-from engine.service import Service
-from engine.state import State
+from engine.journal.state import State
+from engine.language.errors import SessionQuarantined, SnapshotRefused
+from engine.run.dispatcher import Service
 from engine.storage.memory import MemoryStore
 from engine.storage.port import DropLock, LockRow, Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, FaultyStore, abandon, running, served

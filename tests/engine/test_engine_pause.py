@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import NotAllowed, SessionEnded, StorageFull, UnknownSession
+from engine.language.errors import NotAllowed, SessionEnded, StorageFull, UnknownSession
 from tests.support.engine import ANA, BEN, Backing, FaultyStore, nobody_but, running, served
 
 SAFE = "nodes: [{id: a, type: shell, on_crash: again, with: {run: [wait]}}, {id: b, type: shell, with: {run: [now]}}]"
@@ -137,7 +137,7 @@ async def test_what_looks_at_nothing_is_shown_to_be_waited_for(
     backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a node that was told to leave runs on, the session is stored as pausing; then it is held."""
-    monkeypatch.setattr("engine.engine.PAUSING_SECONDS", 0.001)
+    monkeypatch.setattr("engine.run.engine.PAUSING_SECONDS", 0.001)
     flow = "nodes: [{id: a, type: shell, with: {run: [stubborn]}}, {id: b, type: shell, with: {run: [now]}}]"
     async with running(backing.open(), tmp_path) as rig:
         session_id = await rig.start(flow)

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.errors import SessionEnded, SnapshotRefused
-from engine.session_state import to_json
+from engine.journal.state_json import to_json
+from engine.language.errors import SessionEnded, SnapshotRefused
 from tests.support.engine import ANA, Backing, EngineRig, running
 
 KEY = b"k" * 32
@@ -35,7 +35,7 @@ def elsewhere(tmp_path: Path, backing: Backing) -> Backing:
 
 async def waiting(rig: EngineRig) -> str:
     """A session of FLOW that has come to its question; its message was delivered."""
-    from engine.commands import NodeDone
+    from engine.decide.commands import NodeDone
 
     session_id = (await rig.settled(FLOW)).session_id
     await rig.engine.apply(session_id, NodeDone("tell", 1, {"channel": "C1", "ts": "1.1"}))
@@ -282,7 +282,7 @@ def json_files(folder: Path) -> list[str]:
 
 def test_a_snapshot_file_stays_in_its_folder(tmp_path: Path) -> None:
     """Whatever an id holds, its file stays in the folder."""
-    from engine.snapshot_files import SnapshotFiles
+    from engine.run.snapshot_files import SnapshotFiles
 
     folder = tmp_path / "snapshots"
     for session_id in ("../../up", "..", "/etc/x", "a b:c"):

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from engine.errors import Corrupt, Fenced, Owned, SaysoError, SessionQuarantined
+from engine.language.errors import Corrupt, Fenced, Owned, SaysoError, SessionQuarantined
 from engine.storage.port import PutOutbox
 from tests.support.engine import (
     ANA,
@@ -411,7 +411,7 @@ async def test_a_quarantined_session_refuses_every_command(backing: Backing, tmp
 
 async def test_the_kept_state_is_the_fold_of_the_journal(backing: Backing, tmp_path: Path) -> None:
     """What the engine keeps while running equals the fold over what it stored, at every commit."""
-    from engine.fold import derive_state
+    from engine.journal.fold import derive_state
 
     async with running(backing.open(), tmp_path) as rig:
         kept: list[Any] = []

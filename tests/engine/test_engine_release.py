@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import Corrupt, SessionQuarantined, UnknownSession
+from engine.language.errors import Corrupt, SessionQuarantined, UnknownSession
 from tests.engine.test_engine_recovery import damage, two_waiting
 from tests.support.engine import Backing, running, served
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from engine import requests
-from engine.actors import Actor
-from engine.codec import decode, encode
-from engine.commands import Abort, Answer, Edit, HandOver, Message, NodeBroke, NodeDone, Shown, Undo
-from engine.dispatch import LocalDispatcher
-from engine.errors import StorageError
-from engine.requests import BadRequest
-from engine.service import Service
+from engine.decide.commands import Abort, Answer, Edit, HandOver, Message, NodeBroke, NodeDone, Shown, Undo
+from engine.language.actors import Actor
+from engine.language.codec import decode, encode
+from engine.language.errors import StorageError
+from engine.run import remote_commands
+from engine.run.dispatcher import Service
+from engine.run.remote_commands import BadRequest
+from engine.run.wakeups import LocalDispatcher
 from engine.storage.port import Head, InboxItem, InboxRow, PutTimer, Store
 from tests.support.engine import (
     ANA,
@@ -56,7 +56,10 @@ async def test_an_answer_of_another_process_is_applied(backing: Backing, tmp_pat
         session_id = (await rig.settled(ASK)).session_id
         prompt_id = (await rig.open_prompt(session_id)).prompt_id
         cli = backing.open()
-        put(cli, requests.item("cli:1", session_id, "answer", actor=ANA, promptId=prompt_id, text="fine"))
+        put(
+            cli,
+            remote_commands.item("cli:1", session_id, "answer", actor=ANA, promptId=prompt_id, text="fine"),
+        )
         await rig.committed.until("session:end", session_id)
         assert outcome(cli, "cli:1") == "applied"
         assert rig.shop.ran == ["b"]
@@ -67,8 +70,8 @@ async def test_a_refused_request_is_consumed_with_the_reason(backing: Backing, t
     """Whoever asked finds the error's code and sentence in the row's result."""
     async with running(backing.open(), tmp_path, policy=nobody_but(ANA)) as rig, served(rig.engine):
         session_id = (await rig.settled(ASK)).session_id
-        put(rig.store, requests.item("cli:1", session_id, "abort", actor=BEN))
-        put(rig.store, requests.item("cli:2", "session-none", "abort", actor=BEN))
+        put(rig.store, remote_commands.item("cli:1", session_id, "abort", actor=BEN))
+        put(rig.store, remote_commands.item("cli:2", "session-none", "abort", actor=BEN))
         await until(lambda: None not in (outcome(rig.store, "cli:1"), outcome(rig.store, "cli:2")))
         row = rig.store.inbox_row("cli:1")
         assert row is not None
@@ -97,7 +100,7 @@ async def test_a_request_that_nobody_understands_is_refused_and_holds_nothing_up
     async with running(Backing("memory", tmp_path).open(), tmp_path) as rig, served(rig.engine):
         session_id = (await rig.settled(ASK)).session_id
         put(rig.store, InboxItem("cli:1", "request", payload, session_id))
-        put(rig.store, requests.item("cli:2", session_id, "message", actor=ANA, text="fine"))
+        put(rig.store, remote_commands.item("cli:2", session_id, "message", actor=ANA, text="fine"))
         await rig.committed.until("session:end", session_id)
         assert outcome(rig.store, "cli:1") == "refused"
 
@@ -107,8 +110,8 @@ async def test_requests_mean_what_they_say() -> None:
     actor = Actor(id="U1", name="x", groups=frozenset({"sre", "ops"}), facts_known=True, in_channel=True)
 
     def read(do: str, **fields: Any) -> Any:
-        item = requests.item("key", "session-1", do, actor=actor, **fields)
-        return requests.command(
+        item = remote_commands.item("key", "session-1", do, actor=actor, **fields)
+        return remote_commands.command(
             InboxRow(1, item.key, item.kind, item.payload, "session-1", None, "", None, None)
         )
 
@@ -132,8 +135,8 @@ async def test_rows_survive_a_restart(backing: Backing, tmp_path: Path) -> None:
     """What was stored and not consumed is handled by the next process, once and in order."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
-        put(rig.store, requests.item("m1", session_id, "message", actor=ANA, text="first"))
-        put(rig.store, requests.item("m2", session_id, "message", actor=ANA, text="second"))
+        put(rig.store, remote_commands.item("m1", session_id, "message", actor=ANA, text="first"))
+        put(rig.store, remote_commands.item("m2", session_id, "message", actor=ANA, text="second"))
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
         await rig.committed.until("session:end", session_id)
         await until(lambda: outcome(rig.store, "m2") is not None)
@@ -148,7 +151,7 @@ async def test_a_request_during_work_reaches_the_session(backing: Backing, tmp_p
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
         session_id = await rig.start(WORK)
         await rig.shop.running("a")
-        put(rig.store, requests.item("cli:1", session_id, "abort", actor=ANA))
+        put(rig.store, remote_commands.item("cli:1", session_id, "abort", actor=ANA))
         await rig.committed.until("session:end", session_id)
         assert (await rig.engine.state(session_id)).status == "aborted"
 
@@ -252,7 +255,7 @@ async def test_sessions_that_are_not_wanted_are_left_alone(backing: Backing, tmp
         waiting = (await rig.settled("nodes: [{id: w, type: wait, with: {for: 1m}}]")).session_id
         await rig.engine.drain(0)
         orphan = await rig.start(WORK)
-        put(rig.store, requests.item("cli:1", waiting, "abort", actor=ANA))
+        put(rig.store, remote_commands.item("cli:1", waiting, "abort", actor=ANA))
     now.advance(3600)
     async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine, wants=never):
         assert rig.shop.ran == []
@@ -295,7 +298,9 @@ async def test_a_session_that_waits_for_a_delivery_is_taken_up_once(backing: Bac
             assert (await rig.engine.head(session_id)).epoch == epoch
             put(
                 rig.store,
-                requests.item("d1", session_id, "delivered", path="tell", attempt=1, output={"ts": "1"}),
+                remote_commands.item(
+                    "d1", session_id, "delivered", path="tell", attempt=1, output={"ts": "1"}
+                ),
             )
             service.notify()
             await rig.committed.until("session:end", session_id)
@@ -340,7 +345,7 @@ async def test_a_store_that_fails_for_a_while_is_asked_again(backing: Backing, t
         service.notify()
         session_id = (await rig.settled(ASK)).session_id
         store.answers = {}
-        put(rig.store, requests.item("m1", session_id, "message", actor=ANA, text="fine"))
+        put(rig.store, remote_commands.item("m1", session_id, "message", actor=ANA, text="fine"))
         service.notify()
         await rig.committed.until("session:end", session_id)
 
@@ -391,4 +396,4 @@ async def test_a_wait_ends_when_its_time_is_over() -> None:
 def test_an_actor_travels_with_all_its_facts() -> None:
     """`actor_from(actor_json(a)) == a`, through real JSON."""
     for actor in (ANA, Actor.local("ana"), Actor.pretend("@sre"), Actor.itself("timer")):
-        assert requests.actor_from(decode(encode(requests.actor_json(actor)))) == actor
+        assert remote_commands.actor_from(decode(encode(remote_commands.actor_json(actor)))) == actor

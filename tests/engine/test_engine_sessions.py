@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import (
+from engine.journal.events import Event
+from engine.journal.state import State
+from engine.language.errors import (
     AlreadyAnswered,
     EmptyMessage,
     InvalidAnswer,
@@ -21,9 +23,7 @@ from engine.errors import (
     SessionRunning,
     UnknownSession,
 )
-from engine.events import Event
-from engine.nodes.port import Completed, Failed
-from engine.state import State
+from engine.nodes.runtime.runner import Completed, Failed
 from tests.support.engine import (
     ANA,
     BEN,
@@ -372,9 +372,9 @@ async def test_what_is_remembered_of_a_session_is_not_believed_when_another_proc
     tmp_path: Path,
 ) -> None:
     """An engine that gave a session up loads it anew when somebody else has claimed it since."""
-    from engine.actors import Actor
-    from engine.engine import Engine
     from engine.flow import load_flow
+    from engine.language.actors import Actor
+    from engine.run.engine import Engine
     from engine.storage.sqlite import open_sqlite
 
     me = Actor.local("ana")

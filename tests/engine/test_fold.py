@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import events as ev
-from engine.commands import Hold, Resume
-from engine.errors import MalformedJournal, SchemaTooNew
-from engine.events import Event, event_from_bytes
-from engine.fold import derive_state, evolve
-from engine.machine import PHASES, TRANSITIONS, Phase, mermaid
-from engine.session_state import current_path, from_bytes, from_json, to_bytes, to_json
-from engine.snapshot import document, read_document
-from engine.state import State
+from engine.decide.commands import Hold, Resume
+from engine.journal import events as ev
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state, evolve
+from engine.journal.snapshot import document, read_document
+from engine.journal.state import State
+from engine.journal.state_json import current_path, from_bytes, from_json, to_bytes, to_json
+from engine.journal.transitions import PHASES, TRANSITIONS, Phase, mermaid
+from engine.language.errors import MalformedJournal, SchemaTooNew
 from tests.engine.walks import Walk, walks
 from tests.support.engine import ANA, START, Scenario, flow_of
 
@@ -46,7 +46,7 @@ def test_snapshots_and_events_are_what_their_bytes_say(walk: Walk) -> None:
     for event in walk.events:
         assert event_from_bytes(event.to_bytes()) == event
     state = walk.case.state
-    from engine.codec import encode
+    from engine.language.codec import encode
 
     assert read_document(encode(document(state))) == state
 
@@ -55,7 +55,7 @@ def test_every_event_type_has_a_fold_and_a_place_in_the_table() -> None:
     """No event can be written that the table or the fold does not know."""
     names = {kind.type for kind in KINDS}
     assert names == {event.removesuffix("(held)") for _, event in TRANSITIONS}
-    from engine.fold import _FOLDS
+    from engine.journal.fold import _FOLDS
 
     assert names == set(_FOLDS)
 

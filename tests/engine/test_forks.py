@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.codec import Json
-from engine.errors import InvalidAnswer, NotAllowed, SaysoError, SessionEnded, SessionError
-from engine.events import Event
-from engine.nodes.port import Completed, Failed, NodeContext
+from engine.journal.events import Event
+from engine.language.codec import Json
+from engine.language.errors import InvalidAnswer, NotAllowed, SaysoError, SessionEnded, SessionError
+from engine.nodes.runtime.runner import Completed, Failed, NodeContext
 from engine.storage.port import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, nobody_but, running
 

@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.codec import Json, copy
-from engine.errors import InvalidAnswer
-from engine.faults import Fault
 from engine.forms import (
     check_form,
     defaults,
@@ -22,6 +19,9 @@ from engine.forms import (
     settle_form,
 )
 from engine.forms.patterns import pattern_problem
+from engine.language.codec import Json, copy
+from engine.language.diagnostics import Fault
+from engine.language.errors import InvalidAnswer
 from tests.support.forms import anything, written_forms
 
 ACCESS: dict[str, Json] = {

@@ -8,13 +8,13 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 
-from engine import events as ev
-from engine.errors import MalformedJournal
-from engine.events import Event
-from engine.fold import derive_state
-from engine.grammar.rules import RULES
-from engine.grammar.text import verify
-from engine.state import State
+from engine.decide.verify import verify
+from engine.journal import events as ev
+from engine.journal.events import Event
+from engine.journal.fold import derive_state
+from engine.journal.grammar.rules import RULES
+from engine.journal.state import State
+from engine.language.errors import MalformedJournal
 from tests.engine.histories import History, histories, types_in
 from tests.engine.mutations import TEXT, Mutant, Prefixes, fields, orders
 from tests.engine.walks import Walk, walks
@@ -39,7 +39,7 @@ NEEDS_TEXT: dict[str, str] = {
     "delete flow:migrated": "that what follows is another text",
     "double session:abort": "whether the flow has `finally`, of which a second one skips the rest",
 }
-"""What the fold believes and `sayso verify` does not: only the flow's text knows it (`engine.grammar.text`)."""
+"""What the fold believes and `sayso verify` does not: only the flow's text knows it (`engine.decide.verify`)."""
 
 UNTOLD: dict[str, str] = {
     "delete flow:paused": "a wait that is not said, before a person pauses or ends the session",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import clock, hours
-from engine.hours import DAYS, Hours
+from engine.language import timestamps, working_hours
+from engine.language.working_hours import DAYS, Hours
 
 MINUTE = timedelta(minutes=1)
 OFFICE = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "09:00", "to": "17:00"}
@@ -19,7 +19,7 @@ ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asi
 
 def office(zone: str = "Europe/Berlin", **more: object) -> Hours:
     """The hours of an office, Monday to Friday from nine to five."""
-    found = hours.of({**OFFICE, "timezone": zone, **more})
+    found = working_hours.of({**OFFICE, "timezone": zone, **more})
     assert found is not None
     return found
 
@@ -71,7 +71,9 @@ def test_time_counts_as_in_a_walk_minute_by_minute(
     given_hours = Hours(frozenset(days), begin, (begin + length) % 1440 or 1440, zone)
     start = datetime(day.year, day.month, day.day, tzinfo=UTC) + offset * MINUTE
     expected = model(start, minutes, given_hours)
-    assert hours.after(clock.to_text(start), minutes * 60, given_hours) == clock.to_text(expected)
+    assert working_hours.after(timestamps.to_text(start), minutes * 60, given_hours) == timestamps.to_text(
+        expected
+    )
 
 
 @settings(max_examples=100)
@@ -85,52 +87,59 @@ def test_two_waits_one_after_the_other_are_as_long_as_both(
     zone: str, start: int, first: int, second: int
 ) -> None:
     """Working time adds up, and never runs backwards."""
-    begun = clock.to_text(datetime.fromtimestamp(start, UTC))
-    middle = hours.after(begun, first, office(zone))
-    assert begun < middle < hours.after(middle, second, office(zone))
-    assert hours.after(middle, second, office(zone)) == hours.after(begun, first + second, office(zone))
+    begun = timestamps.to_text(datetime.fromtimestamp(start, UTC))
+    middle = working_hours.after(begun, first, office(zone))
+    assert begun < middle < working_hours.after(middle, second, office(zone))
+    assert working_hours.after(middle, second, office(zone)) == working_hours.after(
+        begun, first + second, office(zone)
+    )
 
 
 def test_without_hours_every_second_counts() -> None:
     """A prompt without `hours` has plain clocks."""
-    assert hours.of(None) is None
-    assert hours.after("2026-11-20T22:00:00.000Z", 90, None) == "2026-11-20T22:01:30.000Z"
+    assert working_hours.of(None) is None
+    assert working_hours.after("2026-11-20T22:00:00.000Z", 90, None) == "2026-11-20T22:01:30.000Z"
 
 
 def test_an_evening_waits_for_the_next_morning_and_friday_for_monday() -> None:
     """An hour from Friday at half past four ends on Monday at half past nine."""
-    assert hours.after("2026-11-20T15:30:00.000Z", 3600, office()) == "2026-11-23T08:30:00.000Z"
+    assert working_hours.after("2026-11-20T15:30:00.000Z", 3600, office()) == "2026-11-23T08:30:00.000Z"
 
 
 def test_a_day_of_work_ends_with_the_day() -> None:
     """Eight hours from the opening end at the closing, not at the next opening."""
-    assert hours.after("2026-11-20T08:00:00.000Z", 8 * 3600, office()) == "2026-11-20T16:00:00.000Z"
+    assert working_hours.after("2026-11-20T08:00:00.000Z", 8 * 3600, office()) == "2026-11-20T16:00:00.000Z"
 
 
 def test_a_night_shift_belongs_to_the_day_on_which_it_began() -> None:
     """Hours that end before they begin go on into the next day, also where that one is not named."""
     nights = office("UTC", days=["fri"], **{"from": "22:00", "to": "06:00"})
-    assert hours.after("2026-11-21T05:00:00.000Z", 3600, nights) == "2026-11-21T06:00:00.000Z"
-    assert hours.after("2026-11-21T05:00:00.000Z", 3601, nights) == "2026-11-27T22:00:01.000Z"
+    assert working_hours.after("2026-11-21T05:00:00.000Z", 3600, nights) == "2026-11-21T06:00:00.000Z"
+    assert working_hours.after("2026-11-21T05:00:00.000Z", 3601, nights) == "2026-11-27T22:00:01.000Z"
 
 
 def test_what_never_comes_within_ten_years_comes_then() -> None:
     """A wait that the hours hardly ever let go on has an end all the same."""
     minute_a_week = office("UTC", days=["mon"], **{"from": "09:00", "to": "09:01"})
-    assert hours.after("2026-11-20T00:00:00.000Z", 10 * 86400, minute_a_week) == "2036-11-27T00:00:00.000Z"
+    assert (
+        working_hours.after("2026-11-20T00:00:00.000Z", 10 * 86400, minute_a_week)
+        == "2036-11-27T00:00:00.000Z"
+    )
 
 
 @pytest.mark.parametrize("text", ["9:00", "25:00", "09:60", "09.00", "", "²4:00", "24:01"])
 def test_a_time_of_day_is_written_with_four_digits(text: str) -> None:
     """Anything but `HH:MM` is refused, with what would be right."""
     with pytest.raises(ValueError, match="time of day"):
-        hours.minutes(text)
+        working_hours.minutes(text)
 
 
 def test_a_timezone_must_be_known() -> None:
     """Names of the IANA database are known, and nothing that leads out of it."""
-    assert hours.known_zone("Europe/Berlin")
-    assert not any(map(hours.known_zone, ("Europe/Nowhere", "../passwd", "/etc/passwd", "", "CEST summer")))
+    assert working_hours.known_zone("Europe/Berlin")
+    assert not any(
+        map(working_hours.known_zone, ("Europe/Nowhere", "../passwd", "/etc/passwd", "", "CEST summer"))
+    )
 
 
 def test_days_stand_in_the_order_of_the_week() -> None:

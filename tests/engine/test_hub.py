@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from engine.actors import Actor
-from engine.engine import Engine
-from engine.errors import EmptyMessage, NotAllowed, PauseError, SessionEnded, SessionError, UnknownSession
 from engine.flow import load_flow
-from engine.hub import Hub
-from engine.nodes.port import Completed, Interrupted, NodeContext, Outcome
-from engine.session_state import to_json
-from engine.state import PromptRun, State
+from engine.journal.state import PromptRun, State
+from engine.journal.state_json import to_json
+from engine.language.actors import Actor
+from engine.language.errors import (
+    EmptyMessage,
+    NotAllowed,
+    PauseError,
+    SessionEnded,
+    SessionError,
+    UnknownSession,
+)
+from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, Outcome
+from engine.run.engine import Engine
+from engine.run.hub import Hub
 from engine.storage.memory import MemoryStore
 from tests.support.engine import Committed, served
 
@@ -267,7 +274,7 @@ async def test_a_node_that_does_not_leave_is_left_behind_and_found_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A shutdown ends although a node looks at nothing; the next engine finds its start without an outcome."""
-    monkeypatch.setattr("engine.stepping.LEAVE_SECONDS", 0.01)
+    monkeypatch.setattr("engine.run.stepper.LEAVE_SECONDS", 0.01)
     begun = asyncio.Event()
 
     async def deaf(config: Any, ctx: NodeContext) -> Outcome:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import Event, event_from_bytes
-from engine.fold import derive_state
-from engine.queries import launched
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.queries import launched
 from engine.storage.sqlite import open_sqlite
 from tests.engine.killed_child import SESSION
 from tests.support.engine import check_starts, counted, until

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from engine.codec import Json
-from engine.commands import Answer, Hold, Resume
-from engine.errors import NotAllowed
+from engine.decide.commands import Answer, Hold, Resume
 from engine.flow import flow_from_body
-from engine.fold import derive_state
-from engine.session_state import from_bytes, to_bytes
+from engine.journal.fold import derive_state
+from engine.journal.state_json import from_bytes, to_bytes
+from engine.language.codec import Json
+from engine.language.errors import NotAllowed
 from prompt_state.policy import Gate
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import NotAllowed, SessionEnded, SessionRunning, StorageFull
+from engine.decide.migration import MigrationRefused, plan
 from engine.flow import Flow, load_flow
-from engine.migration import MigrationRefused, plan
+from engine.language.errors import NotAllowed, SessionEnded, SessionRunning, StorageFull
 from tests.support.engine import (
     ANA,
     BEN,

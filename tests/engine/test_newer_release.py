@@ -8,14 +8,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bot.doctor import _check_content
-from engine import snapshot
-from engine.commands import Message
-from engine.engine import Engine
-from engine.errors import Corrupt, SchemaTooNew, SessionQuarantined
-from engine.events import SCHEMA_VERSION, event_from_bytes
+from bot.doctor.checks import _check_content
+from engine.decide.commands import Message
 from engine.flow.load import flow_from_body
-from engine.storage import records
+from engine.journal import snapshot
+from engine.journal.events import SCHEMA_VERSION, event_from_bytes
+from engine.language.errors import Corrupt, SchemaTooNew, SessionQuarantined
+from engine.run.engine import Engine
+from engine.storage import sealing
 from engine.storage.port import Commit, Head, InboxItem, PutOutbox, Row, Store
 from tests.support.engine import ANA, START, Backing, EngineRig, flow_of, running, served
 
@@ -36,7 +36,7 @@ def written(store: Store, session_id: str, **fields: object) -> None:
 
 def upgrade(patch: pytest.MonkeyPatch) -> None:
     """The next release, whose events have another schema."""
-    patch.setattr(records, "SCHEMA_VERSION", NEWER)
+    patch.setattr(sealing, "SCHEMA_VERSION", NEWER)
     patch.setattr(snapshot, "SCHEMA_VERSION", NEWER)
 
 
@@ -140,7 +140,7 @@ async def test_a_row_for_a_newer_session_is_kept_unread(backing: Backing, tmp_pa
 
 
 def _ana() -> dict[str, object]:
-    from engine.requests import actor_json
+    from engine.run.remote_commands import actor_json
 
     return actor_json(ANA)
 
@@ -152,22 +152,22 @@ async def test_a_version_that_was_changed_is_damage(backing: Backing, tmp_path: 
     head = store.head(session)
     rows = list(store.journal(session))
     assert head is not None
-    sealer = records.Sealer(b"k" * 32)
+    sealer = sealing.Sealer(b"k" * 32)
     origin = sealer.origin(session, None, None, b"")
-    record = records.created(Commit(session, 1, 0, START, "running", "running"), _new(), origin)
+    record = sealing.created(Commit(session, 1, 0, START, "running", "running"), _new(), origin)
     commit = Commit(session, 1, 0, START, "running", "running", events=tuple(rows))
-    linked = records.linked(sealer, commit, origin)
-    record = records.advanced(sealer, record, commit, linked[-1].mac)
-    records.verify_chain(sealer, record, linked, seq=0, chain=origin)
+    linked = sealing.linked(sealer, commit, origin)
+    record = sealing.advanced(sealer, record, commit, linked[-1].mac)
+    sealing.verify_chain(sealer, record, linked, seq=0, chain=origin)
     linked[0] = linked[0]._replace(version=NEWER)
     with pytest.raises(Corrupt):
-        records.verify_chain(sealer, record, linked, seq=0, chain=origin)
+        sealing.verify_chain(sealer, record, linked, seq=0, chain=origin)
     store.close()
 
 
-def _new() -> records.NewSession:
+def _new() -> sealing.NewSession:
     flow = flow_of(ASK)
-    return records.NewSession(flow.name, flow.digest, flow.body())
+    return sealing.NewSession(flow.name, flow.digest, flow.body())
 
 
 def test_a_flow_that_a_newer_release_pinned_is_left() -> None:
@@ -179,7 +179,7 @@ def test_a_flow_that_a_newer_release_pinned_is_left() -> None:
 @pytest.mark.parametrize("body", [b"{}", b'{"type":3}', b"[]", b'{"type":"timer:fired","seq":1}'])
 def test_what_no_release_wrote_is_malformed(body: bytes) -> None:
     """Only an unknown name speaks of a newer release; what lacks a type or a field does not."""
-    from engine.errors import MalformedJournal
+    from engine.language.errors import MalformedJournal
 
     with pytest.raises(MalformedJournal):
         event_from_bytes(body)

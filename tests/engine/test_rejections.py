@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine.codec import Json
-from engine.errors import FlowError
 from engine.flow import Flow, flow_from_body
-from engine.fold import derive_state
-from engine.queries import is_rejected
-from engine.session_state import from_bytes, to_bytes
+from engine.journal.fold import derive_state
+from engine.journal.queries import is_rejected
+from engine.journal.state_json import from_bytes, to_bytes
+from engine.language.codec import Json
+from engine.language.errors import FlowError
 from tests.support.engine import BEN, Scenario, flow_of, given
 
 APPLY: dict[str, Json] = {"id": "apply", "type": "shell", "with": {"run": ["deploy"]}}

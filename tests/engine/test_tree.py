@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.commands import NodeBroke, NodeDone
-from engine.tree import Entry, tree
+from engine.decide.commands import NodeBroke, NodeDone
+from engine.journal.history import Entry, tree
 from tests.support.engine import Scenario, given
 
 NESTED = """

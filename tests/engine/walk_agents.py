@@ -9,16 +9,16 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from engine.agents.conversation import request
-from engine.agents.runner import request_from
-from engine.codec import Json
-from engine.commands import Command, NodeBroke, NodeDone
+from engine.decide.agents.model_request import request
+from engine.decide.commands import Command, NodeBroke, NodeDone
 from engine.flow import Flow
-from engine.folds.agents import TURN
-from engine.providers.claude_wire import body_of
-from engine.providers.messages import legal
-from engine.queries import launched
-from engine.state import AgentRun, State
+from engine.journal.folds.agents import TURN
+from engine.journal.queries import launched
+from engine.journal.state import AgentRun, State
+from engine.language.codec import Json
+from engine.messages.messages import legal
+from engine.models.claude_wire import body_of
+from engine.models.turn_runner import request_from
 from tests.support.claude_rules import VERSIONS, check
 
 TOOLS: dict[str, Any] = {

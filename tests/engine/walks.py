@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from engine.commands import (
+from engine.decide.commands import (
     Abort,
     Answer,
     Begin,
@@ -31,10 +31,10 @@ from engine.commands import (
     Undo,
     Unreachable,
 )
-from engine.errors import Refused, SessionError
-from engine.events import Event
-from engine.queries import launched
-from engine.state import State
+from engine.journal.events import Event
+from engine.journal.queries import launched
+from engine.journal.state import State
+from engine.language.errors import Refused, SessionError
 from tests.engine import walk_agents
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, flow_of
 

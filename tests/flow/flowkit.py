@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import FlowError
 from engine.flow import Flow, load_flow
+from engine.language.errors import FlowError
 
 ROLLBACK = """\
 flow: rollback

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from bot.doctor_slack import named_in
-from engine.agents.builtin import BUILTIN
-from engine.agents.plans import AgentPlan, Rule, ToolPlan
+from bot.doctor.slack import named_in
 from engine.flow import Flow, Node, Retry, load_flow
-from engine.flow.agent_reference import AGENT_EXAMPLE
-from engine.flow.drawing import mermaid
+from engine.flow.agent_plan import AgentPlan, Rule, ToolPlan
+from engine.flow.builtin_tools import BUILTIN
+from engine.flow.docs.agent_reference import AGENT_EXAMPLE
+from engine.flow.docs.diagram import mermaid
 from engine.flow.load import flow_from_body
-from engine.nodes.specs import node_types
+from engine.nodes.types.registry import node_types
 from tests.flow.flowkit import AGENTS, flow_with, problems
 
 TOOLS = [

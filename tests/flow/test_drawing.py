@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from engine.commands import NodeDone
+from engine.decide.commands import NodeDone
 from engine.flow import load_flow
-from engine.flow.drawing import LOOKS, PLAIN, mermaid
-from engine.flow.svg import svg
-from engine.tree import marks, tree
+from engine.flow.docs.diagram import LOOKS, PLAIN, mermaid
+from engine.flow.docs.svg import svg
+from engine.journal.history import marks, tree
 from tests.support.engine import given
 
 GRAPH = """flow: deploy

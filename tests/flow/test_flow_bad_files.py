@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.errors import FlowError
 from engine.flow import load_flow_file
+from engine.language.errors import FlowError
 
 BAD = Path(__file__).parent / "bad"
 FILES = sorted(BAD.glob("*.yml"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import FlowError
 from engine.flow import Flow, flow_from_body, load_flow, load_flow_file, load_flows
+from engine.language.errors import FlowError
 from tests.flow.flowkit import ONE_NODE
 
 OUTER = """\

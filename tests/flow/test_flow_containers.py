@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.codec import Json
 from engine.flow import Flow, Limits, Retry, load_flow
 from engine.flow.document import DEFAULT_DEADLINE
-from engine.nodes.node_spec import InvalidConfig
-from engine.nodes.specs import node_types
+from engine.language.codec import Json
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import InvalidConfig
 from tests.flow.flowkit import NESTED, flow_with, problems
 
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.codec import Json, copy, encode
-from engine.errors import ExpressionError
-from engine.expression_text import BadExpression, Segment, split_text
-from engine.expression_values import MAX_BYTES
-from engine.expressions import compile_condition, compile_value, evaluate_condition, inspect_text
-from engine.filters import FILTERS, TESTS
+from engine.language.codec import Json, copy, encode
+from engine.language.errors import ExpressionError
+from engine.language.expressions import compile_condition, compile_value, evaluate_condition, inspect_text
+from engine.language.filters import FILTERS, TESTS
+from engine.language.template import BadExpression, Segment, split_text
+from engine.language.value_types import MAX_BYTES
 
 CONTEXT: dict[str, Json] = {
     "inputs": {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.flow import NodeList, load_flow
-from engine.flow.graph import ancestors, circles, topological
+from engine.flow.reachability import ancestors, circles, topological
 from tests.flow.flowkit import GRAPH, flow_with, problems
 
 COUNT = 7

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.codec import Json, encode
-from engine.errors import InvalidInputs
 from engine.flow import coerce_inputs, load_flow, parse_input
+from engine.language.codec import Json, encode
+from engine.language.errors import InvalidInputs
 
 FLOW = load_flow(
     """

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.codec import Json
-from engine.errors import FlowError
 from engine.flow import flow_from_body, load_flow, load_flow_file, load_flows
-from engine.flow.yaml import load_located
-from engine.nodes.specs import node_types
+from engine.language.codec import Json
+from engine.language.errors import FlowError
+from engine.language.yaml import load_located
+from engine.nodes.types.registry import node_types
 from tests.flow.flowkit import (
     AGENTS,
     EVERY_TYPE,
@@ -258,7 +258,7 @@ def test_a_flow_with_anything_anywhere_is_a_flow_or_a_flow_error(data: st.DataOb
 _WATCH = """
 import sys
 from engine.flow import load_flow_file
-from engine.errors import FlowError
+from engine.language.errors import FlowError
 import json, yaml
 path = sys.argv[1]
 load_flow_file(sys.argv[2])  # whatever is imported lazily is imported now
@@ -302,9 +302,9 @@ def test_a_flood_of_problems_is_cut_and_says_so() -> None:
     assert found[-1].endswith("there are more problems than are listed here")
 
 
-PURE = ["engine/expressions.py", "engine/expression_jinja.py", "engine/expression_text.py", "engine/filters.py",
-        "engine/expression_values.py", "engine/faults.py", "engine/durations.py", "engine/nodes/specs.py", "engine/nodes/configs.py",
-        "engine/nodes/node_spec.py", "engine/flow"]  # fmt: skip
+PURE = ["engine/language/expressions.py", "engine/language/jinja.py", "engine/language/template.py", "engine/language/filters.py",
+        "engine/language/value_types.py", "engine/language/diagnostics.py", "engine/language/durations.py", "engine/nodes/types/registry.py", "engine/nodes/types/configs.py",
+        "engine/nodes/types/spec.py", "engine/flow"]  # fmt: skip
 IMPURE = {
     "asyncio",
     "time",

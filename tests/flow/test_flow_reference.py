@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from engine.filters import FILTERS, TESTS
 from engine.flow import load_flow
+from engine.flow.docs.reference import flow_reference_markdown
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
-from engine.flow.reference import flow_reference_markdown
-from engine.nodes.specs import node_types
+from engine.language.filters import FILTERS, TESTS
+from engine.nodes.types.registry import node_types
 
 PAGE = Path(__file__).parents[2] / "docs" / "flow-reference.md"
 
 
 def test_the_page_is_what_the_models_say() -> None:
-    """When this fails: `python -m engine.flow.reference > docs/flow-reference.md`."""
+    """When this fails: `python -m engine.flow.docs.reference > docs/flow-reference.md`."""
     assert PAGE.read_text(encoding="utf-8") == flow_reference_markdown()
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.codec import Json, encode
+from engine.flow.docs.schema import DIALECT, flow_schema
 from engine.flow.document import FlowDoc, NodeDoc
-from engine.flow.schema import DIALECT, flow_schema
-from engine.flow.yaml import load_located
-from engine.nodes.specs import node_types
+from engine.language.codec import Json, encode
+from engine.language.yaml import load_located
+from engine.nodes.types.registry import node_types
 from tests.flow.flowkit import SOUND
 
 SCHEMA = flow_schema()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.codec import Json, encode
-from engine.errors import ExpressionError, SaysoError
-from engine.expression_text import BadExpression
-from engine.expressions import compile_value
-from engine.nodes.node_spec import InvalidConfig
-from engine.nodes.port import Refusal
-from engine.nodes.secrets import Resolver
-from engine.nodes.specs import node_types
+from engine.language.codec import Json, encode
+from engine.language.errors import ExpressionError, SaysoError
+from engine.language.expressions import compile_value
+from engine.language.template import BadExpression
+from engine.nodes.runtime.runner import Refusal
+from engine.nodes.runtime.secrets import Resolver
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import InvalidConfig
 from tests.flow.flowkit import flow_with, problems
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.codec import Json, encode
-from engine.nodes.node_spec import InvalidConfig
-from engine.nodes.specs import node_types
+from engine.language.codec import Json, encode
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import InvalidConfig
 
 NO_CLOCKS: dict[str, Json] = {"remind_every": None, "escalate": None, "hours": None}
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.errors import ExpressionError, FlowError
-from engine.expressions import compile_condition, compile_value, evaluate_condition
 from engine.flow import flow_from_body, load_flow, load_flow_file
-from engine.flow.names import Scope
+from engine.flow.checks.visibility import Scope
+from engine.language.errors import ExpressionError, FlowError
+from engine.language.expressions import compile_condition, compile_value, evaluate_condition
 from tests.flow.flowkit import failure, flow_with, problems
 from tests.support.engine import given
 

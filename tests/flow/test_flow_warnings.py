@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.codec import Json
 from engine.flow import load_flow
-from engine.flow.warnings import warnings
+from engine.flow.checks.warnings import warnings
+from engine.language.codec import Json
 from tests.support.engine import flow_of
 
 YES = "{{ nodes.gate.decision == 'approve' }}"

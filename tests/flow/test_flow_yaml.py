@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.codec import Json, encode
-from engine.errors import FlowError
 from engine.flow import load_flow
-from engine.flow.yaml import MAX_BYTES, MAX_DEPTH, decode_source, load_located
+from engine.language.codec import Json, encode
+from engine.language.errors import FlowError
+from engine.language.yaml import MAX_BYTES, MAX_DEPTH, decode_source, load_located
 from tests.flow.flowkit import SOUND, failure
 
 CORE_SCHEMA: list[tuple[str, Json]] = [

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from engine.expressions import compile_value
-from engine.markup import harmless, shown
+from engine.language.expressions import compile_value
+from engine.language.markup import harmless, shown
 
 HOSTILE = (
     "<!channel>",

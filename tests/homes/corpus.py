@@ -13,20 +13,20 @@ from typing import Protocol
 
 import pytest
 
-from bot.assembly import make_engine
 from bot.cli.app import run
-from bot.cli.following import local_gate
-from bot.machine import Machine
-from bot.settings import Settings, load_settings
-from engine.actors import Actor
-from engine.claims import stored_state
-from engine.codec import Json
-from engine.commands import Answer, Due
-from engine.engine import Engine
-from engine.events import event_from_bytes
-from engine.live import random_text
-from engine.state import PromptRun, State
-from engine.storage.opening import open_store
+from bot.compose.assembly import make_engine
+from bot.compose.environment import Machine
+from bot.config.settings import Settings, load_settings
+from bot.terminal.follow import local_gate
+from engine.decide.commands import Answer, Due
+from engine.journal.events import event_from_bytes
+from engine.journal.state import PromptRun, State
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.run.active import random_text
+from engine.run.engine import Engine
+from engine.run.sessions import stored_state
+from engine.storage.open import open_store
 from engine.storage.port import Head
 
 FOLDER = Path(__file__).parent

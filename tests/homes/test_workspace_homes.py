@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bot.cli.app import run
-from bot.dev import _settings
-from bot.machine import Machine
-from bot.process import Bot
-from bot.settings import load_settings
+from bot.compose.environment import Machine
+from bot.config.settings import load_settings
+from bot.serve.dev import _settings
+from bot.serve.main import Bot
 from bot.workspace import Workspace
 from tests.homes.corpus import Old, SetClock, unpacked
 from tests.support.bot import ThreadView

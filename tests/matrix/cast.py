@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from engine.codec import Json
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome, Runner
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Runner
 from tests.support.inprocess import Town
 
 OTHER_TEAM = "T0OTHER01"

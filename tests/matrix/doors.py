@@ -14,11 +14,11 @@ from bot.cli.prompts import Change as PromptChange
 from bot.cli.prompts import Given, answer_prompt, change_prompt, edit_of
 from bot.cli.resume import Resume, abort_session, pause_session, resume_session
 from bot.cli.start_flow import start_flow
-from bot.manifest import SHORTCUT
 from bot.rendering.forms import ACTION
+from bot.wire.manifest import SHORTCUT
 from bot.workspace import payloads
 from bot.workspace.state import User, View, copied
-from engine.errors import SaysoError
+from engine.language.errors import SaysoError
 from tests.matrix.cast import id_of
 from tests.matrix.stage import FIELD, MORE, OPEN, OPTION, Element, Json, Stage, handed
 from tests.support.inprocess import Town, settings_for
@@ -202,7 +202,7 @@ def at_terminal(command: Callable[[Any, Stage], int]) -> Act:
         looking = _Looking(town)
         try:
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("engine.storage.opening.open_store", lambda *_, **__: looking)
+                patched.setattr("engine.storage.open.open_store", lambda *_, **__: looking)
                 patched.setattr("bot.cli.prompts.utc_now", town.bot.machine.now)
                 command(place, stage)
         except SaysoError as error:

@@ -9,7 +9,7 @@ from typing import Any
 from bot.rendering.forms import ACTION
 from bot.workspace import elements
 from bot.workspace.state import View, copied
-from engine.events import Event
+from engine.journal.events import Event
 from tests.matrix.cast import id_of
 from tests.support.inprocess import Town
 

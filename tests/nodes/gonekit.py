@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from engine.nodes import entries
+from engine.nodes.types import installed
 
 MODULE = """
     from pathlib import Path
@@ -63,7 +63,7 @@ class Package:
 
     def _anew(self) -> None:
         sys.modules.pop("pager_types", None)
-        entries.forget()
+        installed.forget()
 
     def ran(self) -> list[str]:
         """The path and the person of each run."""

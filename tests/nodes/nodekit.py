@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from engine.errors import SaysoError
-from engine.nodes.port import NodeContext
+from engine.language.errors import SaysoError
+from engine.nodes.runtime.runner import NodeContext
 
 PYTHON = sys.executable
 

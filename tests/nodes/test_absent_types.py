@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from immutables import Map
 
-from bot.packages import Needs, needs
-from engine.commands import Answer
-from engine.errors import FlowError, InvalidAnswer
+from bot.compose.installed_types import Needs, needs
+from engine.decide.commands import Answer
+from engine.decide.migration import MigrationRefused
 from engine.flow import Flow, flow_from_body, load_flow
-from engine.fold import derive_state
-from engine.migration import MigrationRefused
-from engine.nodes import entries
-from engine.nodes.port import runners
-from engine.state import State
+from engine.journal.fold import derive_state
+from engine.journal.state import State
+from engine.language.errors import FlowError, InvalidAnswer
+from engine.nodes.runtime.runner import runners
+from engine.nodes.types import installed
 from tests.engine.agents.talks import Talk
 from tests.nodes.gonekit import MODULE, Package
 from tests.support.engine import ANA, Backing, EngineRig, flow_of, running, until
@@ -136,7 +136,7 @@ def test_a_broken_or_changed_package_counts_as_gone(package: Package, release: s
     package.write(release)
     package.install()
     assert reason in flow_from_body(body).absent["page"]
-    entries.forget()
+    installed.forget()
 
 
 # --- getting rid of it, and saving it ----------------------------------------------------------------------

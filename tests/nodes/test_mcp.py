@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SaysoError
-from engine.nodes.mcp import McpServers
-from engine.nodes.mcp_config import McpUnconfigured, find, servers
-from engine.nodes.port import Completed, Failed, Interrupted, Outcome
+from engine.language.errors import SaysoError
+from engine.nodes.runtime.mcp import McpServers
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
+from engine.nodes.types.mcp import McpUnconfigured, find, servers
 from tests.nodes.nodekit import PYTHON, Context, runs, until
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "mcp_server.py"
@@ -298,7 +298,7 @@ def test_a_name_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
 def test_the_library_is_loaded_by_a_call_only() -> None:
     """Importing the module, and what puts an engine together, loads neither the client nor its HTTP library."""
     script = (
-        "import sys, bot.assembly, engine.nodes.mcp;"
+        "import sys, bot.compose.assembly, engine.nodes.runtime.mcp;"
         "print([name for name in ('mcp', 'mcp_types', 'httpx2', 'starlette') if name in sys.modules])"
     )
     root = Path(__file__).resolve().parents[2]

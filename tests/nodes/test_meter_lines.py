@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.nodes.meter_lines import MeterLines
-from engine.nodes.port import Completed, Meter
-from engine.nodes.redact import Redactor
-from engine.nodes.shell import shell
+from engine.nodes.runtime.progress_lines import MeterLines
+from engine.nodes.runtime.redact import Redactor
+from engine.nodes.runtime.runner import Completed, Meter
+from engine.nodes.runtime.shell import shell
 from tests.nodes.nodekit import Context
 
 OUTPUT = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.nodes.address import is_disguised, why_refused
+from engine.nodes.types.addresses import is_disguised, why_refused
 
 
 @pytest.mark.parametrize(

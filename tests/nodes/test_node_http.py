@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from engine.nodes.http import http
-from engine.nodes.port import Completed, Failed, Interrupted, Outcome
+from engine.nodes.runtime.http import http
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
 from tests.nodes.nodekit import ENCODINGS, Context, bare, canaries, rest_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

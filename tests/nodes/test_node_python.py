@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from engine.codec import Json
-from engine.nodes.port import Completed, Failed, Interrupted, Outcome
-from engine.nodes.python import python
+from engine.language.codec import Json
+from engine.nodes.runtime.python import python
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
 from tests.nodes.nodekit import Context
 
 GATES: dict[str, threading.Event] = {}
@@ -289,7 +289,7 @@ async def test_an_exception_fails_with_its_type_and_text(
 )
 async def test_odd_endings_are_failures(kit: Kit, prefix: str, body: str, kind: str, words: str) -> None:
     """Nothing that a function raises ends the process or leaves the node hanging."""
-    head = "from engine.nodes.context import NodeError\nfrom engine.errors import PauseError\n"
+    head = "from engine.nodes.runtime.user_code import NodeError\nfrom engine.language.errors import PauseError\n"
     kit.module(f"{head}{prefix}def f():\n    {body}")
     failure = await kit.failure("f")
     assert failure.type == kind
@@ -299,7 +299,7 @@ async def test_odd_endings_are_failures(kit: Kit, prefix: str, body: str, kind: 
 # --- leaving ---------------------------------------------------------------------------------------------
 
 LEAVERS = """
-    from engine.errors import PauseError
+    from engine.language.errors import PauseError
     def at(name):
         return GATES.setdefault(name, threading.Event())
     def work(ctx):

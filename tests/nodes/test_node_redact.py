@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.nodes.capture import Capture
-from engine.nodes.redact import Redactor
+from engine.nodes.runtime.capture import Capture
+from engine.nodes.runtime.redact import Redactor
 from tests.nodes.nodekit import ENCODINGS, bare, canaries, rest_of
 
 

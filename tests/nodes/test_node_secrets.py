@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import SaysoError
-from engine.nodes.port import Refusal
-from engine.nodes.secrets import Resolver, SecretSource, SecretUnavailable
+from engine.language.errors import SaysoError
+from engine.nodes.runtime.runner import Refusal
+from engine.nodes.runtime.secrets import Resolver, SecretSource, SecretUnavailable
 
 
 def refusal(source: SecretSource, name: str) -> str:

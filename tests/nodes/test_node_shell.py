@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from engine.nodes.port import Completed, Failed, Interrupted, Outcome, runners
-from engine.nodes.shell import shell
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome, runners
+from engine.nodes.runtime.shell import shell
 from tests.nodes.nodekit import ENCODINGS, PYTHON, Context, bare, canaries, rest_of, runs, until
 
 

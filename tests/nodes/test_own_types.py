@@ -14,10 +14,10 @@ from textwrap import dedent
 
 import pytest
 
-from engine.errors import FlowError
-from engine.nodes import entries
-from engine.nodes.port import Completed, Failed, runners
-from engine.nodes.specs import node_types
+from engine.language.errors import FlowError
+from engine.nodes.runtime.runner import Completed, Failed, runners
+from engine.nodes.types import installed as entries
+from engine.nodes.types.registry import node_types
 from engine.storage.memory import MemoryStore
 from tests.nodes.nodekit import Context
 from tests.support.engine import Clock, flow_of, running

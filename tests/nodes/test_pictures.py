@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.nodes.pictures import is_picture, picture_of
+from engine.nodes.runtime.images import is_picture, picture_of
 from tests.nodes.pictures import WEBP, gif, jpeg, png
 
 WHOLE = [

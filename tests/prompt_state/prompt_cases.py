@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.actors import Actor
-from prompt_state.model import Option, PromptState
+from engine.language.actors import Actor
+from prompt_state.question_row import Option, PromptState
 
 TEAM = "T1"
 KEY = "T1:C1:1000.000000"

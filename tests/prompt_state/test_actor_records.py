@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.actors import Actor
-from engine.codec import copy
-from engine.errors import MalformedJournal
+from engine.language.actors import Actor
+from engine.language.codec import copy
+from engine.language.errors import MalformedJournal
 from tests.prompt_state.prompt_cases import person
 
 

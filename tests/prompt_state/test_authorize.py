@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.actors import Actor
+from engine.language.actors import Actor
 from prompt_state.policy import ACTION_OF, Action, Gate, authorize, may_act_on
 from prompt_state.target import AskedSpec, Target
 from tests.prompt_state.prompt_cases import TEAM, approval, ask, person

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from engine.actors import Actor
-from engine.codec import Json
+from engine.language.actors import Actor
+from engine.language.codec import Json
 from prompt_state.policy import ACTION_OF, Action, authorize
 from prompt_state.target import AskedSpec, Target
 from tests.prompt_state.test_authorize import ANA, BEN, CLEO, TEAM, TERMINAL, person

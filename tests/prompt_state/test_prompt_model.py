@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
 
-from engine.codec import decode, encode
-from engine.errors import SchemaTooNew
-from engine.events import FlowPaused, PromptAnswered, PromptRequested, PromptShown, TimerSet
+from engine.journal.events import FlowPaused, PromptAnswered, PromptRequested, PromptShown, TimerSet
+from engine.language.codec import decode, encode
+from engine.language.errors import SchemaTooNew
 from engine.storage.port import PromptRow, PutPrompt
 from prompt_state.errors import MalformedPrompt
-from prompt_state.model import (
+from prompt_state.question_row import (
     Option,
     Owner,
     PromptState,

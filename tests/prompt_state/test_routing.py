@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prompt_state.errors import TooLong
-from prompt_state.model import Option, PromptState
+from prompt_state.question_row import Option, PromptState
 from prompt_state.routing import (
     Answer,
     Chatter,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prompt_state.errors import TooLong
-from prompt_state.text import MAX_BYTES, text_in, unescape
+from prompt_state.slack_text import MAX_BYTES, text_in, unescape
 
 CASES = [
     ("plain words", "plain words"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from engine.codec import Json
-from engine.events import Event
+from engine.journal.events import Event
+from engine.language.codec import Json
 
 _OF_A_CLAIM = ("seq", "epoch", "attempt", "timerId", "promptId", "key")
 """Fields that count events, claims and tries, and ids that are made from them."""

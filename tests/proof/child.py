@@ -22,17 +22,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import engine.service
+import engine.run.dispatcher
 import engine.storage.connection
-from engine import requests
-from engine.codec import decode
-from engine.engine import Engine
-from engine.errors import Refused, SaysoError, SessionError, StorageBroken, StorageError
 from engine.flow import load_flow_file
-from engine.live import utc_now
-from engine.nodes.port import runners
-from engine.service import Service
-from engine.state import State
+from engine.journal.state import State
+from engine.language.codec import decode
+from engine.language.errors import Refused, SaysoError, SessionError, StorageBroken, StorageError
+from engine.nodes.runtime.runner import runners
+from engine.run import remote_commands
+from engine.run.active import utc_now
+from engine.run.dispatcher import Service
+from engine.run.engine import Engine
 from engine.storage.port import InboxItem
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody
@@ -141,7 +141,7 @@ async def ask_for_answer(folder: Path, name: str) -> str:
     store = open_sqlite(folder / "sayso.db")
     (prompt_id,) = (folder / "prompt").read_text().split()
     actor = replace(ANA, id=f"U0{name}", name=name)
-    item = requests.item(f"cli:{name}", SESSION, "answer", actor=actor, promptId=prompt_id, text=name)
+    item = remote_commands.item(f"cli:{name}", SESSION, "answer", actor=actor, promptId=prompt_id, text=name)
     go()
     store.ingest([item], utc_now())
     try:
@@ -180,7 +180,7 @@ def main(verb: str, folder: Path, more: list[str]) -> int:
     """One life; its exit code."""
     # Small, so that short flows have checkpoints in their middle, and a life that failed a step tries again soon.
     engine.storage.connection.CHECKPOINT_PAGES = 30
-    engine.service.SWEEP_SECONDS = 0.2
+    engine.run.dispatcher.SWEEP_SECONDS = 0.2
     try:
         match verb:
             case "live":

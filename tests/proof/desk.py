@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.codec import Json
-from engine.engine import Engine
 from engine.flow import Flow
-from engine.fold import derive_state
-from engine.session_state import to_json
-from engine.state import State
+from engine.journal.fold import derive_state
+from engine.journal.state import State
+from engine.journal.state_json import to_json
+from engine.language.codec import Json
+from engine.run.engine import Engine
 from tests.proof.flows import of_text
 from tests.proof.world import Bench, Effects
 from tests.support.engine import ANA, SESSION, Backing, Clock, EngineRig, running

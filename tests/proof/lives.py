@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from engine.codec import Json
-from engine.commands import Answer, Due, Message, NodeDone, Shown
-from engine.engine import Engine
-from engine.errors import Fenced, SessionEnded
-from engine.events import Event, event_from_bytes
+from engine.decide.commands import Answer, Due, Message, NodeDone, Shown
+from engine.decide.locks import pending
 from engine.flow import Flow, load_flow
-from engine.fold import derive_state
-from engine.locks import pending
-from engine.nodes.specs import node_types
-from engine.queries import doomed, launched
-from engine.session_state import to_bytes
-from engine.state import PromptRun, State
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.queries import doomed, launched
+from engine.journal.state import PromptRun, State
+from engine.journal.state_json import to_bytes
+from engine.language.codec import Json
+from engine.language.errors import Fenced, SessionEnded
+from engine.nodes.types.registry import node_types
+from engine.run.engine import Engine
 from engine.storage.port import Commit, Store
 from tests.proof.canonical import Canon, canonical
 from tests.proof.world import Bench, Effects

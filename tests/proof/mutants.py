@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from engine import core
-from engine.commands import NodeCut
-from engine.engine import Engine
-from engine.evaluation import evaluate_config, node_at
-from engine.events import IterationStarted, event_from_bytes
+from engine.decide import decide
+from engine.decide.commands import NodeCut
+from engine.decide.evaluate import evaluate_config, node_at
+from engine.decide.step import Turn
 from engine.flow import Flow
-from engine.fold import _FOLDS
-from engine.live import Live
-from engine.state import ROOT, Frame, State, below, scope_of
+from engine.journal.events import IterationStarted, event_from_bytes
+from engine.journal.fold import _FOLDS
+from engine.journal.state import ROOT, Frame, State, below, scope_of
+from engine.run.active import Live
+from engine.run.engine import Engine
 from engine.storage.memory import MemoryStore
-from engine.turn import Turn
 
 Change = Callable[[Flow, State], State]
 
@@ -216,7 +216,7 @@ def clear_log(patch: pytest.MonkeyPatch) -> None:
 
 def swallow_pause(patch: pytest.MonkeyPatch) -> None:
     """A container takes the pause of its child for a failure of the child."""
-    cut = core._HANDLERS[NodeCut]
+    cut = decide._HANDLERS[NodeCut]
 
     def swallowed(turn: Turn, command: NodeCut) -> None:
         if scope_of(command.path) == ROOT or command.reason != "cut":
@@ -224,7 +224,7 @@ def swallow_pause(patch: pytest.MonkeyPatch) -> None:
         elif turn.state.nodes[command.path].attempt == command.attempt:
             turn.break_(command.path, {"type": "paused", "message": "__paused"})
 
-    patch.setitem(core._HANDLERS, NodeCut, swallowed)
+    patch.setitem(decide._HANDLERS, NodeCut, swallowed)
 
 
 LOOPS = ("foreach", "foreach_asks", "foreach_in_foreach")

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.events import Event, event_from_bytes
-from engine.fold import derive_state
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
 from engine.storage.sqlite import open_sqlite
 from tests.proof.child import SESSION, STOPPED, STUCK
 from tests.support.engine import check_starts

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import chain, repeat
 from pathlib import Path
 
-from engine.providers.claude import ClaudeProvider
+from engine.models.claude import ClaudeProvider
 from engine.storage.sqlite import open_sqlite
 from tests.proof.talks import Death, Mortal, Run, Stage, answers, live
 from tests.support.claude_mind import Mind

@@ -19,17 +19,17 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, cast
 
-from engine.agents.runner import TurnRunner
-from engine.agents.spend import SpendRows, nanos
-from engine.commands import Answer, Due
-from engine.engine import Engine
-from engine.errors import Fenced, SessionEnded
-from engine.events import Event, event_from_bytes
+from engine.decide.agents.spend_projection import SpendRows, nanos
+from engine.decide.commands import Answer, Due
 from engine.flow import Flow, load_flow
-from engine.fold import derive_state
-from engine.nodes.port import with_runner
-from engine.providers.port import Provider
-from engine.state import PromptRun, State
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.state import PromptRun, State
+from engine.language.errors import Fenced, SessionEnded
+from engine.models.provider import Provider
+from engine.models.turn_runner import TurnRunner
+from engine.nodes.runtime.runner import with_runner
+from engine.run.engine import Engine
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
 from tests.support.claude_mind import Direct, Mind

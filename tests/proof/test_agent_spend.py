@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from engine.flow import Flow, load_flow
-from engine.providers.claude import ClaudeProvider
-from engine.providers.port import Provider
-from engine.state import PromptRun, State
+from engine.journal.state import PromptRun, State
+from engine.models.claude import ClaudeProvider
+from engine.models.provider import Provider
 from tests.proof.sampling import SEED
 from tests.proof.talks import Death, Mortal, Person, begin, live, opened, said
 from tests.support.claude_mind import Direct, Mind

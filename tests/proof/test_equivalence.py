@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, note, settings
 
 from engine.flow import Flow
-from engine.nodes.specs import node_types
+from engine.nodes.types.registry import node_types
 from tests.proof import generated
 from tests.proof.flows import FLOWS, flow, of_text, types_in
 from tests.proof.lives import Life, Run, compare, drops, every, holds, pairs, run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import SaysoError
+from engine.language.errors import SaysoError
 from tests.proof import lives
 from tests.proof.flows import flow
 from tests.proof.lives import Life, Run, compare, drops, holds, run

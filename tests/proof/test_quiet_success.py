@@ -16,18 +16,20 @@ from hypothesis import strategies as st
 
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import Run, run
-from engine import clock, graphs, people
-from engine.codec import Json
-from engine.commands import Answer, Begin, Due, NodeDone, Shown
-from engine.events import ChildStarted, Event, NodeStarted, PromptRequested
+from engine.decide import edges as graphs
+from engine.decide import replies
+from engine.decide.commands import Answer, Begin, Due, NodeDone, Shown
+from engine.decide.edges import DEAD
+from engine.decide.rejections import conclude
+from engine.decide.step import Turn
 from engine.flow import Flow
-from engine.flow.warnings import has_effects
-from engine.fold import derive_state
-from engine.graphs import DEAD
-from engine.queries import is_rejection
-from engine.rejections import conclude
-from engine.state import PromptRun, State, in_finally
-from engine.turn import Turn
+from engine.flow.checks.warnings import has_effects
+from engine.journal.events import ChildStarted, Event, NodeStarted, PromptRequested
+from engine.journal.fold import derive_state
+from engine.journal.queries import is_rejection
+from engine.journal.state import PromptRun, State, in_finally
+from engine.language import timestamps
+from engine.language.codec import Json
 from tests.support.engine import BEN, Scenario
 from tests.support.engine import given as core
 
@@ -103,7 +105,7 @@ def expired(case: Scenario, prompt: PromptRun) -> list[str]:
     timer = next(
         t for t in case.state.timers.values() if t.prompt_id == prompt.prompt_id and t.purpose == "deadline"
     )
-    case.now, case.last = clock.after(timer.due_at, 1), []
+    case.now, case.last = timestamps.after(timer.due_at, 1), []
     case._take(Due(timer.timer_id))
     return effects(case, case.last) + carried_on(case)
 
@@ -254,8 +256,8 @@ def _only_presses(turn: Turn, path: str, output: dict[str, Json]) -> None:
 
 
 FAULTS: dict[str, tuple[Any, str, Any, Callable[[str], None], str]] = {
-    "a rejection counts as completed": (people, "conclude", _completes, check_gated, GATED),
-    "only people reject, a timeout completes": (people, "conclude", _only_presses, check_gated, GATED),
+    "a rejection counts as completed": (replies, "conclude", _completes, check_gated, GATED),
+    "only people reject, a timeout completes": (replies, "conclude", _only_presses, check_gated, GATED),
     "a loop edge that is used up is simply not taken": (graphs.limits, "edge_error", lambda *_: None, check_dead_end, USED_UP),
     "a graph ends wherever its edges are dead": (graphs, "_unreached", lambda *_: None, check_dead_end, DEAD_END),
 }  # fmt: skip
@@ -275,7 +277,7 @@ def test_the_proof_sees_the_fault(name: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_proof_sees_a_rejection_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container around it that is retried would ask, and do what stands before it, once more."""
     check_gated(RETRIED)
-    monkeypatch.setattr("engine.turn.REJECTED", "nothing")
+    monkeypatch.setattr("engine.decide.step.REJECTED", "nothing")
     case = core(RETRIED).started()
     case.when(NodeDone("n1[0]/n0", 1, OUTCOMES["shell"]))
     case.when(case.answer("reject"))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import event_from_bytes
-from engine.fold import derive_state
+from engine.journal.events import event_from_bytes
+from engine.journal.fold import derive_state
 from engine.storage.sqlite import open_sqlite
 from tests.proof import child, syscalls
 from tests.support.engine import ANA, counted, flow_of, served, shell_runners

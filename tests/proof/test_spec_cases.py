@@ -11,8 +11,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine.commands import Message
-from engine.errors import (
+from engine.decide.commands import Message
+from engine.journal.events import Event
+from engine.journal.fold import derive_state
+from engine.journal.state import State
+from engine.journal.state_json import from_json, to_json
+from engine.language.errors import (
     EmptyMessage,
     MalformedJournal,
     SessionEnded,
@@ -20,10 +24,6 @@ from engine.errors import (
     SnapshotRefused,
     UnknownSession,
 )
-from engine.events import Event
-from engine.fold import derive_state
-from engine.session_state import from_json, to_json
-from engine.state import State
 from tests.proof.desk import Desk, Office
 from tests.support.engine import ANA, SESSION, given
 

@@ -12,13 +12,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine import claims, clock
-from engine.commands import Answer, Hold, Message, NodeDone, Resume, Shown
-from engine.errors import AlreadyAnswered, MalformedJournal, SessionQuarantined, SessionRunning
-from engine.events import Event, event_from_bytes
-from engine.fold import derive_state
-from engine.session_state import from_json, to_bytes, to_json
-from engine.snapshot_files import SnapshotFiles
+from engine.decide.commands import Answer, Hold, Message, NodeDone, Resume, Shown
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.state_json import from_json, to_bytes, to_json
+from engine.language import timestamps
+from engine.language.errors import AlreadyAnswered, MalformedJournal, SessionQuarantined, SessionRunning
+from engine.run import sessions
+from engine.run.snapshot_files import SnapshotFiles
 from tests.proof.desk import Office
 from tests.support.engine import ANA, BEN, SESSION, START, Scenario, abandon, given, served
 
@@ -186,7 +187,7 @@ def test_row_10_deriving_reads_no_clock(monkeypatch: pytest.MonkeyPatch) -> None
         raise AssertionError("the fold looked at the clock")
 
     monkeypatch.setattr(time, "time", broken)
-    monkeypatch.setattr(clock, "to_text", broken)
+    monkeypatch.setattr(timestamps, "to_text", broken)
     assert derive_state(case.events) == case.state
 
 
@@ -338,8 +339,8 @@ async def test_row_20_a_bad_journal_is_set_aside_and_never_run_cold(
         raise MalformedJournal("event 3 (node:started): a is there already")
 
     async with office.open() as desk:
-        monkeypatch.setattr(claims, "fold", refuse)
-        monkeypatch.setattr(claims, "derive_state", refuse)
+        monkeypatch.setattr(sessions, "fold", refuse)
+        monkeypatch.setattr(sessions, "derive_state", refuse)
         with pytest.raises(SessionQuarantined, match="event 3"):
             await desk.engine.apply(SESSION, Message("go on", ANA, "key-1"))
         head = desk.rig.store.head(SESSION)
@@ -400,7 +401,7 @@ def test_row_24_there_is_one_deadline_and_it_is_the_prompts(limits: str, own: st
     """Its own timeout, else the flow's deadline, else thirty days; then the node fails."""
     case = given(f"{limits}nodes: [{{id: q, type: ask, with: {{message: '?'{own}}}}}]").started()
     case.when(Shown(case.prompt.prompt_id, {"ts": "1"}))
-    assert case.prompt.deadline == clock.after(START, seconds)
+    assert case.prompt.deadline == timestamps.after(START, seconds)
     case.later(seconds).when(case.timer_due())
     assert case.node("q").status == "failed"
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from engine.codec import Json
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 
 
 class Effects:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from engine.providers.claude import ClaudeProvider
-from engine.providers.messages import Message, user
-from engine.providers.port import Provider
-from engine.providers.scripted import ScriptedProvider, script_from
-from engine.providers.turns import Tool, TurnRequest
+from engine.messages.messages import Message, user
+from engine.messages.turns import Tool, TurnRequest
+from engine.models.claude import ClaudeProvider
+from engine.models.provider import Provider
+from engine.models.scripted import ScriptedProvider, script_from
 from tests.support.claude_server import ClaudeServer, Failure, Reply, call
 
 LOGS = Tool("logs", "Reads logs.", {"type": "object", "properties": {"host": {"type": "string"}}})

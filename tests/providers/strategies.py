@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.providers.messages import Message
+from engine.messages.messages import Message
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12)
 spoken = words.filter(lambda text: bool(text.strip()))

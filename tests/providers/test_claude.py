@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from engine.providers.claude import ClaudeProvider
-from engine.providers.errors import (
+from engine.messages.errors import (
     AccessDenied,
     BadResponse,
     ContextTooLong,
@@ -27,9 +26,10 @@ from engine.providers.errors import (
     StreamCut,
     Unavailable,
 )
-from engine.providers.messages import Message, assistant, tool_result_block, user
-from engine.providers.port import complete
-from engine.providers.turns import TextDelta, TurnEvent, Usage
+from engine.messages.messages import Message, assistant, tool_result_block, user
+from engine.messages.turns import TextDelta, TurnEvent, Usage
+from engine.models.claude import ClaudeProvider
+from engine.models.provider import complete
 from tests.providers.providerkit import request
 from tests.providers.strategies import legal_conversations
 from tests.support.claude_server import KEY, ClaudeServer, Failure, Raw, Reply, call, claude_server, sse, text
@@ -514,9 +514,9 @@ async def test_nothing_is_left_running(server: ClaudeServer, claude: ClaudeProvi
 def test_the_sdk_is_imported_by_the_first_turn_only() -> None:
     """Importing the providers, and making Claude's, loads neither the SDK nor its HTTP client."""
     script = (
-        "import sys, engine.engine; before = set(sys.modules)\n"
-        "import engine.providers.claude\n"
-        "engine.providers.claude.ClaudeProvider({'ANTHROPIC_API_KEY': 'k'})\n"
+        "import sys, engine.run.engine; before = set(sys.modules)\n"
+        "import engine.models.claude\n"
+        "engine.models.claude.ClaudeProvider({'ANTHROPIC_API_KEY': 'k'})\n"
         "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - set(sys.stdlib_module_names)))"
     )
@@ -527,7 +527,7 @@ def test_the_sdk_is_imported_by_the_first_turn_only() -> None:
 def test_the_engine_does_not_import_providers() -> None:
     """Importing the engine loads no provider, no prices and no turns: who runs no agent pays nothing."""
     script = (
-        "import sys, engine.engine; "
+        "import sys, engine.run.engine; "
         "print(sorted(name for name in sys.modules if 'provider' in name or name.startswith('anthropic')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from engine.codec import decode, encode
-from engine.providers.messages import (
+from engine.language.codec import decode, encode
+from engine.messages.messages import (
     Message,
     assistant,
     image_block,

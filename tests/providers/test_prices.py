@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.codec import encode
-from engine.providers.amounts import dollars
-from engine.providers.messages import Message, assistant, image_block, pdf_block, tool_result_block, user
-from engine.providers.prices import (
+from engine.language.codec import encode
+from engine.messages.messages import Message, assistant, image_block, pdf_block, tool_result_block, user
+from engine.messages.money import dollars
+from engine.messages.prices import (
     DEFAULTS,
     InvalidPrice,
     UnknownPrice,
@@ -22,7 +22,7 @@ from engine.providers.prices import (
     prompt_bound,
     worst_case,
 )
-from engine.providers.turns import Usage
+from engine.messages.turns import Usage
 from tests.providers.providerkit import request
 from tests.providers.strategies import legal_conversations
 

@@ -10,12 +10,10 @@ from contextlib import aclosing
 
 import pytest
 
-from engine.codec import decode, encode
-from engine.providers.claude import ClaudeProvider
-from engine.providers.errors import InvalidRequest, ProviderError, StreamCut
-from engine.providers.messages import Message, assistant, legal, tool_result_block, user
-from engine.providers.port import complete
-from engine.providers.turns import (
+from engine.language.codec import decode, encode
+from engine.messages.errors import InvalidRequest, ProviderError, StreamCut
+from engine.messages.messages import Message, assistant, legal, tool_result_block, user
+from engine.messages.turns import (
     BlockDone,
     Finished,
     TextDelta,
@@ -25,6 +23,8 @@ from engine.providers.turns import (
     TurnEvent,
     TurnResult,
 )
+from engine.models.claude import ClaudeProvider
+from engine.models.provider import complete
 from tests.providers.providerkit import FAILURES, ClaudeRig, Rig, ScriptedRig, request
 from tests.support.claude_server import claude_server
 

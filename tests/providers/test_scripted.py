@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.providers.errors import Overloaded, ScriptError
-from engine.providers.messages import assistant, tool_result_block, user
-from engine.providers.port import complete
-from engine.providers.scripted import ScriptedProvider, load_script, script_from
-from engine.providers.turns import TurnEvent, Usage
+from engine.messages.errors import Overloaded, ScriptError
+from engine.messages.messages import assistant, tool_result_block, user
+from engine.messages.turns import TurnEvent, Usage
+from engine.models.provider import complete
+from engine.models.scripted import ScriptedProvider, load_script, script_from
 from tests.providers.providerkit import request
 
 SCRIPT = """

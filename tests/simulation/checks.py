@@ -9,14 +9,14 @@ from itertools import groupby
 from typing import Any
 
 from bot.rendering import card
-from engine import clock
-from engine.codec import decode
-from engine.errors import MalformedJournal
-from engine.events import Event, event_from_bytes
 from engine.flow import flow_from_body
-from engine.fold import derive_state
-from engine.live import utc_now
-from engine.state import State
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.state import State
+from engine.language import timestamps
+from engine.language.codec import decode
+from engine.language.errors import MalformedJournal
+from engine.run.active import utc_now
 from engine.storage.sqlite import open_sqlite
 from tests.simulation import errand_checks, file_flows, form_checks
 from tests.simulation.file_flows import ALL
@@ -192,7 +192,7 @@ def _taken_back(world: World, session: Session) -> Iterator[str]:
     given: dict[str, float] = {}
     pressed = {press.delivery.body["actions"][0]["action_ts"]: press for press in world.people.pressed}
     for event in session.events:
-        at = clock.from_text(event.timestamp).timestamp()
+        at = timestamps.from_text(event.timestamp).timestamp()
         if event.type == "prompt:answered":
             given[event.prompt_id] = at
         elif event.type == "prompt:undone":
@@ -304,7 +304,7 @@ def _too_early(world: World, said: Said) -> bool:
 
 def _was_read(world: World, said: Said, end: str) -> bool:
     """Whether the thread was read after the reply, long enough before its session ended: afterwards nobody reads it."""
-    ended = clock.from_text(end).timestamp() - EPOCH
+    ended = timestamps.from_text(end).timestamp() - EPOCH
     wrote = float(said.ts) - EPOCH
     return not world.jumped and any(wrote < gap < ended - READING for gap in world.gaps)
 
@@ -322,7 +322,7 @@ def _obeyed(world: World, said: Said, row: Any, ends: dict[str, str]) -> Iterato
         return
     if said.choice or _too_early(world, said):
         return
-    ended = clock.from_text(ends[f"{TEAM}:{CHANNEL}:{said.root}"]).timestamp()
+    ended = timestamps.from_text(ends[f"{TEAM}:{CHANNEL}:{said.root}"]).timestamp()
     if row.outcome not in _VISIBLE and not world.jumped and float(said.ts) < ended - READING:
         yield f"{said.text!r} ({said.ts}) was {row.outcome}"
 

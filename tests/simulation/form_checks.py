@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bot.views.forms import LOST
-from engine.codec import decode
+from engine.language.codec import decode
 from tests.simulation.file_flows import ALL
 from tests.simulation.modals import Sent
 from tests.simulation.people import Pressed

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from bot.app import SlackApp
-from engine import decisions, fold, people
-from engine.folds import prompts
+from bot.serve.bolt import SlackApp
+from engine.decide import approvals, replies
+from engine.decide.step import Turn
+from engine.journal import fold
+from engine.journal.folds import prompts
 from engine.storage.port import InboxItem
-from engine.turn import Turn
 from tests.simulation.mutants import Mutant
 
 
@@ -25,12 +26,12 @@ def takes_a_second_submission_in_silence(patch: pytest.MonkeyPatch) -> None:
 
 def obeys_a_button_of_an_older_copy(patch: pytest.MonkeyPatch) -> None:
     """Whoever presses Approve on what was proposed before a change approves what it became."""
-    find = decisions.open_prompt
+    find = approvals.open_prompt
 
     def any_copy(turn: Turn, prompt_id: str, nonce: str | None = None) -> Any:
         return find(turn, prompt_id)
 
-    patch.setattr(people, "open_prompt", any_copy)
+    patch.setattr(replies, "open_prompt", any_copy)
 
 
 def a_change_keeps_the_votes_before_it(patch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,7 @@ def a_change_keeps_the_votes_before_it(patch: pytest.MonkeyPatch) -> None:
 
 def runs_what_the_first_change_said(patch: pytest.MonkeyPatch) -> None:
     """A second change is recorded and shown, and what runs is what the first one said."""
-    decided = decisions._decided
+    decided = approvals._decided
     first: dict[tuple[str, str], Any] = {}
 
     def edited(state: Any, event: Any) -> Any:
@@ -60,7 +61,7 @@ def runs_what_the_first_change_said(patch: pytest.MonkeyPatch) -> None:
         return {**found, "values": first.get((prompt.prompt_id, prompt.spec["message"]), found["values"])}
 
     patch.setitem(fold._FOLDS, "prompt:edited", edited)
-    patch.setattr(decisions, "_decided", older)
+    patch.setattr(approvals, "_decided", older)
 
 
 def hands_over_and_keeps(patch: pytest.MonkeyPatch) -> None:

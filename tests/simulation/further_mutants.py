@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from bot import inbound
-from bot.app import SlackApp
-from bot.session_files import Part
+from bot.config.session_files import Part
+from bot.inbound import payloads
+from bot.inbound.view_values import PAGE, Submission
+from bot.serve.bolt import SlackApp
+from bot.start.from_triggers import WaysIn
 from bot.views import forms, kinds
-from bot.views.desk import Desk
-from bot.views.values import PAGE, Submission
-from bot.ways_in import WaysIn
-from engine import fold
-from engine.codec import decode
-from engine.folds import prompts
+from bot.views.prompt_lookup import Desk
+from engine.journal import fold
+from engine.journal.folds import prompts
+from engine.language.codec import decode
 from engine.storage.port import InboxItem
 from tests.simulation.mutants import Mutant
 
@@ -106,7 +106,7 @@ def hears_a_reaction_again(patch: pytest.MonkeyPatch) -> None:
     ingest = SlackApp._ingest
 
     async def fresh(self: SlackApp, item: InboxItem) -> bool:
-        while item.kind == inbound.REACTION and await self._writer.call("inbox_row", item.key):
+        while item.kind == payloads.REACTION and await self._writer.call("inbox_row", item.key):
             item = InboxItem(f"again/{item.key}", item.kind, item.payload, thread_key=item.thread_key)
         return await ingest(self, item)
 

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from bot.app import SlackApp
-from bot.machine import Machine
-from bot.outbound.run import Tuning
-from bot.process import Bot
-from bot.settings import Settings
+from bot.compose.environment import Machine
+from bot.config.settings import Settings
+from bot.outbound.outbox_worker import Tuning
+from bot.serve.bolt import SlackApp
+from bot.serve.main import Bot
 from bot.workspace.methods.files import content_of
-from engine.codec import Json
-from engine.errors import StorageError
-from engine.nodes.port import Completed, Interrupted, NodeContext, Runner
+from engine.language.codec import Json
+from engine.language.errors import StorageError
+from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, Runner
+from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 from engine.storage.sqlite import SqliteStore, open_sqlite
-from engine.storage.writer import Writer
 from tests.simulation.slack import Delivery, Response, Wire, key_of
 from tests.simulation.timeline import SimLoop
 

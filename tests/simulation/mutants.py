@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from bot import arrivals
-from bot.app import SlackApp
-from bot.catchup import CatchUp
-from bot.outbound import posts, rows
-from engine.commands import Answer
-from engine.engine import Engine
+from bot.handlers.catchup import CatchUp
+from bot.inbound import decisions
+from bot.outbound import posts
+from bot.outbound import senders as rows
+from bot.serve.bolt import SlackApp
+from engine.decide.commands import Answer
+from engine.run.engine import Engine
 from engine.storage import sqlite_rows
 from engine.storage.port import Commit, InboxItem
 from engine.storage.sqlite import SqliteStore
@@ -26,7 +27,7 @@ def acknowledges_before_it_stores(patch: pytest.MonkeyPatch) -> None:
     """The acknowledgement leaves first; storing follows."""
     take = SlackApp._take
 
-    async def later(self: SlackApp, decision: arrivals.Take) -> None:
+    async def later(self: SlackApp, decision: decisions.Take) -> None:
         self._kept = asyncio.get_running_loop().create_task(take(self, decision))  # type: ignore[attr-defined]
 
     patch.setattr(SlackApp, "_take", later)
@@ -77,10 +78,10 @@ def a_live_reply_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
     rare that the simulation does not find it within its seeds; `tests/bot/test_app.py` looks for it directly."""
     take = SlackApp._take
 
-    async def marking(self: SlackApp, decision: arrivals.Take) -> None:
+    async def marking(self: SlackApp, decision: decisions.Take) -> None:
         await take(self, decision)
         item = decision.item
-        if item.kind == arrivals.MESSAGE:
+        if item.kind == decisions.MESSAGE:
             await self._writer.call("set_mark", f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1])
 
     patch.setattr(SlackApp, "_take", marking)

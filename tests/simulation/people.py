@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.rendering.decisions import UNDO
+from bot.rendering.approvals import UNDO
 from bot.workspace import elements
 from bot.workspace.state import copied
 from tests.simulation.errands import Errands

@@ -15,11 +15,11 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from bot.catchup import INSTALLED
-from bot.flows import Library
+from bot.config.library import Library
+from bot.handlers.catchup import INSTALLED
 from bot.rendering import forms
 from engine.flow import Flow, load
-from engine.storage import writer
+from engine.storage import group_commit
 from engine.storage.sqlite import open_sqlite
 from tests.simulation.checks import check
 from tests.simulation.file_flows import ALL
@@ -37,7 +37,7 @@ AT_ONCE = 50
 @contextmanager
 def ground() -> Iterator[Ground]:
     """What all seeds share. In memory, where the machine has a folder for that."""
-    memory, read, short = Path("/dev/shm"), load.flow_from_body, writer.SHORT_SECONDS
+    memory, read, short = Path("/dev/shm"), load.flow_from_body, group_commit.SHORT_SECONDS
     fields = forms._PAGE_FIELDS
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory if memory.is_dir() else None))
     try:
@@ -55,11 +55,11 @@ def ground() -> Iterator[Ground]:
         store._db.raw.wal_checkpoint()
         store.close()
         forms._PAGE_FIELDS = PAGE_FIELDS
-        writer.SHORT_SECONDS = -1.0  # one call after the other, whatever the real clock says
+        group_commit.SHORT_SECONDS = -1.0  # one call after the other, whatever the real clock says
         load.flow_from_body = cache(read)  # each life would read the same text again
         yield Ground(folder, library, template)
     finally:
-        load.flow_from_body, writer.SHORT_SECONDS = read, short
+        load.flow_from_body, group_commit.SHORT_SECONDS = read, short
         forms._PAGE_FIELDS = fields
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bot.manifest import SHORTCUT
+from bot.wire.manifest import SHORTCUT
 from bot.workspace import elements, payloads
 from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError

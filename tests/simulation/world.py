@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bot.flows import Library
+from bot.config.library import Library
 from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES
 from engine.storage.anchor import anchor_of
 from tests.simulation import weather as weathers

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from engine.errors import (
+from engine.language.errors import (
     Corrupt,
     Fenced,
     KeyMissing,

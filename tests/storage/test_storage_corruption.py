@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from engine.errors import Corrupt, Fenced, SaysoError, StoreSuspended
+from engine.language.errors import Corrupt, Fenced, SaysoError, StoreSuspended
 from engine.storage.port import Consumed, InboxItem, Loaded, PutOutbox, Store
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import (

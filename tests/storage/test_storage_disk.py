@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from engine.errors import StorageBroken, StorageError, StorageFull
+from engine.language.errors import StorageBroken, StorageError, StorageFull
 from engine.storage import connection
 from engine.storage.port import Consumed, InboxItem
 from engine.storage.sqlite import SqliteStore, open_sqlite

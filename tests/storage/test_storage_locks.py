@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.errors import Corrupt, LockHeld, SchemaTooNew
+from engine.language.errors import Corrupt, LockHeld, SchemaTooNew
 from engine.storage.memory import MemoryStore
 from engine.storage.port import DropLock, LockRow, PutLock, Store, TakeLock
 from engine.storage.schema import STEPS, migrate

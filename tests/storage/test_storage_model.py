@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine.errors import SaysoError
+from engine.language.errors import SaysoError
 from engine.storage.memory import MemoryStore
 from engine.storage.port import (
     Consumed,

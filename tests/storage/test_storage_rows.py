@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import (
-    StorageError,
-)
+from engine.language.errors import StorageError
 from engine.storage.port import (
     DropTimer,
     InboxItem,

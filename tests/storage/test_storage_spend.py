@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.errors import DayBudgetSpent
+from engine.language.errors import DayBudgetSpent
 from engine.storage.port import NANO, PutSpend, SettleSpend, SpendRow, Store
 from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import open_sqlite

@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.errors import KeyMissing, SchemaTooNew, StorageError
+from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
 from engine.storage.memory import MemoryStore
-from engine.storage.opening import open_store
+from engine.storage.open import open_store
 from engine.storage.port import InboxItem
 from engine.storage.schema import STEPS, migrate, version_of
 from engine.storage.sqlite import open_sqlite

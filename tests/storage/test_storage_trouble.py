@@ -14,16 +14,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from bot.doctor_store import check_freshness
-from bot.settings import load_settings
-from engine import backoff
-from engine.backoff import waited_out
-from engine.errors import Corrupt, StorageBusy, StorageError
-from engine.nodes.folder import private_folder
-from engine.storage import connection, writer
-from engine.storage.opening import open_store
+from bot.config.settings import load_settings
+from bot.doctor.store import check_freshness
+from engine.language import backoff
+from engine.language.backoff import waited_out
+from engine.language.errors import Corrupt, StorageBusy, StorageError
+from engine.nodes.runtime.folder import private_folder
+from engine.storage import connection, group_commit
+from engine.storage.group_commit import Writer
+from engine.storage.open import open_store
 from engine.storage.sqlite import open_sqlite
-from engine.storage.writer import Writer
 from tests.storage.storagekit import KEY, NOW, ROOT, sample_item
 
 
@@ -31,7 +31,7 @@ from tests.storage.storagekit import KEY, NOW, ROOT, sample_item
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock is waited for, and a trouble is over, within milliseconds."""
     monkeypatch.setattr(connection, "BUSY_MILLISECONDS", 5)
-    monkeypatch.setattr(writer, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(group_commit, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.001)
 
 
@@ -157,7 +157,7 @@ def test_the_folders_of_sessions_are_private_whatever_the_umask(tmp_path: Path, 
 READ_ONLY = """
 import sys
 from pathlib import Path
-from engine.errors import StorageError
+from engine.language.errors import StorageError
 from engine.storage.sqlite import open_sqlite
 try:
     open_sqlite(Path(sys.argv[1]))

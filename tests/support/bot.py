@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bot.machine import Machine
-from bot.process import Bot
-from bot.settings import load_settings
+from bot.compose.environment import Machine
+from bot.config.settings import load_settings
+from bot.serve.main import Bot
 from bot.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from engine.providers.assembly import Assembly
-from engine.providers.checks import refuse_illegal
-from engine.providers.claude_wire import body_of
-from engine.providers.errors import InvalidRequest
-from engine.providers.prices import DEFAULTS, cost, price_of
-from engine.providers.turns import Finished, TurnEvent, TurnRequest, Usage
+from engine.messages.errors import InvalidRequest
+from engine.messages.prices import DEFAULTS, cost, price_of
+from engine.messages.stream import Assembly
+from engine.messages.turns import Finished, TurnEvent, TurnRequest, Usage
+from engine.models.checks import refuse_illegal
+from engine.models.claude_wire import body_of
 from tests.support.claude_rules import VERSIONS, Refusal, check
 from tests.support.claude_server import Failure, Raw, Reply, events
 

@@ -15,25 +15,37 @@ from typing import Any, Self, cast
 
 import pytest
 
-from engine import clock
-from engine.actors import Actor
-from engine.codec import Json
-from engine.commands import Abort, Action, Answer, Begin, Claimed, Command, Due, Facts, Message, Shown, Start
-from engine.core import decide
-from engine.dispatch import LocalDispatcher
-from engine.due import due
-from engine.engine import Engine
-from engine.errors import SaysoError
-from engine.events import Event, event_from_bytes
+from engine.decide.commands import (
+    Abort,
+    Action,
+    Answer,
+    Begin,
+    Claimed,
+    Command,
+    Due,
+    Facts,
+    Message,
+    Shown,
+    Start,
+)
+from engine.decide.decide import decide
+from engine.decide.due import due
+from engine.decide.locks import pending
 from engine.flow import Flow, load_flow
-from engine.fold import derive_state
-from engine.locks import pending
-from engine.nodes.port import Completed, NodeContext, Outcome, Runner
-from engine.nodes.port import runners as real_runners
-from engine.queries import launched
-from engine.service import Service
-from engine.session_state import UNFINISHED, from_bytes, to_bytes
-from engine.state import NodeRun, PromptRun, State
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.queries import launched
+from engine.journal.state import NodeRun, PromptRun, State
+from engine.journal.state_json import UNFINISHED, from_bytes, to_bytes
+from engine.language import timestamps as clock
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+from engine.nodes.runtime.runner import Completed, NodeContext, Outcome, Runner
+from engine.nodes.runtime.runner import runners as real_runners
+from engine.run.dispatcher import Service
+from engine.run.engine import Engine
+from engine.run.wakeups import LocalDispatcher
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Commit, Store
 from engine.storage.sqlite import open_sqlite
@@ -353,7 +365,7 @@ class Workshop:
             await self._note(lambda: self.open.pop(ctx.path, None))
 
     async def _wait(self, work: Work, *, leaves: bool) -> Outcome:
-        from engine.nodes.port import Interrupted
+        from engine.nodes.runtime.runner import Interrupted
 
         cut = asyncio.ensure_future(work.context.aborted.wait())
         waiting: set[asyncio.Future[Any]] = {work.done, cut} if leaves else {work.done}

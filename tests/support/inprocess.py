@@ -1,6 +1,6 @@
 """The whole bot and a whole workspace on one event loop: no process, no socket, no disk, no waiting.
 
-The bot is the real one (`bot.process.Bot`): payloads go through Bolt's middleware, calls of the Web API through
+The bot is the real one (`bot.serve.main.Bot`): payloads go through Bolt's middleware, calls of the Web API through
 slack_sdk. Slack is the local workspace's own model and methods, called directly. With `TownLoop` time passes only
 when nothing is left to do, so an hour takes no time; on a real loop programs and loopback servers can be used.
 """
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bot.app import SlackApp
-from bot.machine import Machine
-from bot.outbound.run import Tuning
-from bot.process import Bot, Identity
-from bot.settings import Rate, Rates, Settings
+from bot.compose.environment import Machine
+from bot.config.settings import Rate, Rates, Settings
+from bot.outbound.outbox_worker import Tuning
+from bot.serve.bolt import SlackApp
+from bot.serve.main import Bot, Identity
 from bot.workspace import elements, payloads
 from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError
@@ -34,12 +34,12 @@ from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES, REQUIRED
 from bot.workspace.seed import default_state
 from bot.workspace.state import Channel, User, View, copied
 from bot.workspace.views import Views
-from engine.engine import Engine
-from engine.errors import StorageError
-from engine.nodes.port import Runner, runners
+from engine.language.errors import StorageError
+from engine.nodes.runtime.runner import Runner, runners
+from engine.run.engine import Engine
+from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
-from engine.storage.writer import Writer
 from tests.simulation.slack import Response, Wire
 from tests.simulation.timeline import SimLoop, Timeline
 

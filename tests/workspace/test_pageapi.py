@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from slack_bolt.async_app import AsyncApp
 
-from bot.manifest import SHORTCUT
+from bot.wire.manifest import SHORTCUT
 from bot.workspace import Workspace
 from tests.support.workspace import (
     Json,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.agents.builtin import BUILTIN
-from engine.agents.plans import ToolKind, ToolPlan
-from engine.codec import Json
-from engine.expressions import compile_config
+from engine.flow.agent_plan import ToolKind, ToolPlan
+from engine.flow.builtin_tools import BUILTIN
 from engine.flow.model import Node
-from engine.nodes.specs import node_types
+from engine.language.codec import Json
+from engine.language.expressions import compile_config
+from engine.nodes.types.registry import node_types
 
 _TYPES = {"python": "python", "mcp": "mcp"}
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from engine.agents.conversation import request
-from engine.agents.facts import AgentFacts
-from engine.codec import Json
-from engine.commands import Answer, Facts, NodeBroke, NodeDone
-from engine.folds.agents import TURN
-from engine.providers.messages import Message, legal, text_document_block
-from engine.queries import launched
-from engine.state import AgentRun, PromptRun
+from engine.decide.agents.model_request import request
+from engine.decide.commands import Answer, Facts, NodeBroke, NodeDone
+from engine.journal.folds.agents import TURN
+from engine.journal.queries import launched
+from engine.journal.state import AgentRun, PromptRun
+from engine.language.codec import Json
+from engine.messages.limits import AgentFacts
+from engine.messages.messages import Message, legal, text_document_block
 from tests.support.engine import ANA, Scenario, flow_of
 
 HEAD = """

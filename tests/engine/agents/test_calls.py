@@ -10,17 +10,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from engine.agents.builtin import BUILTIN, described
-from engine.agents.calls import call_text, prepare
-from engine.agents.command_lines import allowed, pattern_problem, split_command
-from engine.agents.schemas import problems
-from engine.covers import digest
-from engine.errors import ToolRefused
-from engine.nodes.hosts import host_allowed, is_host
-from engine.nodes.port import Refusal
-from engine.nodes.request import prepare as requested
-from engine.nodes.secrets import Resolver
-from engine.nodes.session_paths import BadPath, session_path
+from engine.decide.agents.call_to_node import call_text, prepare
+from engine.decide.binding import digest
+from engine.flow.builtin_tools import BUILTIN, described
+from engine.flow.command_lines import allowed, pattern_problem, split_command
+from engine.language.errors import ToolRefused
+from engine.language.json_schema import problems
+from engine.nodes.runtime.http_request import prepare as requested
+from engine.nodes.runtime.runner import Refusal
+from engine.nodes.runtime.secrets import Resolver
+from engine.nodes.types.hosts import host_allowed, is_host
+from engine.nodes.types.paths import BadPath, session_path
 from tests.engine.agents.plankit import tool
 
 SECRET = {"$secret": "TOKEN"}

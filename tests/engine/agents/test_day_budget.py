@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from engine.agents.runner import TurnRunner
-from engine.agents.spend import SpendRows, nanos
-from engine.codec import Json
-from engine.commands import Due
-from engine.engine import Engine
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
-from engine.providers.scripted import ScriptedProvider, script_from
-from engine.state import State
+from engine.decide.agents.spend_projection import SpendRows, nanos
+from engine.decide.commands import Due
+from engine.journal.state import State
+from engine.language.codec import Json
+from engine.models.scripted import ScriptedProvider, script_from
+from engine.models.turn_runner import TurnRunner
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.run.engine import Engine
 from engine.storage.memory import MemoryStore
 from engine.storage.port import NANO
 from tests.support.engine import ANA, Clock, EngineRig, Workshop, running

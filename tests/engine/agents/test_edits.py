@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.agents.edits import REST, edit_fields, edited
-from engine.codec import Json
-from engine.errors import InvalidAnswer
+from engine.decide.agents.call_edits import REST, edit_fields, edited
 from engine.forms import check_form
+from engine.language.codec import Json
+from engine.language.errors import InvalidAnswer
 from tests.engine.agents.plankit import tool
 
 SCHEMA = {

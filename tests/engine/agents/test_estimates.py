@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from engine.commands import Hold, Resume
-from engine.providers.prices import DEFAULTS, worst_case
-from engine.providers.turns import TurnRequest
+from engine.decide.commands import Hold, Resume
+from engine.messages.prices import DEFAULTS, worst_case
+from engine.messages.turns import TurnRequest
 from tests.engine.agents.talks import Talk, talk
 from tests.support.claude_mind import tokens
 from tests.support.engine import ANA

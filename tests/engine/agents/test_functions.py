@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from engine.agents.calls import prepare
-from engine.agents.functions import described_by, schema_by_hints, with_functions
-from engine.codec import Json
+from engine.decide.agents.call_to_node import prepare
 from engine.flow import load_flow
-from engine.nodes.context import Context, NodeError
-from engine.nodes.port import Failed
+from engine.language.codec import Json
+from engine.models.python_tools import described_by, schema_by_hints, with_functions
+from engine.nodes.runtime.runner import Failed
+from engine.nodes.runtime.user_code import Context, NodeError
 from tests.engine.agents.talks import talk
 from tests.engine.agents.test_runner import config, output, scripted
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.agents.plans import AgentPlan, Rule
-from engine.agents.results import (
+from engine.decide.agents.system_prompt import output_text, person_message, system_text
+from engine.decide.agents.tool_results import (
     MOST,
     answer_content,
     attribute,
@@ -24,9 +24,9 @@ from engine.agents.results import (
     unposed,
     wrapped,
 )
-from engine.agents.wording import output_text, person_message, system_text
-from engine.codec import encode
-from engine.providers.messages import user
+from engine.flow.agent_plan import AgentPlan, Rule
+from engine.language.codec import encode
+from engine.messages.messages import user
 from tests.engine.agents.plankit import tool
 from tests.support.hostile import TYPED
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from engine.agents.runner import TurnRunner
-from engine.nodes.folder import fingerprint
-from engine.nodes.port import Completed, Failed, Interrupted, NodeContext, Outcome
-from engine.providers.claude import ClaudeProvider
-from engine.providers.port import Provider
-from engine.providers.scripted import ScriptedProvider, script_from
-from engine.providers.turns import BlockDone, Finished, TextDelta, Tool, ToolStarted, TurnEvent
+from engine.messages.turns import BlockDone, Finished, TextDelta, Tool, ToolStarted, TurnEvent
+from engine.models.claude import ClaudeProvider
+from engine.models.provider import Provider
+from engine.models.scripted import ScriptedProvider, script_from
+from engine.models.turn_runner import TurnRunner
+from engine.nodes.runtime.folder import fingerprint
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from tests.nodes.nodekit import Context
 from tests.nodes.pictures import png
 from tests.support.claude_server import (

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.agents.runner import TurnRunner
-from engine.agents.scripts import place_of, position_of, provider_for, scripted_provider
-from engine.nodes.port import Completed, Failed, NodeContext, Outcome
-from engine.providers.errors import ScriptError
-from engine.providers.scripted import script_from
+from engine.messages.errors import ScriptError
+from engine.models.scripted import script_from
+from engine.models.scripts import place_of, position_of, provider_for, scripted_provider
+from engine.models.turn_runner import TurnRunner
+from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome
 from tests.engine.agents.test_runner import config
 from tests.nodes.nodekit import Context
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.agents.runner import TurnRunner
-from engine.providers.scripted import ScriptedProvider, script_from
-from engine.providers.turns import Finished, TextDelta, TurnEvent
+from engine.messages.turns import Finished, TextDelta, TurnEvent
+from engine.models.scripted import ScriptedProvider, script_from
+from engine.models.turn_runner import TurnRunner
 from engine.storage.memory import MemoryStore
 from tests.support.engine import running
 

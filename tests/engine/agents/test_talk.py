@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.commands import NodeBroke, NodeCut, NodeDone
-from engine.errors import InvalidAnswer
+from engine.decide.commands import NodeBroke, NodeCut, NodeDone
+from engine.language.errors import InvalidAnswer
 from tests.engine.agents.talks import Talk, talk
 from tests.support.engine import BEN, flow_of
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from engine import clock, fold
-from engine.commands import Due, NodeCut
-from engine.fold import derive_state
-from engine.folds import nodes as folds
-from engine.queries import launched
-from engine.session_state import from_bytes, to_bytes
+from engine.decide.commands import Due, NodeCut
+from engine.journal import fold
+from engine.journal.fold import derive_state
+from engine.journal.folds import nodes as folds
+from engine.journal.queries import launched
+from engine.journal.state_json import from_bytes, to_bytes
+from engine.language import timestamps
 from tests.engine.agents.talks import Talk, talk
 from tests.support.engine import START
 
@@ -103,7 +104,7 @@ def fails(case: Talk, kind: str = "overloaded", **details: Any) -> float:
     case.when(case.broke(kind, **details))
     (timer,) = case.state.timers.values()
     assert (timer.purpose, case.state.phase) == ("retry", "waiting")
-    waits = clock.seconds_between(case.now, timer.due_at)
+    waits = timestamps.seconds_between(case.now, timer.due_at)
     case.now = timer.due_at
     case.when(Due(timer.timer_id))
     return waits
@@ -118,7 +119,7 @@ def test_an_outage_of_hours_is_waited_out(kind: str) -> None:
     assert waits[0] < 3 < waits[3]
     assert all(240 <= wait <= 360 for wait in waits[10:])
     assert len(set(waits[10:])) > 1
-    assert clock.seconds_between(START, case.now) > 3 * 3600
+    assert timestamps.seconds_between(START, case.now) > 3 * 3600
     assert case.request()["messages"] == before
     assert case.model("Here again.").state.outcome == "complete"
 
@@ -148,7 +149,7 @@ def test_the_deadline_ends_an_outage() -> None:
     """A call fails for good that could only be tried again after `limits.deadline`, counted from its beginning."""
     case = talk(head="limits: {deadline: 10m}\ninputs:\n  service: {type: string, default: db}\n")
     while case.state.outcome is None:
-        assert clock.seconds_between(START, case.now) <= 600
+        assert timestamps.seconds_between(START, case.now) <= 600
         case.when(case.broke())
         for timer in list(case.state.timers.values()):
             case.now = timer.due_at

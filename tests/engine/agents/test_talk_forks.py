@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine import forks
-from engine.commands import Edit
-from engine.errors import SaysoError
+from engine.decide import fork
+from engine.decide.commands import Edit
+from engine.language.errors import SaysoError
 from tests.engine.agents.talks import Talk, talk
 from tests.support.engine import ANA, BEN
 
@@ -18,7 +18,7 @@ PAGE = {"text": "x", "first_line": 1, "last_line": 1, "total_lines": 1, "more": 
 
 def copied(case: Talk, at: int) -> Talk:
     """A fork of the session at an event, as a scenario of its own."""
-    begun = forks.fork(case.events, at, "session-0fork", BEN, case.now, "entropy")
+    begun = fork.fork(case.events, at, "session-0fork", BEN, case.now, "entropy")
     other = Talk(case.flow)
     other.state, other.events, other._turns = begun.state, list(begun.events), 100
     return other

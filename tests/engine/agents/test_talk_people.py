@@ -7,12 +7,12 @@ from decimal import Decimal
 
 import pytest
 
-from engine.agents.facts import AgentFacts
-from engine.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
-from engine.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
+from engine.decide.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
 from engine.flow import load_flow
-from engine.providers.prices import DEFAULTS
-from engine.queries import launched
+from engine.journal.queries import launched
+from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
+from engine.messages.limits import AgentFacts
+from engine.messages.prices import DEFAULTS
 from tests.engine.agents.talks import SERVICE, Talk, talk
 from tests.support.engine import ANA, BEN, flow_of
 

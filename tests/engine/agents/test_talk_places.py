@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rendering.messages import end_note
-from engine.commands import NodeDone, Steer
-from engine.errors import SessionEnded
+from bot.rendering.notes import end_note
+from engine.decide.commands import NodeDone, Steer
+from engine.decide.fork import fork
+from engine.decide.migration import events, plan
 from engine.flow import Flow, load_flow
-from engine.forks import fork
-from engine.migration import events, plan
-from engine.queries import launched
-from engine.tree import Entry, marks, tree
+from engine.journal.history import Entry, marks, tree
+from engine.journal.queries import launched
+from engine.language.errors import SessionEnded
 from tests.engine.agents.talks import SERVICE, Talk, talk
 from tests.support.engine import BEN, flow_of
 

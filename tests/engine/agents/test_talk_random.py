@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.agents.facts import AgentFacts
-from engine.commands import (
+from engine.decide.commands import (
     Answer,
     Begin,
     Claimed,
@@ -27,11 +26,12 @@ from engine.commands import (
     Start,
     Steer,
 )
-from engine.due import due
-from engine.fold import derive_state
-from engine.providers.prices import DEFAULTS
-from engine.queries import launched
-from engine.state import PromptRun, State
+from engine.decide.due import due
+from engine.journal.fold import derive_state
+from engine.journal.queries import launched
+from engine.journal.state import PromptRun, State
+from engine.messages.limits import AgentFacts
+from engine.messages.prices import DEFAULTS
 from tests.engine.agents.talks import Talk
 from tests.engine.test_core_random import bring_to_an_end, finished
 from tests.engine.walk_agents import calling, models, plain, requests, talks

@@ -10,11 +10,11 @@ from typing import Any
 
 from aiohttp import web
 
-from engine.agents.runner import TurnRunner
-from engine.agents.scripts import provider_for
-from engine.nodes.mcp import McpServers
-from engine.nodes.secrets import SecretSource
-from engine.providers.scripted import Script, script_from
+from engine.models.scripted import Script, script_from
+from engine.models.scripts import provider_for
+from engine.models.turn_runner import TurnRunner
+from engine.nodes.runtime.mcp import McpServers
+from engine.nodes.runtime.secrets import SecretSource
 from engine.storage.memory import MemoryStore
 from tests.nodes.nodekit import PYTHON
 from tests.support.engine import EngineRig, running, shell_runners

@@ -7,16 +7,16 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from engine.agents.budget import UNKNOWN_SCHEMA
-from engine.agents.runner import TurnRunner
-from engine.agents.spend import SpendRows
-from engine.agents.weights import Part, file_part, too_little, tool_part
-from engine.commands import NodeCut
-from engine.nodes.port import Completed, Interrupted, NodeContext, with_runner
-from engine.providers.messages import image_block, pdf_block, text_document_block
-from engine.providers.prices import IMAGE_TOKENS
-from engine.providers.turns import Tool
-from engine.state import State
+from engine.decide.agents.budget import UNKNOWN_SCHEMA
+from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.agents.token_estimates import Part, file_part, too_little, tool_part
+from engine.decide.commands import NodeCut
+from engine.journal.state import State
+from engine.messages.messages import image_block, pdf_block, text_document_block
+from engine.messages.prices import IMAGE_TOKENS
+from engine.messages.turns import Tool
+from engine.models.turn_runner import TurnRunner
+from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, with_runner
 from engine.storage.memory import MemoryStore
 from tests.engine.agents.talks import Talk, talk
 from tests.nodes.nodekit import Context

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from engine import clock
-from engine.agents.facts import AgentFacts
-from engine.agents.runner import TurnRunner
-from engine.agents.spend import SpendRows
-from engine.codec import Json
-from engine.commands import Due
-from engine.events import ChildStarted
+from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.commands import Due
 from engine.flow import load_flow
-from engine.nodes.port import with_runner
-from engine.providers.claude import ClaudeProvider
-from engine.providers.prices import DEFAULTS, IMAGE_TOKENS
-from engine.providers.turns import TextDelta, TurnEvent
-from engine.state import State
+from engine.journal.events import ChildStarted
+from engine.journal.state import State
+from engine.language import timestamps
+from engine.language.codec import Json
+from engine.messages.limits import AgentFacts
+from engine.messages.prices import DEFAULTS, IMAGE_TOKENS
+from engine.messages.turns import TextDelta, TurnEvent
+from engine.models.claude import ClaudeProvider
+from engine.models.turn_runner import TurnRunner
+from engine.nodes.runtime.runner import with_runner
 from engine.storage.memory import MemoryStore
 from tests.nodes.pictures import png
 from tests.support.claude_server import ClaudeServer, Failure, Raw, Reply, call, claude_server, text
@@ -195,7 +195,7 @@ async def test_a_rate_limit_is_waited_for_as_long_as_it_says(stage: Stage) -> No
     began = stage.rig.clock.now
     state = await stage.run(Failure(429, "rate_limit_error", headers={"retry-after": "600"}), text("Fine."))
     (timer,) = state.timers.values()
-    assert timer.due_at >= clock.after(began, 600)
+    assert timer.due_at >= timestamps.after(began, 600)
     stage.rig.clock.advance(599)
     await stage.rig.engine.apply(SESSION, Due(timer.timer_id))
     assert len(stage.server.requests) == 1

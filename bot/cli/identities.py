@@ -1,0 +1,45 @@
+"""Whether somebody whom a command names is there, as far as that can be found out from here."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from slack_sdk.errors import SlackApiError
+
+from bot.config.settings import Settings
+from bot.terminal.exit_codes import UsageError
+from bot.wire.client import bot_client, code_of, describe
+
+SECONDS = 5.0
+"""How long Slack is waited for."""
+_IN_SLACK = re.compile(r"[UW][A-Z0-9]{2,}|[^\s@]+@[^\s@]+")
+_NOBODY = ("user_not_found", "users_not_found", "user_not_visible")
+
+
+async def unchecked(settings: Settings, to: str) -> str | None:
+    """Ask Slack for a person by id or e-mail address: None where there is nothing to ask, or the person is there, else
+    why that is not known. Raises `UsageError` for somebody whom Slack does not know, or who has left."""
+    if not _IN_SLACK.fullmatch(to):
+        return None
+    if not settings.bot_token:
+        return "SLACK_BOT_TOKEN is not set"
+    try:
+        async with asyncio.timeout(SECONDS):
+            user = await _ask(bot_client(settings.bot_token, settings.api_url), to)
+    except TimeoutError:
+        return f"Slack at {settings.api_url} did not answer within {SECONDS:g} s"
+    except Exception as error:
+        if isinstance(error, SlackApiError) and code_of(error) in _NOBODY:
+            raise UsageError(f"Slack knows nobody by {to}; nothing was changed.") from error
+        return describe(error, token="SLACK_BOT_TOKEN", api_url=settings.api_url)
+    if user.get("deleted") or user.get("is_bot"):
+        what = "an account that was deactivated" if user.get("deleted") else "a bot"
+        raise UsageError(f"{to} is {what}, and could answer nothing; nothing was changed.")
+    return None
+
+
+async def _ask(client: Any, to: str) -> dict[str, Any]:
+    found = await (client.users_lookupByEmail(email=to) if "@" in to else client.users_info(user=to))
+    return dict(found["user"])

@@ -1,0 +1,160 @@
+"""Finds what people mean: flows by name or file, sessions and questions by the beginning of their ids."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Concatenate, ParamSpec
+
+from bot.config.settings import Settings
+from bot.terminal.cli_context import Place, database_exists
+from bot.terminal.exit_codes import UsageError
+from engine.flow import Flow, load_flow_file, load_flows
+from engine.flow.load import SUFFIXES
+from engine.journal.transitions import ENDED
+from engine.language.actors import Actor
+from engine.language.diagnostics import suggest
+from engine.language.errors import Owned, SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
+from engine.storage.port import Head, Store
+from prompt_state import store as prompt_store
+from prompt_state.question_row import PromptState
+
+LOOKS = 50
+"""How often a command looks who runs a session: each further look means that some process got on with it meanwhile."""
+
+MOST_PAUSE = 0.25
+"""Seconds between two looks at most."""
+
+_ALL = 1_000_000
+P = ParamSpec("P")
+
+
+def actor_for(settings: Settings, as_name: str | None) -> Actor:
+    """Who acts: the person at the terminal, or whom they play."""
+    return Actor.pretend(as_name) if as_name else Actor.local(settings.local_user)
+
+
+def find_flow(settings: Settings, name: str) -> Flow:
+    """A flow by its file, or by its name in the folder of flows. Raises `FlowError`, `UnknownFlow`, `UsageError`."""
+    if name.endswith(SUFFIXES) or os.sep in name:
+        if not Path(name).is_file():
+            raise UsageError(f"There is no flow file {name}.")
+        # A node finds its programs beside the flow's file, so the session pins where that is.
+        return replace(load_flow_file(name), file=str(Path(name).resolve()))
+    flows, errors = load_flows(settings.flows) if settings.flows.is_dir() else ({}, {})
+    if name in flows:
+        return flows[name]
+    for file, error in errors.items():
+        if Path(file).stem == name or _says_it_is(file, name):
+            raise error
+    unread = ", ".join(sorted(errors))
+    told = f" These files there cannot be read (sayso validate says why): {unread}." if unread else ""
+    if not flows and not told:
+        raise UnknownFlow(
+            f"There is no flow {name!r}: {settings.flows} has no flows. Name a file, or use --flows."
+        )
+    hint = suggest(name, flows)
+    raise UnknownFlow(
+        f"There is no flow {name!r} in {settings.flows}" + (f" ({hint})." if hint else ".") + told
+    )
+
+
+def _says_it_is(file: str, name: str) -> bool:
+    """Whether a file that is no flow as it stands has a line that gives it this name."""
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return (
+        re.search(rf"^flow:[ \t]*[\"']?{re.escape(name)}[\"']?[ \t]*(#.*)?$", text, re.MULTILINE) is not None
+    )
+
+
+def find_session(store: Store, text: str) -> Head:
+    """A session by its id or a beginning of it that only it has. Raises `UnknownSession`."""
+    head = store.head(text)
+    if head is not None:
+        return head
+    heads = {known.session_id: known for known in store.heads(limit=_ALL)}
+    return heads[_one_of(text, list(heads), "session-", "session")]
+
+
+def find_prompt(store: Store, text: str) -> PromptState:
+    """A question by its id or a beginning of it that only one open one has. Raises `UnknownSession`."""
+    exact = prompt_store.find(store, text)
+    if exact is not None:
+        return exact
+    asked = {prompt.prompt_id: prompt for prompt in prompt_store.waiting(store)}
+    return asked[_one_of(text, list(asked), "prompt-", "open question")]
+
+
+def _one_of(text: str, ids: Sequence[str], prefix: str, word: str) -> str:
+    found = [known for known in ids if matches(known, text, prefix)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+        raise UnknownSession(f"{len(found)} of them begin with {text!r}: {shown}. Write more of the id.")
+    hint = suggest(text, ids, "") if ids else ""
+    raise UnknownSession(f"There is no {word} {text!r}" + (f" ({hint})." if hint else "."))
+
+
+def matches(known: str, text: str, prefix: str) -> bool:
+    """Whether a text is the beginning of an id, which may be written without its `session-` or `prompt-`."""
+    return bool(text) and known.startswith((text, prefix + text))
+
+
+def refuse_ended(head: Head) -> None:
+    """Raise where a session takes nothing more: `SessionEnded`, `SessionQuarantined`."""
+    if head.quarantined:
+        raise SessionQuarantined(f"Session {head.session_id} was set aside: {head.quarantined}")
+    if head.status in ENDED:
+        raise SessionEnded(f"Session {head.session_id} is {head.status} already; nothing was changed.")
+
+
+def need_database(settings: Settings, what: str) -> None:
+    """Raise `UnknownSession` where there is no database yet; looking does not make one."""
+    if not database_exists(settings):
+        raise UnknownSession(f"There is {what}: {settings.database_url} does not exist yet.")
+
+
+def also_in_workspace(command: Callable[Concatenate[Place, P], int]) -> Callable[Concatenate[Place, P], int]:
+    """A command about a session or a question that, where this home does not have it, is carried out in the home of the
+    local workspace: `sayso dev` shows ids, and keeps them in `dev/` of the same home."""
+
+    @functools.wraps(command)
+    def carried_out(place: Place, /, *args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            return command(place, *args, **kwargs)
+        except UnknownSession:
+            workspace = place.workspace()
+            if workspace is None:
+                raise
+            with contextlib.suppress(UnknownSession):
+                return command(workspace, *args, **kwargs)
+            raise
+
+    return carried_out
+
+
+def again_if_moved(command: Callable[P, int]) -> Callable[P, int]:
+    """A command that looks who runs a session, and then asks that process or takes the session up itself. Where another
+    process takes it up in between, or the asked one ends, it looks again, `LOOKS` times at most. Raises `Owned` then."""
+
+    @functools.wraps(command)
+    def carried_out(*args: P.args, **kwargs: P.kwargs) -> int:
+        for look in range(1, LOOKS):
+            with contextlib.suppress(Owned):
+                return command(*args, **kwargs)
+            # Several that look again at the same time meet one another each time, unless chance parts them.
+            time.sleep(random.uniform(0, min(MOST_PAUSE, 0.02 * look)))
+        return command(*args, **kwargs)
+
+    return carried_out

@@ -1,0 +1,146 @@
+"""Deletes what nobody needs any more: ended sessions after their time, with their files; and what people name.
+
+All of it in steps of a few milliseconds, each a transaction of its own, so that whoever else writes waits no longer than
+that. The bot does it once an hour; every other process that wrote does some of it when it is done, if an hour has passed.
+Files go first: a crash in between leaves an ended session without files, which is deleted with the next round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from bot.config.session_files import SessionFiles
+from bot.config.settings import Settings
+from engine.language import timestamps
+from engine.language.errors import SaysoError, StoreSuspended
+from engine.run.snapshot_files import SnapshotFiles
+from engine.storage.group_commit import Writer
+from engine.storage.port import Store, Sweep
+
+log = logging.getLogger("sayso")
+
+DONE = "retention"
+"""The mark that says when a round was completed, in seconds since 1970."""
+EVERY_SECONDS = 3600.0
+KEYS_LONGER_DAYS = 7
+"""How much longer than sessions the keys of inbox rows are kept: what is delivered again late starts nothing."""
+COMMAND_SECONDS = 0.25
+"""How much longer a command takes to do some of a round."""
+PAUSE_SECONDS = 0.005
+_AT_ONCE = 50
+
+
+class Step(NamedTuple):
+    """Something to do, and where: on the thread that writes, or where waiting for the disk holds up nobody."""
+
+    where: Literal["store", "disk"]
+    work: Callable[[], Any]
+
+
+Steps = Generator[Step, Any, int]
+"""Steps one after the other, each sent its outcome; how many sessions were deleted."""
+
+
+@dataclass(frozen=True)
+class House:
+    """What is kept, and where."""
+
+    store: Store
+    files: SessionFiles
+    snapshots: SnapshotFiles | None
+    days: float
+
+    @classmethod
+    def of(cls, settings: Settings, store: Store) -> House:
+        """The house of an installation."""
+        snapshots = SnapshotFiles(settings.snapshot_dir) if settings.snapshot_dir else None
+        return cls(store, SessionFiles(settings.home), snapshots, settings.retention_days)
+
+    def remove_files(self, session_id: str) -> None:
+        """Remove what a session has on the disk."""
+        shutil.rmtree(self.files.folder(session_id), ignore_errors=True)
+        if self.snapshots is not None:
+            self.snapshots.remove(session_id)
+
+
+def deletion(house: House, session_ids: Sequence[str]) -> Steps:
+    """Delete these sessions, all of which have ended or are set aside. Raises `StoreSuspended` before anything goes."""
+    if reason := (yield Step("store", house.store.suspended)):
+        raise StoreSuspended(reason)
+    for session_id in session_ids:
+        yield Step("disk", partial(house.remove_files, session_id))
+    left = list(session_ids)
+    while left:
+        left = yield Step("store", partial(house.store.delete, left))
+    return len(session_ids)
+
+
+def sessions_round(house: House, before: str) -> Steps:
+    """Delete all sessions that ended before that time."""
+    gone = 0
+    while found := (yield Step("store", lambda: house.store.ended(before, limit=_AT_ONCE))):
+        gone += yield from deletion(house, found)
+    return gone
+
+
+def whole_round(house: House, now: str) -> Steps:
+    """Delete what is older than the retention, and say when that was done."""
+    before = timestamps.after(now, -house.days * 86400)
+    keys = timestamps.after(now, -(house.days + KEYS_LONGER_DAYS) * 86400)
+    gone = yield from sessions_round(house, before)
+    at: Sweep | None = Sweep(before, keys)
+    while at is not None:
+        at = yield Step("store", partial(house.store.sweep, at))
+    moment = timestamps.from_text(now).timestamp()
+    yield Step("store", lambda: house.store.set_mark(DONE, f"{moment:.6f}"))
+    return gone
+
+
+def is_due(store: Store, now: str) -> bool:
+    """Whether the last round is an hour old."""
+    last = store.mark(DONE)
+    return last is None or timestamps.from_text(now).timestamp() - float(last) >= EVERY_SECONDS
+
+
+def at_once(steps: Steps, seconds: float | None = None) -> int | None:
+    """Take the steps in this process; how many sessions went, or None when the time was over first."""
+    until = None if seconds is None else time.monotonic() + seconds
+    outcome: Any = None
+    while True:
+        try:
+            outcome = steps.send(outcome).work()
+        except StopIteration as end:
+            return int(end.value)
+        if until is not None and time.monotonic() > until:
+            return None
+
+
+async def in_turn(steps: Steps, writer: Writer) -> int:
+    """Take the steps while others write: each waits for its turn, and lets them go on after it."""
+    outcome: Any = None
+    while True:
+        try:
+            step = steps.send(outcome)
+        except StopIteration as end:
+            return int(end.value)
+        if step.where == "disk":
+            outcome = await asyncio.to_thread(step.work)
+        else:
+            outcome = await writer.call(step.work)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+def keep_house(settings: Settings, store: Store, now: str) -> None:
+    """What a command that wrote does at its end. What it did counts, whatever becomes of this."""
+    try:
+        if is_due(store, now):
+            at_once(whole_round(House.of(settings, store), now), COMMAND_SECONDS)
+    except (SaysoError, OSError) as error:
+        log.warning("old sessions are deleted later: %s", error)

@@ -1,0 +1,90 @@
+"""What people are told of a suspended store: the threads of open sessions, `sayso doctor`, and `sayso store release`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterator
+
+from bot.intents.session_rows import note_row
+from bot.rendering.text import escape
+from engine.decide.due import due
+from engine.flow.load import flow_from_body
+from engine.journal.queries import launched
+from engine.language.backoff import waited_out
+from engine.language.errors import SaysoError, StoreSuspended
+from engine.run.sessions import stored_state
+from engine.storage.group_commit import Writer
+from engine.storage.port import Head, PutOutbox, Store
+
+log = logging.getLogger("sayso")
+
+LOOK_SECONDS = 1.0
+"""How often it is looked whether somebody has released the store."""
+
+_ALL = 1_000_000
+
+
+def may_repeat(store: Store) -> Iterator[tuple[Head, str]]:
+    """The open sessions, each with where it stands as stored: what it did after that may be done a second time."""
+    for head in store.heads(statuses=("running", "paused"), limit=_ALL):
+        yield head, _stands(store, head)
+
+
+def _stands(store: Store, head: Head) -> str:
+    try:
+        state = stored_state(store, head.session_id)
+        next_ones = [work.path for work in due(flow_from_body(store.flow(head.flow_digest)), state)]
+    except SaysoError as error:
+        return f"cannot be read: {error}"
+    asked = sorted({state.prompts[prompt_id].path for prompt_id in state.open_prompts})
+    places = [
+        *(f"`{path}` runs" for path in launched(state)),
+        *(f"`{path}` is next" for path in next_ones),
+        *(f"`{path}` waits for an answer" for path in asked),
+    ]
+    return f"{', '.join(places) or head.phase}, as of {head.updated_at}"
+
+
+def notices(store: Store, reason: str) -> list[PutOutbox]:
+    """One message for each thread of an open session; the same ones for the same reason."""
+    which = hashlib.sha256(reason.encode()).hexdigest()[:12]
+    return [
+        _notice(f"{which}:{head.session_id}", head, head.thread_key, stands)
+        for head, stands in may_repeat(store)
+        if head.thread_key is not None
+    ]
+
+
+def _notice(key: str, head: Head, thread_key: str, stands: str) -> PutOutbox:
+    _, channel, thread_ts = thread_key.split(":", 2)
+    text = (
+        f"⏸️ *{escape(head.flow_name)}* (`{head.session_id}`) stands still: what sayso has stored is older than what it had "
+        f"acknowledged, or was changed outside. As stored: {escape(stands)}. What was done after that may be done a "
+        "second time, and what was answered after that may be asked again. Nothing runs until whoever runs sayso has "
+        "looked: `sayso doctor` says more, `sayso store release` lets it go on. What is said here meanwhile is read then."
+    )
+    return note_row(key, thread_key, channel, thread_ts, text)
+
+
+async def until_released(writer: Writer, now: str, stopping: asyncio.Event) -> None:
+    """Return once the store is not suspended; its threads are told meanwhile. Raises `StoreSuspended` when told to stop."""
+
+    async def look() -> str | None:
+        found: str | None = await writer.call("suspended")
+        return found
+
+    reason = await look()
+    if reason is None:
+        return
+    log.critical("%s", StoreSuspended(reason))
+    await writer.call("give_notice", await writer.call(notices, writer.store, reason), now)
+    while (reason := await waited_out(look, "the look at a suspended store")) is not None:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await stopping.wait()
+        except TimeoutError:
+            continue
+        raise StoreSuspended(reason)
+    log.warning("the store was released; what waits goes on")

@@ -1,0 +1,140 @@
+"""The flows that are served: every file of a folder, known by the name in `flow:`, reloaded when it changes."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine.flow import Flow, load_flow_file
+from engine.flow.load import is_flow_file
+from engine.language.diagnostics import Fault
+from engine.language.errors import FlowError, UnknownFlow
+from engine.language.yaml import load_located
+
+log = logging.getLogger("sayso.flows")
+
+_NAME = re.compile(r"""^flow:\s*["']?([A-Za-z0-9_-]+)""", re.MULTILINE)
+
+
+class Library:
+    """Flows by name, from folders and files. A broken file is reported, and the others are served."""
+
+    def __init__(self, *places: Path) -> None:
+        self._places = places
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._loaded: dict[Path, Flow] = {}
+        self.errors: dict[Path, FlowError] = {}
+        self._reported: dict[Path, FlowError] = {}
+        self._by_name: dict[str, Flow] = {}
+
+    def refresh(self) -> Mapping[str, Flow]:
+        """Look at the files again. Read are those that changed, and, when anything did, those that rest on others: flows
+        that call flows, and broken ones. Returns the flows by name."""
+        files = self._files()
+        stamps = {path: _stamp(path) for path in self._watched(files)}
+        if stamps == self._seen:
+            return self._by_name
+        for path in files:
+            if self._seen.get(path) != stamps[path] or self._rests_on_others(path):
+                self._load(path)
+        for path in set(self._loaded) - set(files):
+            del self._loaded[path]
+        for path in set(self.errors) - set(files):
+            del self.errors[path]
+        self._seen = stamps
+        self._index()
+        return self._by_name
+
+    def _watched(self, files: list[Path]) -> list[Path]:
+        """The served files, and those beside them: a flow calls flows in the folder of its file."""
+        beside = [
+            path for folder in dict.fromkeys(path.parent for path in files) for path in _flow_files(folder)
+        ]
+        return list(dict.fromkeys([*files, *beside]))
+
+    def _rests_on_others(self, path: Path) -> bool:
+        flow = self._loaded.get(path)
+        return path in self.errors or (flow is not None and bool(flow.calls))
+
+    def get(self, name: str) -> Flow:
+        """The flow of that name as the file is now. Raises `UnknownFlow`."""
+        flow = self.refresh().get(name)
+        if flow is None and (fault := self.faults().get(name)) is not None:
+            raise UnknownFlow(f"The flow {name!r} is not served: its file cannot be loaded. {fault}")
+        if flow is None:
+            served = ", ".join(sorted(self._by_name)) or "none"
+            raise UnknownFlow(f"There is no flow {name!r}. Served here: {served}.")
+        return flow
+
+    def faults(self) -> dict[str, str]:
+        """By the name of a flow, the first problem of its file, where that cannot be loaded as it is now. If it could
+        before, that version is still served."""
+        found = {}
+        for path, error in self.errors.items():
+            loaded = self._loaded.get(path)
+            name = loaded.name if loaded is not None else _name_in(path)
+            if self._by_name.get(name) is loaded:
+                first = error.problems[0]
+                found[name] = f"{path.name}:{first.line}:{first.column}: {first.message}"
+        return found
+
+    def _files(self) -> list[Path]:
+        found: list[Path] = []
+        for place in self._places:
+            if place.is_dir():
+                found += _flow_files(place)
+            elif place.exists():
+                found.append(place)
+        return [path for path in dict.fromkeys(found) if path.is_file()]
+
+    def _load(self, path: Path) -> None:
+        try:
+            self._loaded[path] = load_flow_file(path)
+            self.errors.pop(path, None)
+        except FlowError as error:
+            # What was served from this file before stays served: an editor may have saved half a file.
+            self._report(path, error)
+
+    def _report(self, path: Path, error: FlowError) -> None:
+        """Keep an error, and log it unless it was logged already."""
+        if str(self._reported.get(path)) != str(error):
+            log.error("flow file not loaded:\n%s", error)
+        self.errors[path] = self._reported[path] = error
+
+    def _index(self) -> None:
+        """Of two flows with one name the file that is listed first is served."""
+        self._by_name = {}
+        for path in self._files():
+            flow = self._loaded.get(path)
+            if flow is None:
+                continue
+            first = self._by_name.setdefault(flow.name, flow)
+            if first is not flow:
+                fault = Fault(
+                    ("flow",), f"the name `{flow.name}` is taken by {first.file}", "give it another name"
+                )
+                self._report(path, FlowError([load_located(flow.text, flow.file).problem(fault)]))
+        self._reported = dict(self.errors)
+
+
+def _flow_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.y*ml") if is_flow_file(path))
+
+
+def _name_in(path: Path) -> str:
+    """The name that a file that cannot be loaded seems to give its flow."""
+    try:
+        found = _NAME.search(path.read_text("utf-8", "replace"))
+    except OSError:
+        found = None
+    return found[1] if found is not None else path.stem
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        info = path.stat()
+    except OSError:
+        return (0, 0)
+    return (info.st_mtime_ns, info.st_size)

@@ -1,0 +1,465 @@
+"""Checks of an installation, each with what it found and what to do. Nothing is changed, nothing is posted.
+
+A check that cannot be made because an earlier one failed is left out, so that one cause is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bot.compose.installed_types import needs
+from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
+from bot.doctor.agents import check_agents
+from bot.doctor.findings import Check, Level
+from bot.doctor.mcp import check_mcp
+from bot.doctor.slack import check_named, check_reading
+from bot.doctor.store import check_deep, check_freshness
+from bot.wire.client import app_client, bot_client, describe
+from bot.wire.scopes import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
+from bot.wire.sockets import HEARD
+from engine.flow import Flow, flow_from_body, load_flows
+from engine.language import timestamps
+from engine.language.codec import Json
+from engine.language.errors import FlowError, SaysoError, SchemaTooNew, StorageError
+from engine.language.yaml import decode_source, load_located
+from engine.nodes.runtime.secrets import SecretSource
+from engine.run.sessions import stored_state
+from engine.storage.open import open_store
+from engine.storage.port import Head, Store
+
+SLACK_SECONDS = 30.0
+"""How long Slack may take for all that is asked of it."""
+
+LATE_SECONDS = 300.0
+"""A message that waits longer to be sent is told."""
+
+_ALL = 1_000_000
+_FAR = "9999-12-31T00:00:00.000Z"
+_OLDEST_SQLITE = (3, 51, 3)
+_OF_PROGRAMS = ("SAYSO_SESSION_ID", "SAYSO_IDEMPOTENCY_KEY")
+"""What `shell` nodes give to their programs, of which sayso can be one."""
+
+_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:\S+", re.ASCII)
+
+
+async def examine(settings: Settings, manifest: Path | None, *, deep: bool = False) -> AsyncIterator[Check]:
+    """All checks, in the order in which things build on each other; `deep` reads all that is stored."""
+    here = (*check_versions(), *check_user(), *check_settings(settings))
+    for check in (*here, *check_flows(settings), *check_database(settings, deep=deep)):
+        yield check
+    flows = list(load_flows(settings.flows)[0].values()) if settings.flows.is_dir() else []
+    for check in (*check_agents(settings, flows), *check_manifest(manifest, flows)):
+        yield check
+    async for check in check_slack(settings, flows):
+        yield check
+
+
+# --- this machine ------------------------------------------------------------------------------------------
+
+
+def check_versions() -> Iterator[Check]:
+    """Python, SQLite, and the libraries that speak to Slack."""
+    import apsw
+
+    python = platform.python_version()
+    known = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    yield Check(
+        "python",
+        "ok" if known else "warn",
+        f"Python {python}",
+        None if known else "sayso is tested with Python 3.11, 3.12 and 3.13.",
+    )
+    sqlite = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    sound = sqlite >= _OLDEST_SQLITE
+    yield Check(
+        "sqlite",
+        "ok" if sound else "fail",
+        f"SQLite {apsw.sqlite_lib_version()} (apsw {version('apsw')})",
+        None if sound else "SQLite before 3.51.3 can corrupt a database in WAL mode: pip install -U apsw",
+    )
+    names = ("slack-bolt", "slack-sdk", "aiohttp", "pydantic")
+    yield Check("libraries", "ok", ", ".join(f"{name} {version(name)}" for name in names))
+
+
+def check_user() -> Iterator[Check]:
+    """Programs of flows run with the rights of this process."""
+    if os.geteuid() == 0:
+        yield Check(
+            "user",
+            "warn",
+            "running as root: so does every program that a flow runs",
+            "Run sayso as a user of its own.",
+        )
+    else:
+        yield Check("user", "ok", "not running as root")
+
+
+def check_settings(settings: Settings) -> Iterator[Check]:
+    """What is set and counts for nothing. Told only where there is any: a mistyped list of people is an open door."""
+    for text, hint in _doubtful(settings):
+        yield Check("settings", "warn", text, hint)
+
+
+def _doubtful(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What is set and does nothing, such as a name with a typing mistake in it: what is wrong, and what to do."""
+    for name in sorted(settings.env):
+        if name.startswith("SAYSO_SECRET_") or name in (*KNOWN, *_OF_PROGRAMS):
+            continue
+        if name.startswith("SAYSO_"):
+            near = get_close_matches(name, KNOWN, 1)
+            hint = f"Did you mean {near[0]}?" if near else "docs/settings.md lists all settings."
+            yield f"{name} is no setting, and nothing reads it", hint
+    groups = {entry for entry in settings.users if entry.startswith("@")}
+    for name, entries in (("SAYSO_ADMINS", settings.admins), ("SAYSO_USERS", settings.users - groups)):
+        for entry in sorted(entries):
+            if not _PERSON.fullmatch(entry):
+                yield (
+                    f"{name} has {entry!r}, which names nobody",
+                    "Write a user id (U012ABCDEF) or an e-mail address.",
+                )
+
+
+# --- flows -------------------------------------------------------------------------------------------------
+
+
+def check_flows(settings: Settings) -> Iterator[Check]:
+    """The folder of flows, its files, and the secrets and MCP servers that they name."""
+    if not settings.flows.is_dir():
+        yield Check("flows", "warn", f"there is no folder {settings.flows}", "Make it, or set SAYSO_FLOWS.")
+        return
+    flows, errors = load_flows(settings.flows)
+    if errors:
+        text = "\n".join(str(error) for error in errors.values())
+        yield Check(
+            "flows", "fail", text, "The other flows are served; these are not, until they are repaired."
+        )
+    names = ", ".join(sorted(flows)) or "none"
+    yield Check("flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}: {names}")
+    yield from _check_secrets(settings, flows)
+    yield from check_mcp(settings, flows)
+
+
+def _check_secrets(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
+    source = SecretSource(settings.env, settings.secrets_dir)
+    wanted = sorted({(name, flow.name) for flow in flows.values() for name in flow.secrets})
+    for name, flow_name in wanted:
+        try:
+            source.get(name)
+        except SaysoError as error:
+            yield Check("secrets", "warn", f"flow {flow_name}: {error}")
+
+
+# --- the database ------------------------------------------------------------------------------------------
+
+
+def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]:
+    """Whether it opens, is sound, is ours alone, and what lies in it undone."""
+    prefix = "sqlite:///"
+    if not settings.database_url.startswith(prefix):
+        yield Check("database", "warn", f"{settings.database_url} is not kept", "Use a file: sqlite:///path.")
+        return
+    file = Path(settings.database_url.removeprefix(prefix))
+    if not file.exists():
+        yield _check_place(file)
+        return
+    problem = _quick_check(file)
+    if problem is not None:
+        yield Check("database", "fail", f"{file}: {problem}", "Restore it from a backup, with its key file.")
+        return
+    try:
+        store = open_store(settings.database_url, settings.secret_key)
+    except StorageError as error:
+        yield Check("database", "fail", str(error))
+        return
+    try:
+        yield Check("database", "ok", f"{file}: opens with its key, schema is current, pages are sound")
+        yield from check_freshness(store)
+        yield from _check_content(store)
+        if deep:
+            yield from check_deep(store)
+    except StorageError as error:
+        yield Check("database", "fail", str(error))
+    finally:
+        store.close()
+
+
+def _check_place(file: Path) -> Check:
+    """A database that does not exist yet: whether it can be made."""
+    folder = next(parent for parent in file.parents if parent.exists())
+    if os.access(folder, os.W_OK | os.X_OK):
+        return Check("database", "ok", f"{file} does not exist yet; it is made at the first start")
+    return Check("database", "fail", f"{file} cannot be made: {folder} is not writable")
+
+
+def _quick_check(file: Path) -> str | None:
+    """What SQLite itself finds wrong; None for a sound file. Opened for reading, so that nothing is repaired."""
+    import apsw
+
+    try:
+        connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.set_busy_timeout(2000)
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return str(error)
+    return None if found == ["ok"] else "; ".join(found)
+
+
+def _check_content(store: Store) -> Iterator[Check]:
+    heads = store.heads(limit=_ALL)
+    aside = [head.session_id for head in heads if head.quarantined]
+    if aside:
+        hint = f"sayso sessions show {aside[0]} says what is wrong."
+        yield Check(
+            "sessions", "fail", f"{len(aside)} set aside, records damaged: {', '.join(aside[:5])}", hint
+        )
+    open_ones = sum(1 for head in heads if head.status in ("running", "paused"))
+    yield Check("sessions", "ok", f"{len(heads)} kept, {open_ones} open")
+    yield from _check_reach(heads)
+    yield from _check_newer(store, heads)
+    yield from _check_packages(store)
+    unsent, untaken = len(store.outbox(now=_FAR, limit=_ALL)), len(store.inbox(limit=_ALL))
+    running = "bot" in store.serving()
+    if (unsent or untaken) and not running:
+        text = f"{unsent} to be sent and {untaken} to be taken, and no bot runs on this database"
+        yield Check("queues", "warn", text, "They are kept, and done when it runs: sayso start")
+    else:
+        yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {_runs(running)}")
+    yield from _check_letters(store)
+    yield from _check_age(store, running)
+
+
+def _check_letters(store: Store) -> Iterator[Check]:
+    """What arrived and could not be handled."""
+    if letters := store.dead_letters():
+        hint = "sayso inbox list says why; then sayso inbox retry ID, or drop ID."
+        yield Check("inbox", "warn", f"{len(letters)} could not be handled and set aside", hint)
+
+
+def _check_reach(heads: Sequence[Head]) -> Iterator[Check]:
+    """Sessions whose thread cannot be posted in."""
+    lost = [head.session_id for head in heads if head.phase == "unreachable"]
+    if lost:
+        hint = (
+            f"sayso sessions show {lost[0]} says why; once it can post there again, each goes on by itself."
+        )
+        yield Check("reach", "warn", f"{len(lost)} out of reach of Slack: {', '.join(lost[:5])}", hint)
+
+
+def _check_newer(store: Store, heads: Sequence[Head]) -> Iterator[Check]:
+    """Open sessions that a newer release wrote, after it was taken back."""
+    newer = [
+        head.session_id for head in heads if head.status in ("running", "paused") and _is_newer(store, head)
+    ]
+    if newer:
+        hint = "They are left as they are, and go on when that release is installed again."
+        yield Check("newer", "warn", f"{len(newer)} written by a newer release: {', '.join(newer[:5])}", hint)
+
+
+def _is_newer(store: Store, head: Head) -> bool:
+    try:
+        stored_state(store, head.session_id)
+        flow_from_body(store.flow(head.flow_digest))
+    except SchemaTooNew:
+        return True
+    except SaysoError:
+        pass
+    return False
+
+
+def _check_packages(store: Store) -> Iterator[Check]:
+    """Node types of packages that open sessions use and that cannot be used here."""
+    for why, heads in needs(store).lacking.items():
+        some = ", ".join(head.session_id for head in heads[:5])
+        hint = (
+            "Put that right where sayso runs, and restart it: what needs the type waits. Or do without: sayso sessions "
+            f"migrate {heads[0].session_id} FILE, or abort."
+        )
+        yield Check("packages", "warn", f"{why}: open sessions use it, {len(heads)} in all: {some}", hint)
+
+
+def _check_age(store: Store, running: bool) -> Iterator[Check]:
+    """How long the oldest message waits to be sent, and when the last event came."""
+    now = timestamps.to_text(datetime.now(UTC))
+    oldest = min((row.created_at for row in store.outbox(now=_FAR, limit=_ALL)), default=now)
+    waits = timestamps.seconds_between(oldest, now)
+    if running and waits > LATE_SECONDS:
+        text = f"the oldest message waits to be sent for {waits / 60:.0f} min"
+        yield Check(
+            "backlog", "warn", text, "Slack may be down or limit the app: the bot's log says what it answers."
+        )
+    heard = store.mark(HEARD)
+    if running and heard is not None:
+        ago = datetime.now(UTC).timestamp() - float(heard)
+        yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
+
+
+def _runs(running: bool) -> str:
+    return "runs" if running else "does not run"
+
+
+# --- the manifest ------------------------------------------------------------------------------------------
+
+
+def check_manifest(path: Path | None, flows: Sequence[Flow]) -> Iterator[Check]:
+    """The app's manifest against what these flows need."""
+    file = path or Path("manifest.yml")
+    if not file.is_file():
+        yield Check("manifest", "ok", "no manifest.yml here, so it was not checked (--manifest FILE)")
+        return
+    try:
+        problems = manifest_problems(load_manifest(file), flows)
+    except FlowError as error:
+        yield Check("manifest", "fail", f"not readable: {error}")
+        return
+    if problems:
+        hint = "`sayso manifest` prints the right one: paste it under App Manifest in the app's settings, and install the app again."
+        yield Check("manifest", "fail", f"{file}: " + "; ".join(problems), hint)
+    else:
+        yield Check("manifest", "ok", f"{file} has what the app needs")
+
+
+def load_manifest(file: Path) -> Json:
+    """The manifest as data. Raises `FlowError` with the places where it is no YAML."""
+    located = load_located(decode_source(file.read_bytes(), str(file)), str(file))
+    if located.problems:
+        raise FlowError(located.problems)
+    return located.data
+
+
+def manifest_problems(manifest: Json, flows: Sequence[Flow] | None = None) -> list[str]:
+    """What a manifest lacks, or has too much, for the app to work with these flows; None means any flows. Pure."""
+    if not isinstance(manifest, dict):
+        return ["it is no mapping"]
+    return [
+        *_about_names(_at(manifest, "display_information")),
+        *_about_features(_at(manifest, "features")),
+        *_about_rights(manifest, flows),
+        *_about_settings(_at(manifest, "settings")),
+    ]
+
+
+def _at(data: Json, *keys: str) -> Json:
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _listed(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _about_names(about: Json) -> Iterator[str]:
+    for name, most in (("name", 35), ("description", 140)):
+        text = _at(about, name)
+        if not isinstance(text, str) or not 1 <= len(text) <= most:
+            yield f"display_information.{name} must be text of 1 to {most} characters"
+
+
+def _about_features(features: Json) -> Iterator[str]:
+    if not _at(features, "bot_user", "display_name"):
+        yield "features.bot_user is missing"
+    if _at(features, "app_home", "home_tab_enabled") is not True:
+        yield "features.app_home.home_tab_enabled must be true: people see there what waits for them"
+    if _at(features, "app_home", "messages_tab_enabled") is not True:
+        yield "features.app_home.messages_tab_enabled must be true: people write direct messages there"
+    if _at(features, "app_home", "messages_tab_read_only_enabled") is not False:
+        yield "features.app_home.messages_tab_read_only_enabled must be false"
+    commands = [entry for entry in _listed(_at(features, "slash_commands")) if isinstance(entry, dict)]
+    if "/sayso" not in [entry.get("command") for entry in commands]:
+        yield "features.slash_commands has no /sayso"
+    if any(entry.get("url") for entry in commands):
+        yield "slash commands have no url in Socket Mode"
+
+
+def _about_rights(manifest: Json, flows: Sequence[Flow] | None) -> Iterator[str]:
+    needed = NEEDED if flows is None else needed_by(flows)
+    scopes = _listed(_at(manifest, "oauth_config", "scopes", "bot"))
+    for scope in needed:
+        if scope not in scopes:
+            yield f"scope {scope} is missing: needed for {needed[scope]}"
+    events = _listed(_at(manifest, "settings", "event_subscriptions", "bot_events"))
+    for event in EVENTS if flows is None else events_for(flows):
+        if event not in events:
+            yield f"event {event} is missing"
+    wants_shortcut = flows is not None and any(map(has_shortcut, flows))
+    if wants_shortcut and not _listed(_at(manifest, "features", "shortcuts")):
+        yield "features.shortcuts is missing: needed for flows that a message shortcut starts"
+
+
+def _about_settings(settings: Json) -> Iterator[str]:
+    wanted = (
+        (("socket_mode_enabled",), True),
+        (("interactivity", "is_enabled"), True),
+        (("token_rotation_enabled",), False),
+    )
+    for path, value in wanted:
+        if _at(settings, *path) is not value:
+            yield f"settings.{'.'.join(path)} must be {'true' if value else 'false'}"
+    for path in (("event_subscriptions", "request_url"), ("interactivity", "request_url")):
+        if _at(settings, *path):
+            yield f"settings.{'.'.join(path)} has no place in Socket Mode"
+
+
+# --- Slack -------------------------------------------------------------------------------------------------
+
+
+async def check_slack(settings: Settings, flows: Sequence[Flow]) -> AsyncIterator[Check]:
+    """Both tokens, the granted scopes, and whether threads can be read."""
+    try:
+        bot_token, app_token = slack_tokens(settings)
+    except SettingsError as error:
+        yield Check("tokens", "fail", str(error))
+        return
+    url = settings.api_url
+    bot, app = bot_client(bot_token, url), app_client(app_token, url)
+    try:
+        async with asyncio.timeout(SLACK_SECONDS):
+            others = {"SAYSO_ADMINS": settings.admins, "SAYSO_USERS": settings.users}
+            found = [check async for check in _ask_slack(bot, app, url, flows, others)]
+    except TimeoutError:
+        text = f"Slack at {url} did not answer within {SLACK_SECONDS:g} s"
+        found = [Check("slack", "fail", text, "Check the network, a proxy, and SLACK_API_URL.")]
+    for check in found:
+        yield check
+
+
+async def _ask_slack(
+    bot: Any, app: Any, url: str, flows: Sequence[Flow], others: Mapping[str, Iterable[str]]
+) -> AsyncIterator[Check]:
+    try:
+        who = await bot.auth_test()
+        yield Check("bot token", "ok", f"@{who.get('user')} in {who.get('team')} ({who.get('team_id')})")
+    except Exception as error:
+        yield Check("bot token", "fail", describe(error, token="SLACK_BOT_TOKEN", api_url=url))
+        who = None
+    try:
+        await app.apps_connections_open(app_token=app.token)
+        yield Check("app token", "ok", "opens Socket Mode connections")
+    except Exception as error:
+        yield Check("app token", "fail", describe(error, token="SLACK_APP_TOKEN", api_url=url))
+    if who is not None:
+        yield _scopes(who, flows)
+        async for check in check_reading(bot):
+            yield check
+        async for check in check_named(bot, flows, others):
+            yield check
+
+
+def _scopes(who: Any, flows: Sequence[Flow]) -> Check:
+    headers = {name.lower(): value for name, value in (who.headers or {}).items()}
+    report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
+    level: Level = "fail" if report.fatal else "warn" if report.missing else "ok"
+    return Check("scopes", level, report.text())

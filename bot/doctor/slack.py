@@ -1,0 +1,204 @@
+"""Checks against Slack itself: each kind of conversation can be read, and what flows name is there. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bot.doctor.findings import Check
+from bot.wire.client import Permanent, classify
+from engine.flow import Flow, Node
+from engine.language.codec import Json
+
+_KINDS = {
+    "public_channel": ("threads", "public channels", "channels"),
+    "private_channel": ("private threads", "private channels", "groups"),
+    "im": ("direct messages", "direct messages", "im"),
+}
+_NO_MESSAGE = ("thread_not_found", "message_not_found")
+_MISSED = "What people write there while the bot is away would not be found."
+Named = dict[str, set[str]]
+"""What is named → the flows (or settings) that name it."""
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+async def check_reading(bot: Any) -> AsyncIterator[Check]:
+    """Whether each kind of conversation can be listed and read: what was missed is found by that alone."""
+    seen = 0
+    for kind, (name, words, scope) in _KINDS.items():
+        try:
+            found = (await bot.users_conversations(types=kind, limit=1))["channels"]
+            if found:
+                await _read_thread(bot, found[0]["id"])
+        except Exception as error:
+            hint = f"Add {scope}:read and {scope}:history and install the app again. {_MISSED}"
+            yield Check(name, "fail", f"{words} cannot be read: {classify(error)}", hint)
+            continue
+        seen += len(found) if kind != "im" else 0
+        yield Check(name, "ok", f"{words} can be read" if found else f"the bot is in no {words}")
+    if not seen:
+        yield Check("invited", "warn", "the bot is in no channel", "Invite it: /invite @sayso")
+
+
+async def _read_thread(bot: Any, channel: str) -> None:
+    """Read one thread. A message that does not exist shows as well that reading is allowed."""
+    history = await bot.conversations_history(channel=channel, limit=1)
+    messages = history["messages"]
+    ts = messages[0]["ts"] if messages else "1000000000.000001"
+    try:
+        await bot.conversations_replies(channel=channel, ts=ts, limit=1)
+    except Exception as error:
+        fault = classify(error)
+        if not (isinstance(fault, Permanent) and fault.reason in _NO_MESSAGE):
+            raise
+
+
+# --- what flows name ---------------------------------------------------------------------------------------
+
+
+def named_in(flows: Iterable[Flow], others: Mapping[str, Iterable[str]]) -> tuple[Named, Named]:
+    """The channels and the people that flows name, and those of `others` (a setting → its entries). What is only known
+    when a flow runs is left out. Pure."""
+    channels: Named = {}
+    people: Named = {}
+    for flow in flows:
+        where = f"flow {flow.name}"
+        for entry in _entries(flow):
+            _add(channels if _is_channel(entry) else people, entry, where)
+    for where, entries in others.items():
+        for entry in entries:
+            _add(people, entry, where)
+    return channels, people
+
+
+def _add(named: Named, entry: str, where: str) -> None:
+    if "{{" not in entry and entry not in ("requester", "channel", "dm") and not entry.startswith("local:"):
+        named.setdefault(entry.removeprefix("dm:"), set()).add(where)
+
+
+def _is_channel(entry: str) -> bool:
+    return entry.startswith(("#", "C", "G")) and "@" not in entry
+
+
+def _entries(flow: Flow) -> Iterator[str]:
+    yield from flow.channels or ()
+    yield from flow.allowed_to_start or ()
+    for trigger in flow.triggers:
+        yield from trigger.channels or ()
+        yield from [trigger.channel] if trigger.channel else []
+    for nodes in flow.lists.values():
+        for node in nodes.nodes:
+            yield from _of_node(node)
+
+
+def _of_node(node: Node) -> Iterator[str]:
+    for rule in node.agent.rules if node.agent is not None else ():
+        yield from rule.approvers or ()
+    if node.type not in ("ask", "approval", "message"):
+        return
+    for field in ("approvers", "who", "to", "ephemeral_to"):
+        yield from _texts(node.config.get(field))
+    for step in _listed(node.config.get("escalate")):
+        yield from _texts(step.get("to") if isinstance(step, dict) else None)
+
+
+def _texts(value: Json) -> list[str]:
+    values = [value] if isinstance(value, str) else _listed(value)
+    return [text for text in values if isinstance(text, str)]
+
+
+def _listed(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+async def check_named(
+    bot: Any, flows: Sequence[Flow], others: Mapping[str, Iterable[str]]
+) -> AsyncIterator[Check]:
+    """Each channel that is named is one that the bot is in; each person and group is somebody."""
+    channels, people = named_in(flows, others)
+    problems = 0
+    for listing, found in ((_channels, channels), (_people, people)):
+        async for check in listing(bot, found):
+            problems += 1
+            yield check
+    if not problems and (channels or people):
+        total = len(channels) + len(people)
+        yield Check("named", "ok", f"all {total} channels, people and groups that are named are there")
+
+
+async def _channels(bot: Any, named: Named) -> AsyncIterator[Check]:
+    if not named:
+        return
+    try:
+        mine = {key async for key in _mine(bot)}
+    except Exception as error:
+        yield Check("channels", "fail", f"the bot's channels cannot be listed: {classify(error)}")
+        return
+    for entry in sorted(named):
+        wanted = entry.lower() if entry.startswith("#") else entry
+        if wanted not in mine:
+            text = f"{entry}, named by {_where(named[entry])}: the bot is in no such channel"
+            yield Check("channels", "warn", text, "Invite it there (/invite @sayso), or correct the name.")
+
+
+async def _mine(bot: Any) -> AsyncIterator[str]:
+    """The channels that the bot is in: `#name` and id of each."""
+    cursor = ""
+    while True:
+        answer = await bot.users_conversations(
+            types="public_channel,private_channel", exclude_archived=True, limit=200, cursor=cursor
+        )
+        for channel in answer["channels"]:
+            yield str(channel["id"])
+            yield f"#{channel['name']}".lower()
+        cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+        if not cursor:
+            return
+
+
+async def _people(bot: Any, named: Named) -> AsyncIterator[Check]:
+    groups: dict[str, str] | None = None
+    for entry in sorted(named):
+        try:
+            if entry.startswith("@"):
+                groups = await _groups(bot) if groups is None else groups
+                problem = await _group_problem(bot, groups.get(entry.lower()))
+            else:
+                problem = await _person_problem(bot, entry)
+        except Exception as error:
+            problem = f"cannot be looked up: {classify(error)}"
+        if problem is not None:
+            hint = "Correct it; questions that only they may answer would wait in vain."
+            yield Check("people", "warn", f"{entry}, named by {_where(named[entry])}: {problem}", hint)
+
+
+async def _groups(bot: Any) -> dict[str, str]:
+    answer = await bot.usergroups_list()
+    return {f"@{group['handle']}".lower(): str(group["id"]) for group in answer["usergroups"]}
+
+
+async def _group_problem(bot: Any, group_id: str | None) -> str | None:
+    if group_id is None:
+        return "there is no such user group"
+    users = (await bot.usergroups_users_list(usergroup=group_id))["users"]
+    return None if users else "nobody is in this user group"
+
+
+async def _person_problem(bot: Any, entry: str) -> str | None:
+    try:
+        if "@" in entry:
+            user = (await bot.users_lookupByEmail(email=entry))["user"]
+        else:
+            user = (await bot.users_info(user=entry))["user"]
+    except Exception as error:
+        fault = classify(error)
+        if isinstance(fault, Permanent) and fault.reason in ("users_not_found", "user_not_found"):
+            return "nobody in the workspace"
+        raise
+    return "deactivated" if user.get("deleted") else None
+
+
+def _where(flows: Iterable[str]) -> str:
+    return ", ".join(sorted(flows))

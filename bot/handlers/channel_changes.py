@@ -1,0 +1,126 @@
+"""What happens to channels and to messages of ours: archived, left, back again, deleted. Inbox rows → commands.
+
+These events only make quicker what posting finds out anyway (`bot.outbound.reachability`), so one that is lost costs time
+and nothing else. Only the deletion of a question's message is known from its event alone, until it is edited.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from bot.inbound import decisions
+from bot.intents.session_rows import note_row, tell_requester
+from bot.rendering import phrases, prompt_key
+from engine.decide.commands import Command, Gone, Unreachable
+from engine.decide.prompt_timers import MOST_REPOSTS
+from engine.language.actors import CHANNEL, Actor
+from engine.language.codec import Json, decode
+from engine.language.errors import Refused, SaysoError, SessionError, StorageError
+from engine.run.engine import Engine
+from engine.storage.port import Consumed, Head, InboxRow, OutboxRow, Row
+from prompt_state import store as prompts
+from prompt_state.question_row import PromptState
+
+log = logging.getLogger("sayso.reach")
+
+MOST = 10_000
+
+
+class Reach:
+    """Handlers for what happened to channels and messages. `back` is told of channels that can be posted in again."""
+
+    def __init__(self, engine: Engine, back: Callable[[str], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._back = back
+
+    def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
+        """By kind of inbox row."""
+        return {
+            decisions.CHANNEL: self.channel,
+            decisions.DELETED: self.deleted,
+            decisions.SHARED: self.shared,
+        }
+
+    async def channel(self, row: InboxRow) -> bool:
+        """A channel was closed to the bot, or opened."""
+        data = decode(row.payload)
+        if data["reason"] is None:
+            await self._back(data["channel"])
+            return await self._consume(row, "applied")
+        for head in await self._live():
+            if (head.thread_key or "").split(":")[1:2] == [data["channel"]]:
+                await self._apply(head.session_id, Unreachable(data["reason"]))
+        return await self._consume(row, "applied")
+
+    async def shared(self, row: InboxRow) -> bool:
+        """Another organisation reads a channel from now on: what goes on there is paused until somebody who may steer it
+        says `resume`."""
+        channel = decode(row.payload)["channel"]
+        said: list[Row] = []
+        for head in await self._live():
+            key = head.thread_key or ""
+            if key.split(":")[1:2] != [channel] or head.phase == "held":
+                continue
+            try:
+                reason = "because this channel is shared with another organisation now"
+                await self._engine.pause(head.session_id, actor=Actor.itself(CHANNEL), reason=reason)
+            except (SessionError, Refused) as error:
+                log.info("%s is not paused: %s", head.session_id, error)
+                continue
+            text = phrases.shared_text(head.flow_name)
+            thread_ts = key.split(":")[2]
+            said.append(note_row(f"shared:{row.key}:{head.session_id}", key, channel, thread_ts, text))
+        return await self._consume(row, "applied", said)
+
+    async def _live(self) -> list[Head]:
+        heads: list[Head] = await self._engine.writer.call(
+            "heads", statuses=("running", "paused"), limit=MOST
+        )
+        return heads
+
+    async def deleted(self, row: InboxRow) -> bool:
+        """A message of ours was deleted: if it showed an open question, that is shown again."""
+        data = decode(row.payload)
+        store = self._engine.writer.store
+        open_here = await self._engine.writer.call(prompts.waiting, store, thread_key=row.thread_key)
+        for prompt in open_here:
+            if prompt.message_ts == data["ts"]:
+                return await self._lost(row, prompt.session_id, prompt.prompt_id, data)
+        if any([await self._being_posted(prompt) for prompt in open_here]):
+            # It may be this very message: where it stands is not recorded yet.
+            return False
+        return await self._consume(row, "ignored")
+
+    async def _being_posted(self, prompt: PromptState) -> bool:
+        if prompt.status != "requested":
+            return False
+        state = await self._engine.state(prompt.session_id)
+        reposts = state.prompts[prompt.prompt_id].reposts
+        posting: OutboxRow | None = await self._engine.writer.call(
+            "outbox_row", prompt_key(prompt.prompt_id, reposts)
+        )
+        return posting is not None and posting.state != "failed" and posting.attempts > 0
+
+    async def _lost(self, row: InboxRow, session_id: str, prompt_id: str, data: dict[str, Json]) -> bool:
+        state = await self._engine.state(session_id)
+        prompt = state.prompts.get(prompt_id)
+        if prompt is not None and prompt.reposts >= MOST_REPOSTS:
+            rows = tell_requester(state, f"deleted:{prompt_id}", "deleted", promptId=prompt_id)
+            return await self._consume(row, "refused", rows)
+        await self._engine.apply(
+            session_id, Gone(prompt_id, data["ts"]), consumed=[Consumed(row.id, "applied")]
+        )
+        return True
+
+    async def _apply(self, session_id: str, command: Command) -> None:
+        try:
+            await self._engine.apply(session_id, command)
+        except StorageError:
+            raise
+        except SaysoError as error:
+            log.info("%s: %s", session_id, error)
+
+    async def _consume(self, row: InboxRow, outcome: str, rows: Sequence[Row] = ()) -> bool:
+        await self._engine.writer.call("consume", [Consumed(row.id, outcome)], self._engine.now(), list(rows))
+        return True

@@ -1,0 +1,239 @@
+"""What is done with presses in messages: options, controls, Undo, the end of a session, and which question was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bot.inbound import decisions
+from bot.intents.session_rows import TAKEN, edit_row, reaction_row
+from bot.outbound.notices import Telling
+from bot.rendering import phrases
+from bot.rendering.approvals import UNDO
+from bot.rendering.forms import INLINE, read_control
+from bot.rendering.menus import MENU
+from bot.rendering.text import escape, one_line
+from bot.wire.users import LookupFailed, People
+from engine.decide.commands import Abort, Answer, Command, Undo
+from engine.forms.ask import asked_fields
+from engine.journal.transitions import ENDED
+from engine.language.actors import Actor
+from engine.language.codec import Json, decode
+from engine.run.engine import Engine
+from engine.storage.port import Head, InboxRow, Row
+from prompt_state import store as prompts
+from prompt_state.errors import TooLong
+from prompt_state.policy import Gate, authorize
+from prompt_state.question_row import PromptState
+from prompt_state.routing import read_message
+
+GONE = "This button is not known here any more."
+COPY = "This is no longer the message of this question. Please press in the one that shows it now."
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What the conversation does for a press: carry a command out, or take a reply that was written before."""
+
+    do: Callable[[InboxRow, dict[str, Json], str, Command], Awaitable[bool]]
+    reply: Callable[[InboxRow, dict[str, Json], Actor, PromptState, str, str | None], Awaitable[bool]]
+
+
+class Presses:
+    """Handles the inbox rows of buttons and controls."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        people: People,
+        gate: Gate,
+        bot_user_id: str,
+        telling: Telling,
+        hands: Hands,
+    ) -> None:
+        self._engine = engine
+        self._people = people
+        self._gate = gate
+        self._bot_user_id = bot_user_id
+        self._telling = telling
+        self._hands = hands
+
+    async def click(self, row: InboxRow) -> bool:
+        """What was pressed, by its action."""
+        data = decode(row.payload)
+        action, value = str(data["actionId"]), str(data["value"] or "")
+        if action.startswith("sayso:cancel"):
+            return await self._cancel(row, data, value)
+        if action == phrases.KEEP:
+            return await self._keep(row, data, value)
+        if action == UNDO:
+            return await self._undo(row, data, value.partition("|")[0])
+        if action.startswith(MENU):
+            return await self._meant(row, data, value)
+        return await self._option(row, data, action, value)
+
+    async def _option(self, row: InboxRow, data: dict[str, Json], action: str, value: str) -> bool:
+        """An option of a prompt, or the control of a form that has one field."""
+        inline = action.startswith(INLINE)
+        ids = action.removeprefix(INLINE) if inline else value
+        prompt_id, nonce, index = [*ids.split("|"), "", ""][:3]
+        prompt = await self._prompt(row, prompt_id)
+        if prompt is not None and nonce == prompt.nonce and not _stands_in(prompt, data["messageTs"]):
+            return await self._telling.whisper(row, data, COPY, "refused")
+        known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
+        if prompt is None or not known:
+            return await self._telling.whisper(row, data, GONE, "refused")
+        picked = _picked(prompt, data) if inline else prompt.options[int(index)].value
+        return await self._answer(row, data, prompt, nonce, value=picked)
+
+    async def _answer(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        prompt: PromptState,
+        nonce: str,
+        *,
+        value: Json = None,
+        text: str | None = None,
+    ) -> bool:
+        if not prompt.open:
+            # Its row says how it was closed; the session may be over long since.
+            return await self._telling.whisper(row, data, phrases.closed_text(prompt), "refused")
+        try:
+            actor = await self._people.actor(data, entries=prompt.approvers or prompt.who or ())
+        except LookupFailed as error:
+            return await self._telling.not_looked_up(row, data, error)
+        if text is not None:
+            return await self._hands.reply(row, data, actor, prompt, text, nonce)
+        command = Answer(prompt.prompt_id, actor, row.key, value=value, nonce=nonce)
+        return await self._hands.do(row, data, prompt.session_id, command)
+
+    async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
+        prompt = await self._prompt(row, prompt_id)
+        if prompt is None:
+            return await self._telling.whisper(row, data, GONE, "refused")
+        try:
+            actor = await self._people.actor(data)
+        except LookupFailed as error:
+            return await self._telling.not_looked_up(row, data, error)
+        return await self._hands.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
+
+    async def _cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
+        async def cancel(head: Head, actor: Actor) -> bool:
+            done = await self._hands.do(row, data, session_id, Abort(actor, "cancelled in the thread"))
+            if done and data["actionId"] == phrases.CANCEL_THIS and await self._applied(row):
+                await self._say_instead(
+                    row, data, phrases.confirmed(head.flow_name, data["user"], ended=True)
+                )
+            return done
+
+        return await self._in_its_thread(row, data, session_id, cancel)
+
+    async def _keep(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
+        """Whoever may end a session may also say that it goes on: the question whether to end it is answered then."""
+
+        async def keep(head: Head, actor: Actor) -> bool:
+            state = await self._engine.verified_state(session_id)
+            reason = authorize(actor, "cancel", self._gate.target(state.actor, True)).reason
+            if reason is not None:
+                return await self._telling.whisper(row, data, reason, "refused")
+            await self._telling.consume(row, "kept")
+            if head.status not in ENDED:
+                await self._say_instead(
+                    row, data, phrases.confirmed(head.flow_name, data["user"], ended=False)
+                )
+            return True
+
+        return await self._in_its_thread(row, data, session_id, keep)
+
+    async def _in_its_thread(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        session_id: str,
+        press: Callable[[Head, Actor], Awaitable[bool]],
+    ) -> bool:
+        """Do what a press on a session's own button means, where the button stands in that session's thread."""
+        head: Head | None = await self._engine.writer.call("head", session_id)
+        if head is None or head.thread_key != row.thread_key:
+            return await self._telling.whisper(row, data, GONE, "refused")
+        try:
+            actor = await self._people.actor(data)
+        except LookupFailed as error:
+            return await self._telling.not_looked_up(row, data, error)
+        return await press(head, actor)
+
+    async def _meant(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
+        """The text that was written before answers this question. It is read again where it was stored; who wrote it
+        says for which question it was."""
+        prompt_id, nonce, ts, author = [*value.split("|"), "", "", ""][:4]
+        if author != data["user"]:
+            return await self._telling.whisper(
+                row, data, "Only whoever wrote the reply can say that.", "refused"
+            )
+        prompt, written = await self._prompt(row, prompt_id), await self._written(data, ts)
+        if prompt is None or written is None:
+            said = "Your reply is not there any more. Please write it again." if prompt else GONE
+            return await self._telling.whisper(row, data, said, "refused")
+        text, files = written
+        done = await self._answer(row, {**data, "files": files, "ts": ts}, prompt, nonce, text=text)
+        if done and await self._applied(row):
+            await self._close_menu(
+                row, data, prompt, ts, text or ", ".join(str(file["name"]) for file in files)
+            )
+        return done
+
+    async def _written(self, data: dict[str, Json], ts: str) -> tuple[str, list[dict[str, Json]]] | None:
+        """What was written at this moment in this channel, and the files that came with it."""
+        key = f"message:{data['team']}:{data['channel']}:{ts}"
+        stored: InboxRow | None = await self._engine.writer.call("inbox_row", key)
+        if stored is None or stored.kind != decisions.MESSAGE:
+            return None
+        said = decode(stored.payload)
+        try:
+            message = read_message(
+                said["text"],
+                bot_user_id=self._bot_user_id,
+                user=said["user"],
+                ts=said["ts"],
+                thread_ts=said["threadTs"],
+            )
+        except TooLong:
+            return None
+        return (message.text, said.get("files") or []) if said["user"] == data["user"] else None
+
+    async def _applied(self, row: InboxRow) -> bool:
+        stored: InboxRow | None = await self._engine.writer.call("inbox_row", row.key)
+        return stored is not None and stored.outcome == "applied"
+
+    async def _close_menu(
+        self, row: InboxRow, data: dict[str, Json], prompt: PromptState, ts: str, text: str
+    ) -> None:
+        """The menu says what became of it, and the reply has the mark of one that counts."""
+        number = f"#{prompt.number}" if prompt.number else "the question"
+        mark = reaction_row(f"taken:{data['team']}:{data['channel']}:{ts}", data["channel"], ts, TAKEN)
+        await self._say_instead(row, data, f"☑️ “{escape(one_line(text, 120))}” answered {number}.", mark)
+
+    async def _say_instead(self, row: InboxRow, data: dict[str, Json], text: str, *more: Row) -> None:
+        """The message whose button was pressed has done its work: it says what came of it, without buttons."""
+        lane = row.thread_key or row.key
+        edit = edit_row(f"menu:{row.key}", lane, data["channel"], data["messageTs"], text)
+        await self._engine.writer.call("consume", [], self._engine.now(), [edit, *more])
+
+    async def _prompt(self, row: InboxRow, prompt_id: str) -> PromptState | None:
+        """The prompt, where it is one of the thread in which somebody pressed: who may answer depends on the channel."""
+        found: PromptState | None = await self._engine.writer.call(
+            prompts.find, self._engine.store, prompt_id
+        )
+        return found if found is not None and found.thread_key == row.thread_key else None
+
+
+def _stands_in(prompt: PromptState, message_ts: str) -> bool:
+    """Whether a message is the one that shows a prompt. While it is being posted nobody knows yet which one that is."""
+    return prompt.message_ts in (None, message_ts)
+
+
+def _picked(prompt: PromptState, data: dict[str, Json]) -> Json:
+    """What a control in the message of a form with one field was set to; nothing where it has no such field."""
+    fields = asked_fields({"form": prompt.form})
+    return read_control(data["picked"] or {}, fields[0]) if fields else None

@@ -1,0 +1,276 @@
+"""What arrives from Slack, as what is done with it (`bot.inbound.decisions`). Pure: payload → decision.
+
+Messages and what happens to channels are read here; `bot.inbound.interactions` reads what people press and command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bot.inbound import interactions, wellformed
+from bot.inbound.decisions import (
+    CHANNEL,
+    DEAF,
+    DELETED,
+    EDITED,
+    MALFORMED,
+    MESSAGE,
+    OVERHEARD,
+    REACTION,
+    SHARED,
+    Decision,
+    Hears,
+    Home,
+    Renamed,
+    Skip,
+    Take,
+    storable,
+)
+from bot.inbound.triggers import app_of, said_in
+from bot.wire.downloads import described
+from engine.language.codec import Json, encode
+from engine.language.errors import NotJson
+from engine.storage.port import InboxItem
+from prompt_state.question_row import thread_key
+from prompt_state.routing import SUBTYPES, Message, read_message
+
+_REASON = 60
+"""How much of a reason is counted by."""
+_MALFORMED = (LookupError, TypeError, AttributeError, ValueError, RecursionError, NotJson)
+"""What reading a payload with other types than documented raises."""
+
+
+def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
+    """What to do with a payload. Total: what it does not understand is skipped with a reason."""
+    try:
+        return wellformed.check(_read(body, home, hears))
+    except _MALFORMED as error:
+        return Skip(MALFORMED, detail=repr(error))
+
+
+def _read(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
+    match body.get("type"):
+        case "event_callback":
+            return _event(body, home, hears)
+        case "block_actions":
+            return interactions.click(body, home)
+        case "view_submission":
+            return interactions.submission(body, home)
+        case "message_action":
+            return interactions.shortcut(body, home)
+    if "command" in body:
+        return interactions.slash(body, home)
+    return Skip(f"type {body.get('type')}"[:_REASON])
+
+
+def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
+    if home.is_foreign(body.get("team_id"), body.get("api_app_id")):
+        return Skip("another team or app")
+    event = body["event"]
+    if event.get("type") == "app_home_opened":
+        return interactions.home_opened(event, home)
+    if event.get("type") == "reaction_added":
+        return _reaction(event, home, hears)
+    if event.get("type") in _CLOSED or event.get("type") in _OPENED:
+        return _channel(body, event, home)
+    if event.get("type") == "channel_shared":
+        name, at = event["channel"], event["event_ts"]
+        payload = encode({"channel": name})
+        return Take(InboxItem(f"shared:{home.team_id}:{name}:{at}", SHARED, payload))
+    if event.get("type") == "channel_id_changed":
+        return Renamed(event["old_channel_id"], event["new_channel_id"], event["event_ts"])
+    if event.get("subtype") == "message_deleted":
+        return _deleted(event, home)
+    if event.get("subtype") == "message_changed":
+        return _edited(event, home)
+    if event.get("type") not in ("message", "app_mention"):
+        return Skip(f"event {event.get('type')}"[:_REASON])
+    return _message(event, home, event["channel"], hears)
+
+
+_CLOSED = {
+    "channel_archive": "is_archived",
+    "group_archive": "is_archived",
+    "channel_deleted": "channel_not_found",
+    "member_left_channel": "not_in_channel",
+    "channel_left": "not_in_channel",
+    "group_left": "not_in_channel",
+}
+_OPENED = ("channel_unarchive", "group_unarchive", "member_joined_channel")
+
+
+def _channel(body: Mapping[str, Any], event: Mapping[str, Any], home: Home) -> Decision:
+    """A channel was closed to the bot, or opened. Others come and go as they like."""
+    kind, channel = event["type"], event["channel"]
+    if kind.startswith("member_") and event.get("user") != home.bot_user_id:
+        return Skip("somebody else came or went")
+    name = channel["id"] if isinstance(channel, Mapping) else channel
+    payload = encode({"channel": name, "reason": _CLOSED.get(kind)})
+    return Take(InboxItem(f"channel:{home.team_id}:{name}:{kind}:{event['event_ts']}", CHANNEL, payload))
+
+
+def _deleted(event: Mapping[str, Any], home: Home) -> Decision:
+    """A message was deleted: it matters where it was one of ours in a thread."""
+    before = event.get("previous_message") or {}
+    if before.get("user") != home.bot_user_id or not before.get("thread_ts"):
+        return Skip("the deletion of another message")
+    channel, ts = event["channel"], event["deleted_ts"]
+    item = InboxItem(
+        f"deleted:{home.team_id}:{channel}:{ts}",
+        DELETED,
+        encode({"channel": channel, "ts": ts}),
+        thread_key=thread_key(home.team_id, channel, before["thread_ts"]),
+    )
+    return Take(item, only_known_threads=True)
+
+
+def _edited(event: Mapping[str, Any], home: Home) -> Decision:
+    """A person changed the words of a message: nothing follows from that, but they should know it, once a message."""
+    after, before = event["message"], event.get("previous_message") or {}
+    if after.get("bot_id") or not after.get("user") or after["user"] == home.bot_user_id:
+        return Skip("not written by a person")
+    if not after.get("edited") or after.get("text") == before.get("text"):
+        return Skip("a change of something else than its words")
+    channel, ts = event["channel"], after["ts"]
+    thread_ts = after.get("thread_ts")
+    in_thread = thread_ts is not None and thread_ts != ts
+    addressed = f"<@{home.bot_user_id}" in (after.get("text") or "") or channel.startswith("D")
+    if not in_thread and not addressed:
+        return Skip("not for us")
+    data: dict[str, Json] = {
+        "team": home.team_id,
+        "channel": channel,
+        "ts": ts,
+        "threadTs": thread_ts if in_thread else None,
+        "user": after["user"],
+        "text": storable(after.get("text") or ""),
+    }
+    lane = thread_key(home.team_id, channel, thread_ts or ts)
+    item = InboxItem(f"edited:{home.team_id}:{channel}:{ts}", EDITED, encode(data), thread_key=lane)
+    return Take(item, only_known_threads=in_thread)
+
+
+def missed(
+    message: Mapping[str, Any], home: Home, channel: str, hears: Hears
+) -> tuple[InboxItem, InboxItem | None] | None:
+    """A message as a catch-up read finds it, with its words as they are now, and the edit of it if there was one; None
+    for what is not for us. Triggers listen to first words only: whoever edits a message speaks to nobody."""
+    try:
+        edit = _edited({"channel": channel, "message": message}, home) if message.get("edited") else None
+        found = wellformed.check(_message({**message, "edited": None}, home, channel, hears))
+    except _MALFORMED:
+        return None
+    if not isinstance(found, Take) or (message.get("edited") and found.item.kind == OVERHEARD):
+        return None
+    return found.item, edit.item if isinstance(edit, Take) else None
+
+
+def _message(event: Mapping[str, Any], home: Home, channel: str, hears: Hears) -> Decision:
+    found = _to_us(event, home, channel)
+    if isinstance(found, Skip) and _may_be_overheard(event, home) and hears.hears(event):
+        return _overheard(event, home, channel)
+    return found
+
+
+def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
+    if event.get("subtype") not in SUBTYPES:
+        return Skip(f"subtype {event.get('subtype')}"[:_REASON])
+    if event.get("bot_id") or not event.get("user") or event["user"] == home.bot_user_id:
+        return Skip("not written by a person")
+    thread_ts, ts = event.get("thread_ts"), event["ts"]
+    direct = event.get("channel_type") == "im" or channel.startswith("D")
+    addressed = f"<@{home.bot_user_id}" in (event.get("text") or "") or (direct and not thread_ts)
+    in_thread = thread_ts is not None and thread_ts != ts
+    if not in_thread and not addressed:
+        return Skip("not for us")
+    data: dict[str, Json] = {
+        "team": home.team_id,
+        "channel": channel,
+        "ts": ts,
+        "threadTs": thread_ts if in_thread else None,
+        "user": event["user"],
+        "userTeam": event.get("user_team") or event.get("team"),
+        "text": storable(event.get("text") or ""),
+        "subtype": event.get("subtype"),
+        "edited": bool(event.get("edited")),
+        "app": bool(event.get("app_id")),
+        "direct": direct,
+        "hasFiles": bool(event.get("files")),
+        "files": described(event),
+    }
+    item = InboxItem(
+        key=f"message:{home.team_id}:{channel}:{ts}",
+        kind=MESSAGE,
+        payload=encode(data),
+        thread_key=thread_key(home.team_id, channel, thread_ts or ts),
+    )
+    return Take(item, only_known_threads=in_thread and not addressed)
+
+
+def _may_be_overheard(event: Mapping[str, Any], home: Home) -> bool:
+    """Whether a message is one that begins something: no reply, no edit, and not the bot's own."""
+    if event.get("subtype") not in (*SUBTYPES, "bot_message") or event.get("user") == home.bot_user_id:
+        return False
+    if home.app_id is not None and home.app_id in (app_of(event) or ()):
+        return False
+    return event.get("thread_ts") in (None, event["ts"]) and not event.get("edited")
+
+
+def _overheard(event: Mapping[str, Any], home: Home, channel: str) -> Take:
+    """A message in a channel that has words for which a flow listens."""
+    app = app_of(event)
+    data: dict[str, Json] = {
+        "team": home.team_id,
+        "channel": channel,
+        "ts": event["ts"],
+        "threadTs": None,
+        "user": event.get("user"),
+        "userTeam": event.get("user_team") or event.get("team"),
+        "text": storable(said_in(event)),
+        "app": None if app is None else list(app),
+    }
+    key = f"message:{home.team_id}:{channel}:{event['ts']}"
+    lane = thread_key(home.team_id, channel, event["ts"])
+    return Take(InboxItem(key, OVERHEARD, encode(data), thread_key=lane))
+
+
+def _reaction(event: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
+    item = event.get("item") or {}
+    if item.get("type") != "message" or event.get("user") == home.bot_user_id:
+        return Skip("a reaction to something else")
+    if next(hears.reactions(str(event["reaction"])), None) is None:
+        return Skip("a reaction that starts nothing")
+    return reaction(home, item["channel"], item["ts"], event["reaction"], event["user"])
+
+
+def reaction(home: Home, channel: str, ts: str, name: str, user: str) -> Take:
+    """A person's reaction to a message, as an event or as a catch-up read finds it."""
+    data: dict[str, Json] = {
+        "team": home.team_id,
+        "channel": channel,
+        "ts": ts,
+        "threadTs": None,
+        "user": user,
+        "userTeam": None,
+        "reaction": name,
+    }
+    key = f"reaction:{home.team_id}:{channel}:{ts}:{name}:{user}"
+    lane = thread_key(home.team_id, channel, ts)
+    return Take(InboxItem(key, REACTION, encode(data), thread_key=lane))
+
+
+def said(data: Mapping[str, Json], home: Home) -> Message:
+    """A stored message as routing reads it. Raises `TooLong`."""
+    return read_message(
+        data["text"],
+        bot_user_id=home.bot_user_id,
+        user=data["user"],
+        ts=data["ts"],
+        thread_ts=data["threadTs"],
+        edited=data["edited"],
+        subtype=data["subtype"],
+        bot=data["app"],
+        direct=data["direct"],
+        has_files=data["hasFiles"],
+    )

@@ -1,0 +1,223 @@
+"""The outbox rows of agents: what stays in the thread of what they say and do. Pure.
+
+An agent's turn has up to three kinds of entries, each a row with a key of its own: parts of its text, its tool calls,
+and notes. A row is put when a text begins to stream, replaced when the text is whole, and so posted once whatever is
+killed. Which entries stand in one message is decided when they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.rendering.agents import ASK, brief_input, split_text, text_of
+from bot.rendering.flow import items_around
+from engine.journal.events import (
+    AgentCompacted,
+    AgentMessage,
+    AgentToolResult,
+    ChildStarted,
+    Event,
+    NodeFailed,
+    SessionAborted,
+    SessionEnd,
+)
+from engine.journal.folds.agents import TURN
+from engine.journal.state import State, scope_of
+from engine.language.codec import Json, encode
+from engine.storage.port import PutOutbox
+
+ENTRY = "agent"
+"""Kind of rows that are shown."""
+RESULT = "agent_tool"
+"""Kind of rows that only change what is shown: a call has its result."""
+
+
+def agent_rows(before: State, after: State, event: Event, events: Sequence[Event]) -> list[PutOutbox]:
+    """The rows of an event of a step that is about an agent, for a session that lives in a thread; without the marks on
+    people's messages (`marks`). What a turn says is told with what stood around it while it was under way."""
+    match event:
+        case AgentMessage(source="model", turn=str(turn)):
+            data = _is_structured(before, event.path) and bool(event.final)
+            return said_rows(
+                before, turn, event.content, interrupted=bool(event.interrupted), structured=data
+            )
+        case AgentToolResult(path=str(path)):
+            return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
+        case AgentCompacted():
+            return [compacted_row(before, event.turn, event.replaced)]
+        case NodeFailed(path=str(path)) if _is_turn(before, path):
+            return [cut_row(before, path)]
+        case SessionAborted() | SessionEnd():
+            return _cut_short(before, events)
+        case _:
+            return []
+
+
+def _is_structured(state: State, path: str | None) -> bool:
+    container = state.containers.get(path or "")
+    return container is not None and container.agent is not None and container.agent.structured
+
+
+def _is_turn(state: State, path: str) -> bool:
+    return path in state.nodes and state.nodes[path].type == TURN
+
+
+def _cut_short(before: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """Turns that were under way when the session was ended and gave no answer."""
+    ended = {event.turn for event in events if isinstance(event, AgentMessage | AgentCompacted)}
+    turns = [path for path in before.active if _is_turn(before, path) and path not in ended]
+    return [cut_row(before, path) for path in sorted(turns)]
+
+
+def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[str], list[str]]:
+    """The keys of people's messages that an agent has kept for its next call, and of those that are part of it now."""
+    kept: dict[str, list[str]] = {}
+    read: list[str] = []
+    for event in events:
+        if isinstance(event, AgentMessage) and event.source == "person" and event.key:
+            kept.setdefault(event.path or "", []).append(event.key)
+        elif isinstance(event, ChildStarted) and event.node_type == TURN:
+            frame = after.frames.get(scope_of(event.path or "")) or before.frames.get(
+                scope_of(event.path or "")
+            )
+            owner = (frame.owner if frame is not None else None) or ""
+            agent = before.containers[owner].agent if owner in before.containers else None
+            read += [*(agent.heard if agent is not None else ()), *kept.pop(owner, [])]
+    return [key for keys in kept.values() for key in keys], list(dict.fromkeys(read))
+
+
+def text_key(session_id: str, turn: str, part: int = 0) -> str:
+    """The key of a part of a turn's text."""
+    return f"agent:{session_id}:{turn}:{part}"
+
+
+def tools_key(session_id: str, turn: str) -> str:
+    """The key of a turn's calls."""
+    return f"agent:{session_id}:{turn}:tools"
+
+
+def result_key(session_id: str, path: str) -> str:
+    """The key of a call's result."""
+    return f"agentTool:{session_id}:{path}"
+
+
+def agent_of(turn: str) -> str:
+    """The path of the agent that a turn belongs to."""
+    return turn.rpartition("/")[0]
+
+
+def entry_row(
+    state: State, key: str, turn: str, payload: Mapping[str, Json], *, replace: bool = True
+) -> PutOutbox:
+    """An entry for a session's thread. `state` is one in which the turn is under way: what is around the agent then, and
+    whether others are at work too (`beside`), stays with the entry."""
+    thread, agent = state.thread or {}, agent_of(turn)
+    beside = any(one.agent is not None and path != agent for path, one in state.containers.items())
+    whole: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "turn": turn,
+        "channel": thread["channel"],
+        "threadTs": thread["threadTs"],
+        "items": dict(items_around(state, agent)),
+        "beside": beside,
+        **payload,
+    }
+    return PutOutbox(key, str(thread["key"]), ENTRY, encode(whole), state.session_id, replace=replace)
+
+
+def writing_row(state: State, turn: str, part: int) -> PutOutbox:
+    """A part of a text begins to come. What it says is only in the memory of this process until it is whole."""
+    payload: dict[str, Json] = {"part": part, "ending": "writing"}
+    return entry_row(state, text_key(state.session_id, turn, part), turn, payload, replace=False)
+
+
+def said_rows(
+    state: State,
+    turn: str,
+    content: Sequence[Mapping[str, Json]],
+    *,
+    interrupted: bool,
+    structured: bool = False,
+) -> list[PutOutbox]:
+    """What a turn said and asked for. An empty text takes away what a broken attempt has shown. An answer that is data
+    is for the nodes that follow, and not shown."""
+    parts = split_text("" if structured else text_of(content))
+    rows = []
+    for number, text in enumerate(parts):
+        last = number == len(parts) - 1
+        ending = "stopped" if interrupted and last else ""
+        payload: dict[str, Json] = {"part": number, "text": text, "ending": ending, "last": last}
+        rows.append(entry_row(state, text_key(state.session_id, turn, number), turn, payload))
+    calls = [block for block in content if block.get("type") == "tool_use"]
+    if any(block.get("name") != ASK for block in calls) and not interrupted:
+        rows.append(_tools_row(state, turn, calls))
+    return rows
+
+
+def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> PutOutbox:
+    tools: list[Json] = [
+        {"path": f"{turn}/tool[{number}]", "name": name, "brief": brief_input(name, call.get("input"))}
+        for number, call in enumerate(calls)
+        if (name := str(call.get("name"))) != ASK
+    ]
+    return entry_row(state, tools_key(state.session_id, turn), turn, {"tools": tools})
+
+
+def _as_edited(state: State, path: str) -> str | None:
+    """What a call was made with, in a few words, where people changed it before they approved it."""
+    for prompt in state.prompts.values():
+        if prompt.path == path and prompt.spec.get("tool") and prompt.spec.get("editors"):
+            if (prompt.answer or {}).get("value") != "approve":
+                return None
+            values = prompt.spec.get("values") or {}
+            return brief_input("", {name: value for name, value in values.items() if value not in (None, "")})
+    return None
+
+
+def over_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """Calls that will have no result any more, because their agent or the session is over: nobody is to wait for them."""
+    if before.containers is after.containers and after.phase != "ended":
+        return []
+    have = {event.path for event in events if isinstance(event, AgentToolResult)}
+    return [
+        result_row(after, call, is_error=True, over=True)
+        for path, container in sorted(before.containers.items())
+        if container.agent is not None and (path not in after.containers or after.phase == "ended")
+        for call, asked in sorted(container.agent.calls.items())
+        if asked.name != ASK and call not in have
+    ]
+
+
+def result_row(
+    state: State, path: str, *, is_error: bool, ran: str | None = None, over: bool = False
+) -> PutOutbox:
+    """A call has its result, or with `over` will have none any more. `ran` is what it was made with, where that is not
+    what the model asked for."""
+    thread = state.thread or {}
+    turn = path.rpartition("/")[0]
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "turn": turn,
+        "path": path,
+        "isError": is_error,
+        "ran": ran,
+        "over": over,
+        "channel": thread["channel"],
+        "threadTs": thread["threadTs"],
+    }
+    key = result_key(state.session_id, path)
+    return PutOutbox(key, str(thread["key"]), RESULT, encode(payload), state.session_id)
+
+
+def cut_row(state: State, turn: str) -> PutOutbox:
+    """A turn ended without an answer. Sending it shows nothing new: what stands there already is marked."""
+    payload: dict[str, Json] = {"part": 0, "ending": "cut", "last": True}
+    return entry_row(state, text_key(state.session_id, turn), turn, payload)
+
+
+def compacted_row(state: State, turn: str, replaced: int) -> PutOutbox:
+    """The beginning of a long conversation became a summary."""
+    what = "1 earlier message is" if replaced == 1 else f"{replaced:,} earlier messages are"
+    note = f"🗜️ _The conversation had become long: {what} now kept as a summary._"
+    key = f"agent:{state.session_id}:{turn}:compacted"
+    return entry_row(state, key, turn, {"note": note})

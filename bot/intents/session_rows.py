@@ -1,0 +1,340 @@
+"""What a step makes the bot want to show: outbox rows, committed with the events that they follow from. Pure.
+
+A row says *what* to show and not how it looks: `bot.outbound` renders it from the state as it is when it is sent.
+Rows of a thread share its lane, so they appear in the order in which they came to be. A session's card has a lane
+of its own and is one row that is replaced: only the newest state matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.intents.agent_rows import agent_rows, marks, over_rows
+from bot.rendering import card_key, prompt_key
+from bot.rendering.approvals import edited_text
+from bot.rendering.failures import LOG, log_of
+from bot.rendering.text import weight
+from engine.journal.events import (
+    Event,
+    PromptAnswered,
+    PromptCancelled,
+    PromptEdited,
+    PromptEscalated,
+    PromptExpired,
+    PromptHanded,
+    PromptReminded,
+    PromptReposted,
+    PromptRequested,
+    PromptUndone,
+    PromptVoted,
+    SessionAborted,
+    SessionEnd,
+    SessionUnreachable,
+    TimerFired,
+)
+from engine.journal.folds.prompts import people_among
+from engine.journal.state import State
+from engine.language.codec import Json, encode
+from engine.storage.port import PutOutbox
+
+COVERED_MOST = 7_000
+"""Units of what will run that a prompt surely shows; more of it goes into a file too."""
+
+
+def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """The rows of a step, for sessions that live in a Slack thread. The card comes first: it heads the thread."""
+    if not events or not (after.thread or {}).get("key"):
+        return []
+    rows = [card_row(after.session_id, after.seq)] if _card_changed(before, after) else []
+    for event in events:
+        rows += [*agent_rows(before, after, event, events), *_of_event(before, after, event)]
+    rows += over_rows(before, after, events)
+    kept, read = marks(before, after, events)
+    rows += [row for key in kept for row in _mark(key, "kept", KEPT)]
+    rows += [row for key in read for row in _taken(key)]
+    return rows
+
+
+def _card_changed(before: State, after: State) -> bool:
+    """Whether anything that a card shows is another than before. States share what did not change."""
+    return (
+        before.nodes is not after.nodes
+        or before.prompts is not after.prompts
+        or before.timers is not after.timers
+        or before.containers is not after.containers
+        or before.lock is not after.lock
+        or (before.phase, before.outcome, before.inputs) != (after.phase, after.outcome, after.inputs)
+    )
+
+
+def card_row(session_id: str, seq: int) -> PutOutbox:
+    """Draw a session's card as it is after this event, or later."""
+    key = card_key(session_id)
+    payload: dict[str, Json] = {"sessionId": session_id, "seq": seq}
+    return PutOutbox(key, key, "card", encode(payload), session_id, replace=True)
+
+
+def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
+    match event:
+        case PromptRequested():
+            row = _about_prompt(state, "prompt", prompt_key(event.prompt_id), event.prompt_id)
+            return [row, *_covered(state, event.prompt_id, f"covers:{event.prompt_id}")]
+        case PromptAnswered():
+            return [_again(state, event.prompt_id), *_taken(event.key)]
+        case PromptExpired():
+            return [_again(state, event.prompt_id, outcome=event.outcome)]
+        case PromptCancelled():
+            return [_again(state, event.prompt_id, reason=event.reason)]
+        case PromptVoted():
+            return [_again(state, event.prompt_id)]
+        case PromptUndone():
+            return [_again(state, event.prompt_id), *_taken(event.key)]
+        case PromptEdited():
+            key = f"covers:{event.prompt_id}:{event.seq}"
+            covered = _covered(state, event.prompt_id, key) if event.covers else []
+            return [_again(state, event.prompt_id), _edited(before, state, event), *covered]
+        case PromptHanded():
+            return [_again(state, event.prompt_id), _handed(state, event)]
+        case PromptReposted():
+            return [unseen(state, event.prompt_id)]
+        case PromptReminded():
+            return [_remind(state, event)]
+        case PromptEscalated():
+            return [_again(state, event.prompt_id), *_escalate(state, event)]
+        case SessionUnreachable():
+            return _unreachable(state, event)
+        case TimerFired() if _undo_is_over(before, event):
+            return [_again(state, before.timers[event.timer_id].prompt_id or "")]
+        case SessionAborted():
+            return [_end(state, event.actor, event.reason)]
+        case SessionEnd(status="failed"):
+            return [_end(state, None, None), *_log(state)]
+        case _:
+            return []
+
+
+TAKEN = "white_check_mark"
+"""The reaction on a reply that counts."""
+KEPT = "eyes"
+"""The reaction on a message that an agent reads with its next call."""
+
+
+def _taken(key: str | None) -> list[PutOutbox]:
+    """A mark on the message that was used, where it was one: without it nobody sees which words count."""
+    return _mark(key, "taken", TAKEN)
+
+
+def _mark(key: str | None, what: str, name: str) -> list[PutOutbox]:
+    kind, _, where = (key or "").partition(":")
+    if kind != "message" or where.count(":") != 2:
+        return []
+    _, channel, ts = where.split(":")
+    return [reaction_row(f"{what}:{where}", channel, ts, name)]
+
+
+def _log(state: State) -> list[PutOutbox]:
+    """All that a failed program wrote, where the thread shows only its end."""
+    text = log_of(state)
+    return [] if text is None else [_file(state, f"log:{state.session_id}", LOG, text)]
+
+
+def _covered(state: State, prompt_id: str, key: str) -> list[PutOutbox]:
+    """All that an approval covers, where that is more than a message shows."""
+    covers = state.prompts[prompt_id].spec.get("covers") or {}
+    text = str(covers.get("text") or "")
+    return [_file(state, key, "what-will-run.txt", text)] if weight(text) > COVERED_MOST else []
+
+
+def _file(state: State, key: str, name: str, content: str) -> PutOutbox:
+    thread = state.thread or {}
+    channel, thread_ts = thread["channel"], thread["threadTs"]
+    return file_row(key, _lane(state), channel, thread_ts, name, content, session_id=state.session_id)
+
+
+def _about_prompt(state: State, kind: str, key: str, prompt_id: str) -> PutOutbox:
+    payload: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id}
+    return PutOutbox(key, _lane(state), kind, encode(payload), state.session_id)
+
+
+def unseen(state: State, prompt_id: str) -> PutOutbox:
+    """The row that shows a prompt which nobody sees yet."""
+    key = prompt_key(prompt_id, state.prompts[prompt_id].reposts)
+    return _about_prompt(state, "prompt", key, prompt_id)
+
+
+def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
+    """A prompt that is shown has changed or is closed: its message is edited, always to how the prompt is then."""
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "promptId": prompt_id,
+        "seq": state.seq,
+        **more,
+    }
+    key = f"close:{prompt_id}"
+    return PutOutbox(key, _lane(state), "close", encode(payload), state.session_id, replace=True)
+
+
+def _undo_is_over(before: State, event: TimerFired) -> bool:
+    timer = before.timers.get(event.timer_id)
+    return timer is not None and timer.purpose == "undo"
+
+
+def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:
+    """An edited message tells nobody, so the thread is told who changed what, and that votes are void."""
+    had_votes = event.prompt_id in before.prompts and bool(before.prompts[event.prompt_id].votes)
+    prompt = state.prompts[event.prompt_id]
+    text = edited_text(prompt, event.actor, event.before, event.values, had_votes=had_votes)
+    return _told(state, f"edited:{event.prompt_id}:{event.nonce}", text)
+
+
+def _handed(state: State, event: PromptHanded) -> PutOutbox:
+    """Whoever is asked now is called: the mention in an edited message calls nobody."""
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "promptId": event.prompt_id,
+        "by": dict(event.actor),
+        "to": event.to,
+        "seq": state.seq,
+    }
+    key = f"handed:{event.prompt_id}:{state.seq}"
+    return PutOutbox(key, _lane(state), "handed", encode(payload), state.session_id)
+
+
+def _remind(state: State, event: PromptReminded) -> PutOutbox:
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "promptId": event.prompt_id,
+        "count": event.count,
+        "seq": event.seq,
+    }
+    key = f"remind:{event.prompt_id}:{event.count}"
+    return PutOutbox(key, _lane(state), "remind", encode(payload), state.session_id)
+
+
+def _escalate(state: State, event: PromptEscalated) -> list[PutOutbox]:
+    """A message in the thread, and one for each channel and person that is told elsewhere, in a lane of its own."""
+    about: dict[str, Json] = {"sessionId": state.session_id, "promptId": event.prompt_id, "seq": event.seq}
+    key = f"escalate:{event.prompt_id}:{event.step}"
+    rows = [PutOutbox(key, _lane(state), "escalate", encode({**about, "step": event.step}), state.session_id)]
+    for number, to in enumerate(event.to):
+        if to.startswith("dm:") or not people_among([to]):
+            payload = {**about, "to": to, "about": "escalation"}
+            own = f"{key}:{number}"
+            rows.append(PutOutbox(own, own, "tell", encode(payload), state.session_id))
+    return rows
+
+
+def _unreachable(state: State, event: SessionUnreachable) -> list[PutOutbox]:
+    """Where the thread cannot be posted in, the requester is told in a direct message what to do."""
+    until = next((timer.due_at for timer in state.timers.values() if timer.purpose == "unreachable"), None)
+    more: dict[str, Json] = {"reason": event.reason, "until": until, "seq": event.seq}
+    return tell_requester(state, f"unreachable:{state.session_id}:{event.seq}", "unreachable", **more)
+
+
+def tell_requester(state: State, key: str, about: str, **more: Json) -> list[PutOutbox]:
+    """A direct message for whoever asked for the run, if that is somebody in Slack."""
+    requester = str(state.actor.get("id") or "")
+    if not requester or requester.startswith("local:"):
+        return []
+    payload: dict[str, Json] = {"sessionId": state.session_id, "to": "dm:requester", "about": about, **more}
+    return [PutOutbox(key, key, "tell", encode(payload), state.session_id)]
+
+
+def _told(state: State, key: str, text: str) -> PutOutbox:
+    thread = state.thread or {}
+    return note_row(
+        key, _lane(state), thread["channel"], thread["threadTs"], text, session_id=state.session_id
+    )
+
+
+def _end(state: State, by: dict[str, Json] | None, reason: str | None) -> PutOutbox:
+    """What the thread is told of a bad end. A good one stands on the card, and what the flow itself says."""
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "seq": state.seq,
+        "by": by,
+        "reason": reason,
+    }
+    return PutOutbox(f"end:{state.session_id}", _lane(state), "note", encode(payload), state.session_id)
+
+
+def _lane(state: State) -> str:
+    return str((state.thread or {})["key"])
+
+
+# --- rows that the bot writes beside a session's steps -------------------------------------------------------
+
+
+def file_row(
+    key: str,
+    lane: str,
+    channel: str,
+    thread_ts: str | None,
+    name: str,
+    content: str,
+    *,
+    title: str | None = None,
+    text: str = "",
+    session_id: str | None = None,
+) -> PutOutbox:
+    """A text as a file in a thread: for what is too long for a message. `text` is mrkdwn that stands beside it and is
+    safe already; `lane` is the thread's key."""
+    payload: dict[str, Json] = {
+        "channel": channel,
+        "threadTs": thread_ts,
+        "text": text,
+        "name": name,
+        "title": title,
+        "content": content,
+    }
+    return PutOutbox(key, lane, "file", encode(payload), session_id)
+
+
+def note_row(
+    key: str,
+    lane: str,
+    channel: str,
+    thread_ts: str | None,
+    text: str,
+    *,
+    blocks: list[Json] | None = None,
+    session_id: str | None = None,
+) -> PutOutbox:
+    """A message in a thread. `text` is mrkdwn that is safe already; `blocks` take its place where they are given.
+    `lane` is the thread's key."""
+    payload: dict[str, Json] = {"channel": channel, "threadTs": thread_ts, "text": text, "blocks": blocks}
+    return PutOutbox(key, lane, "note", encode(payload), session_id)
+
+
+def ephemeral_row(key: str, channel: str, user: str, thread_ts: str | None, text: str) -> PutOutbox:
+    """A message that one person sees, at most once. `text` is mrkdwn that is safe already."""
+    payload: dict[str, Json] = {"channel": channel, "user": user, "threadTs": thread_ts, "text": text}
+    return PutOutbox(key, key, "ephemeral", encode(payload))
+
+
+def direct_row(key: str, person: str, text: str) -> PutOutbox:
+    """A direct message for somebody, by id or e-mail address. `text` is mrkdwn that is safe already."""
+    return PutOutbox(key, key, "direct", encode({"person": person, "text": text}))
+
+
+def edit_row(key: str, lane: str, channel: str, ts: str, text: str) -> PutOutbox:
+    """Other words in the place of a message of ours, without buttons. `text` is mrkdwn that is safe already."""
+    return PutOutbox(key, lane, "edit", encode({"channel": channel, "ts": ts, "text": text}))
+
+
+def reaction_row(key: str, channel: str, ts: str, name: str) -> PutOutbox:
+    """A reaction of the bot on a message."""
+    return PutOutbox(key, key, "reaction", encode({"channel": channel, "ts": ts, "name": name}))
+
+
+def respond_row(key: str, response_url: str, text: str) -> PutOutbox:
+    """The answer to a slash command, at most once. `text` is mrkdwn that is safe already."""
+    return PutOutbox(key, key, "respond", encode({"responseUrl": response_url, "text": text}))
+
+
+def root_row(key: str, channel: str, text: str, then: dict[str, Json]) -> PutOutbox:
+    """A message that begins a thread. Once it stands, an inbox item `{kind, key, payload}` is made of `then`, and its
+    payload has `posted: {channel, ts}` beside what `then` gave it, the `team` among it; where Slack refuses the message
+    it has `refused` in its place, with Slack's word for why."""
+    payload: dict[str, Json] = {"channel": channel, "text": text, "then": then}
+    return PutOutbox(key, key, "root", encode(payload))

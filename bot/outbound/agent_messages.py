@@ -1,0 +1,476 @@
+"""What agents say and do, in messages: which entries stand in which message, and that each is there once.
+
+An entry (a part of a text, a turn's calls, a note) is a row. Several entries of one agent stand in one message as long
+as nothing else came below it and there is room: a *piece*. A row's result records the message and the piece before the
+message is changed, so a crash repeats an edit and never a post. What is still being written is only in memory
+(`LiveText`); when its process dies, the row knows the message, and the whole text or a later attempt takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from bot.intents.agent_rows import ENTRY, RESULT, agent_of, result_key, text_key
+from bot.outbound.calls import Calls, Place, Posted
+from bot.outbound.outcomes import DROPPED, Outcome, Sent, position
+from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
+from bot.outbound.rate_limiter import Hold
+from bot.outbound.speakers import Speakers
+from bot.rendering.agents import (
+    MOST_JOINED,
+    Entry,
+    ToolLine,
+    agent_message,
+    entry_weight,
+    growing,
+    split_text,
+)
+from bot.rendering.blocks import Rendered, metadata
+from bot.wire.client import Permanent, RateLimited
+from engine.language.codec import Json, decode, encode
+from engine.storage.group_commit import Writer
+from engine.storage.port import OutboxRow, PutOutbox
+
+log = logging.getLogger("sayso.outbound")
+
+STREAM_SECONDS = 270.0
+"""How long a native stream is used; Slack ends it after five minutes."""
+_GONE = ("message_not_found", "cant_update_message")
+_MOST_IN_PIECE = 40
+_DATA = ("{", "[", "```")
+"""How an answer begins that is JSON."""
+
+
+@dataclass(slots=True)
+class LiveText:
+    """A turn's text while it comes. `reader` is who reads it live, for native streams."""
+
+    session_id: str
+    turn: str
+    reader: str = ""
+    team: str = ""
+    structured: bool = False
+    """Whether the last answer is data, which is not for people."""
+    blocks: dict[int, str] = field(default_factory=dict)
+    over: set[int] = field(default_factory=set)
+    """Parts whose row says what stays: nothing more is shown of them from here."""
+    streams: dict[int, Stream] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    edits: int = 0
+    """How often its messages were edited: a long answer is edited less and less often."""
+    closed: bool = False
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        text = "\n\n".join(self.blocks[index] for index in sorted(self.blocks) if self.blocks[index])
+        return "" if self.structured and text.lstrip().startswith(_DATA) else text
+
+    @property
+    def parts(self) -> list[str]:
+        """The text in parts of one message each."""
+        return split_text(self.text)
+
+
+@dataclass(slots=True)
+class Stream:
+    """A native stream of Slack's: where, what was sent into it, and since when (seconds of the outbox's clock)."""
+
+    where: Posted
+    sent: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """The last message of a thread, which an agent wrote: its entries by their keys, and about how much they take."""
+
+    where: Posted
+    agent: tuple[str, str]
+    piece: tuple[str, ...]
+    weight: int
+
+
+class Pieces:
+    """Sends the rows of agents. See `bot.outbound.senders.Rows` for what its methods raise."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        calls: Calls,
+        poster: Poster,
+        *,
+        now: Callable[[], str],
+        clock: Callable[[], float],
+        speakers: Speakers,
+        hosts: frozenset[str] = frozenset(),
+    ) -> None:
+        self.lives: dict[tuple[str, str], LiveText] = {}
+        self._writer = writer
+        self._calls = calls
+        self._poster = poster
+        self._now = now
+        self._clock = clock
+        self._hosts = hosts
+        self._speakers = speakers
+        self._tails: dict[str, _Tail] = {}
+        self._floors: dict[str, float] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._drawn: dict[Posted, Rendered] = {}
+        self._native = True
+
+    def kinds(self) -> dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]]:
+        """By kind of row."""
+        return {ENTRY: self.entry, RESULT: self.result}
+
+    def below(self, lane: str, ts: str) -> None:
+        """Something else stands in this thread, at `ts`: nothing is added to what stands above it."""
+        if len(self._floors) > 10_000:
+            self._floors.clear()
+        self._floors[lane] = max(self._floors.get(lane, 0.0), float(ts))
+        tail = self._tails.get(lane)
+        if tail is not None and float(tail.where.ts) < self._floors[lane]:
+            del self._tails[lane]
+
+    def lock(self, lane: str) -> asyncio.Lock:
+        """Held while a message of this thread is changed, so that what is older never comes last."""
+        if len(self._locks) > 1_000:
+            self._locks = {name: lock for name, lock in self._locks.items() if lock.locked()}
+        return self._locks.setdefault(lane, asyncio.Lock())
+
+    # --- rows ----------------------------------------------------------------------------------------------
+
+    async def entry(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Show an entry: in the message where it stands already, in the last one of its agent, or in a new one."""
+        live = self.lives.get((data["sessionId"], data["turn"]))
+        if data.get("ending") != "writing" and live is not None and "part" in data:
+            live.over.add(data["part"])
+        async with self.lock(row.lane):
+            if not self._says(data, live):
+                return await self._nothing(row, data)
+            result = await self._show(row, data, live)
+        if live is not None:
+            # More may have come while it was posted.
+            live.changed.set()
+        if data.get("last"):
+            await self._withdraw_later_parts(row, data)
+            self.lives.pop((data["sessionId"], data["turn"]), None)
+            if live is not None:
+                live.closed = True
+                live.changed.set()
+        return Sent(result)
+
+    async def result(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """A call has its result: the message with its line is drawn again."""
+        shown = await self._writer.call("outbox_row", f"agent:{data['sessionId']}:{data['turn']}:tools")
+        where = posted_of(shown)
+        if shown is None or where is None:
+            return Sent(DROPPED)
+        async with self.lock(row.lane):
+            try:
+                await self.draw(where, _piece(shown))
+            except Permanent as fault:
+                if fault.reason not in _GONE:
+                    raise
+        return Sent({"done": True})
+
+    def _says(self, data: Mapping[str, Json], live: LiveText | None) -> bool:
+        """Whether there is anything to show: a mark alone needs a text that it marks."""
+        if data.get("tools") or data.get("note") or str(data.get("text") or "").strip():
+            return True
+        return data.get("ending") in ("writing", "cut") and live is not None and bool(live.text.strip())
+
+    async def _nothing(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Nothing is to be seen of this entry. What a broken attempt showed is taken away, or marked."""
+        place = Place(data["channel"], data["threadTs"])
+        where = posted_of(row)
+        if where is None and is_uncertain(row):
+            where = await self._poster.adopt(row, place)
+        if where is None:
+            return Sent(DROPPED)
+        if data.get("ending") == "writing":
+            # What is there stays as it is; it may be a stream that nobody ended.
+            return Sent(
+                result_of(row)
+                if "ts" in result_of(row)
+                else {**position(where), "piece": [row.key], "stream": True}
+            )
+        await self._end_stream(row, where)
+        others = tuple(key for key in _piece(row) if key != row.key)
+        try:
+            if data.get("ending") == "cut":
+                await self.draw(where, _piece(row), again=True)
+                return Sent({**position(where), "piece": _keys(row)})
+            if others:
+                await self.draw(where, others)
+            else:
+                self._forget(row.lane, where)
+                await self._calls.delete(where)
+        except Permanent as fault:
+            if fault.reason not in _GONE:
+                raise
+        if data.get("last"):
+            await self._withdraw_later_parts(row, data)
+        return Sent(DROPPED)
+
+    async def _show(self, row: OutboxRow, data: dict[str, Json], live: LiveText | None) -> dict[str, Json]:
+        where, piece, is_new = posted_of(row), _piece(row), False
+        if where is None:
+            where, piece, is_new = await self._place(row, data, live)
+        if data.get("ending") != "writing":
+            await self._end_stream(row, where, live, data.get("part"))
+        streamed = data.get("ending") == "writing" and _streams(live, data.get("part"))
+        if not streamed and not is_new:
+            await self._redraw(row, where, piece)
+        await self._note_tail(row, data, where, piece, open_end=streamed)
+        result = {**position(where), "piece": list(piece)}
+        return {**result, "stream": True} if streamed else result
+
+    async def _redraw(self, row: OutboxRow, where: Posted, piece: tuple[str, ...]) -> None:
+        """The message is what its entries say. One that somebody deleted is posted anew with this entry alone."""
+        try:
+            await self.draw(where, piece, marked=bool(result_of(row).get("stream")))
+        except Permanent as fault:
+            if fault.reason not in _GONE:
+                raise
+            self._forget(row.lane, where)
+            result: dict[str, Json] = {"refused": fault.reason, "attempt": row.attempts}
+            await self._keep(row, result)
+            raise Hold(0.0, f"{row.key} was deleted and is posted anew") from fault
+
+    async def _place(
+        self, row: OutboxRow, data: dict[str, Json], live: LiveText | None
+    ) -> tuple[Posted, tuple[str, ...], bool]:
+        """Where an entry is shown that is shown nowhere yet, and whether it was just posted there."""
+        native = self._wants_stream(data, live)
+        tail = self._tails.get(row.lane)
+        agent = (data["sessionId"], agent_of(data["turn"]))
+        fits = tail is not None and tail.agent == agent and not native and not data.get("part")
+        if tail is not None and fits and not is_uncertain(row) and tail.weight <= MOST_JOINED:
+            piece = (*tail.piece, row.key)
+            if len(piece) <= _MOST_IN_PIECE:
+                # Recorded before it is seen, or a crash in between would show it twice.
+                await self._keep(row, {**position(tail.where), "piece": list(piece)})
+                return tail.where, piece, False
+        place = Place(data["channel"], data["threadTs"])
+        posted = await self._stream(row, data, place, live) if native and live is not None else None
+        if posted is None:
+            message = await self._message((row.key,))
+            posted = await self._poster.once(row, place, message)
+            if is_uncertain(row):
+                # It may be the copy of an earlier process, with other words.
+                await self._keep(row, {**position(posted), "piece": [row.key], "stream": True})
+                raise Hold(0.0, f"{row.key} was found")
+            self._drawn[posted] = message
+        return posted, (row.key,), True
+
+    async def _note_tail(
+        self,
+        row: OutboxRow,
+        data: dict[str, Json],
+        where: Posted,
+        piece: tuple[str, ...],
+        *,
+        open_end: bool,
+    ) -> None:
+        """Remember the last message of the thread; nothing is added to one whose text is in no row."""
+        known = self._tails.get(row.lane)
+        if known is not None and float(known.where.ts) > float(where.ts):
+            return
+        if open_end or data.get("ending") == "cut" or float(where.ts) < self._floors.get(row.lane, 0.0):
+            self._tails.pop(row.lane, None)
+            return
+        weight = sum(map(entry_weight, await self._entries(piece)))
+        agent = (data["sessionId"], agent_of(data["turn"]))
+        self._tails[row.lane] = _Tail(where, agent, piece, weight)
+
+    def _forget(self, lane: str, where: Posted) -> None:
+        """A message is there no more."""
+        tail = self._tails.get(lane)
+        if tail is not None and tail.where == where:
+            del self._tails[lane]
+        self._drawn.pop(where, None)
+
+    async def _withdraw_later_parts(self, row: OutboxRow, data: dict[str, Json]) -> None:
+        """A broken attempt may have written more than the one that counts: what is too much is taken away."""
+        part = int(data.get("part") or 0) + 1
+        while True:
+            key = text_key(data["sessionId"], data["turn"], part)
+            later = await self._writer.call("outbox_row", key)
+            if later is None:
+                return
+            if decode(later.payload).get("ending") == "writing":
+                payload: dict[str, Json] = {**data, "part": part, "text": "", "ending": "", "last": False}
+                put = PutOutbox(key, row.lane, ENTRY, encode(payload), data["sessionId"], replace=True)
+                await self._writer.call("consume", [], self._now(), [put])
+            part += 1
+
+    async def _keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
+        await self._writer.call(
+            "outbox_finish", row.id, row.rev, now=self._now(), state="pending", result=encode(result)
+        )
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    async def draw(
+        self, where: Posted, piece: tuple[str, ...], *, again: bool = False, marked: bool = False
+    ) -> None:
+        """Edit a message to what its entries are now; not where it is that already. `marked` gives it the key by which
+        it is found again: a native stream has none."""
+        message = await self._message(piece)
+        if not again and not marked and self._drawn.get(where) == message:
+            return
+        try:
+            await self._calls.edit(where, message, metadata=marked)
+        except Permanent as fault:
+            if fault.reason != "streaming_state_conflict":
+                raise
+            await self._stop(where, piece[0])
+            await self._calls.edit(where, message, metadata=marked)
+        if len(self._drawn) > 500:
+            self._drawn.clear()
+        self._drawn[where] = message
+
+    async def _message(self, piece: tuple[str, ...]) -> Rendered:
+        """A message with these entries, which are of one agent."""
+        row = await self._writer.call("outbox_row", piece[0])
+        speaker = "" if row is None else await self._speakers.of(decode(row.payload))
+        return agent_message(await self._entries(piece), piece[0], self._hosts, speaker=speaker)
+
+    async def _entries(self, piece: tuple[str, ...]) -> list[Entry]:
+        found: list[Entry] = []
+        for key in piece:
+            row = await self._writer.call("outbox_row", key)
+            if row is not None:
+                data: dict[str, Json] = decode(row.payload)
+                live = self.lives.get((data["sessionId"], data["turn"]))
+                found.append(_entry(data, live, await self._results(data)))
+        return found
+
+    async def _results(self, data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+        """What is known of those of a turn's calls that are over."""
+        results: dict[str, dict[str, Json]] = {}
+        for tool in data.get("tools") or ():
+            row = await self._writer.call("outbox_row", result_key(data["sessionId"], tool["path"]))
+            if row is not None:
+                results[tool["path"]] = decode(row.payload)
+        return results
+
+    # --- native streams ------------------------------------------------------------------------------------
+
+    def _wants_stream(self, data: Mapping[str, Json], live: LiveText | None) -> bool:
+        writing = data.get("ending") == "writing" and live is not None
+        return writing and self._native and str(data["channel"]).startswith("D")
+
+    async def _stream(
+        self, row: OutboxRow, data: dict[str, Json], place: Place, live: LiveText
+    ) -> Posted | None:
+        """Begin a native stream; None where Slack does not take one, and a plain message has to do."""
+        if is_uncertain(row):
+            there = await self._poster.adopt(row, place)
+            if there is not None:
+                await self._keep(row, {**position(there), "piece": [row.key], "stream": True})
+                raise Hold(0.0, f"{row.key} was found")
+        part = int(data["part"])
+        text = growing(live.parts[part], self._hosts) if part < len(live.parts) else ""
+        await self._writer.call("outbox_attempt", row.id, self._now())
+        try:
+            where = await self._calls.start_stream(place, text or None, reader=live.reader, team=live.team)
+        except RateLimited:
+            await self._keep(row, {"refused": "ratelimited", "attempt": row.attempts + 1})
+            return None
+        except Permanent as fault:
+            log.info("no native streams here (%s); messages are edited instead", fault)
+            self._native = False
+            await self._keep(row, {"refused": fault.reason, "attempt": row.attempts + 1})
+            return None
+        live.streams[part] = Stream(where, text, self._clock())
+        await self._keep(row, {**position(where), "piece": [row.key], "stream": True})
+        return where
+
+    async def grow(self, live: LiveText, part: int) -> None:
+        """Append to a stream what can be read for good by now. Ends it where its time is over or Slack has ended it;
+        then its message is edited like any other."""
+        stream = live.streams[part]
+        if self._clock() - stream.since >= STREAM_SECONDS or part < len(live.parts) - 1:
+            await self.end(live, part)
+            return
+        text = growing(live.parts[part], self._hosts) if part < len(live.parts) else ""
+        if not text.startswith(stream.sent):
+            # What was sent cannot be taken back (the turn began again, or is read otherwise now), but edited it can be.
+            if not text or not stream.sent.startswith(text):
+                await self.end(live, part)
+            return
+        if text == stream.sent:
+            return
+        try:
+            await self._calls.append_stream(stream.where, text[len(stream.sent) :])
+        except Permanent as fault:
+            log.info("the stream of %s is over: %s", live.turn, fault)
+            await self.end(live, part)
+            return
+        stream.sent = text
+
+    async def end(self, live: LiveText, part: int) -> None:
+        """End a stream: its message is one like any other from here."""
+        stream = live.streams[part]
+        await self._stop(stream.where, text_key(live.session_id, live.turn, part))
+        del live.streams[part]
+
+    async def _end_stream(
+        self, row: OutboxRow, where: Posted, live: LiveText | None = None, part: int | None = None
+    ) -> None:
+        """End the stream of this row's message, if it may be one."""
+        if _streams(live, part) and live is not None and part is not None:
+            await self.end(live, part)
+        elif result_of(row).get("stream"):
+            await self._stop(where, row.key)
+
+    async def _stop(self, where: Posted, key: str) -> None:
+        try:
+            await self._calls.stop_stream(where, metadata(key))
+        except Permanent as fault:
+            # It has ended by itself, which is as good.
+            log.debug("a stream was over: %s", fault)
+
+
+def _streams(live: LiveText | None, part: int | None) -> bool:
+    return live is not None and part is not None and part in live.streams
+
+
+def _piece(row: OutboxRow) -> tuple[str, ...]:
+    """The entries of the message in which a row is shown."""
+    return tuple(result_of(row).get("piece") or (row.key,))
+
+
+def _keys(row: OutboxRow) -> list[Json]:
+    return list(_piece(row))
+
+
+def _tool(tool: Mapping[str, Json], result: Mapping[str, Json] | None) -> ToolLine:
+    if result is None:
+        return ToolLine(tool["name"], tool["brief"])
+    ran = result.get("ran")
+    return ToolLine(
+        tool["name"],
+        ran or tool["brief"],
+        None if result.get("over") else not result["isError"],
+        over=bool(result.get("over")),
+        edited=bool(ran),
+    )
+
+
+def _entry(
+    data: Mapping[str, Json], live: LiveText | None, results: Mapping[str, Mapping[str, Json]]
+) -> Entry:
+    tools = tuple(_tool(tool, results.get(tool["path"])) for tool in data.get("tools") or ())
+    text, ending = str(data.get("text") or ""), str(data.get("ending") or "")
+    if ending in ("writing", "cut") and live is not None:
+        parts, part = live.parts, int(data.get("part") or 0)
+        text = parts[part] if part < len(parts) else ""
+        if ending == "writing" and part < len(parts) - 1:
+            ending = ""
+    return Entry(text, tools, str(data.get("note") or ""), ending)

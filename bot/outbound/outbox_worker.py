@@ -1,0 +1,399 @@
+"""The loop of the outbox: reads what is to be sent, gives each lane one row at a time, and records what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.config.session_files import SessionFiles
+from bot.config.tuning import SLACK_PACE, Tuning
+from bot.outbound.agent_messages import Pieces
+from bot.outbound.calls import Calls
+from bot.outbound.deliveries import Deliveries
+from bot.outbound.destinations import Places
+from bot.outbound.mentions import Names
+from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
+from bot.outbound.posts import Poster, posted_of, refused_result
+from bot.outbound.rate_limiter import Hold, Pace
+from bot.outbound.reachability import Reach, in_thread
+from bot.outbound.reminders import Clocks
+from bot.outbound.senders import Rows
+from bot.outbound.speakers import Speakers
+from bot.outbound.streams import Streams
+from bot.outbound.uploads import Uploads
+from bot.wire.client import AuthLost, NotSent, Permanent, RateLimited, SlackFault
+from engine.flow import Flow
+from engine.journal.state import State
+from engine.language import timestamps as moments
+from engine.language.codec import Json, encode
+from engine.language.errors import (
+    Corrupt,
+    MalformedJournal,
+    SchemaTooNew,
+    SessionQuarantined,
+    StorageBroken,
+    StorageError,
+    UnknownSession,
+)
+from engine.nodes.runtime.runner import Meter
+from engine.run.active import utc_now
+from engine.storage.group_commit import Writer
+from engine.storage.port import InboxItem, OutboxRow
+
+log = logging.getLogger("sayso.outbound")
+
+_PAGE = 100
+_MOST_ROWS = 6_400
+_SHORTEST_HOLD = 0.001
+_EDITS = ("close", "edit", "reaction", "agent_tool")
+"""Rows that can be sent again without harm."""
+_EVER = "9999-12-31T00:00:00.000Z"
+_LOST = (UnknownSession, Corrupt, MalformedJournal, SessionQuarantined)
+_NEWER_SECONDS = 3600.0
+"""How long a row of a newer release is left before it is looked at again, and what follows it in its lane."""
+
+
+class Outbound:
+    """Sends the rows of a store's outbox to Slack. Construct it on the running event loop.
+
+    `load_state` and `load_flow` give a session's state and pinned flow. `taken` is called when inbox items were stored
+    that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
+    `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are.
+    `posted` is called when Slack has taken a message, which then comes back as an event.
+    `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent any more; `run()` raises it too.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        client: AsyncWebClient,
+        load_state: Callable[[str], Awaitable[State]],
+        load_flow: Callable[[str], Awaitable[Flow]],
+        bot_user_id: str,
+        *,
+        taken: Callable[[], None] = lambda: None,
+        now: Callable[[], str] = utc_now,
+        tuning: Tuning = SLACK_PACE,
+        files: SessionFiles | None = None,
+        meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {},
+        posted: Callable[[], None] = lambda: None,
+        link_hosts: frozenset[str] = frozenset(),
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[None] = loop.create_future()
+        self._clock = loop.time
+        self._writer = writer
+        self._taken = taken
+        self._now = now
+        self._tuning = tuning
+        self._files = files
+        self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
+        self._holds: dict[str, float] = {}
+        self._troubles: dict[str, int] = {}
+        self._newer: set[str] = set()
+        self._cards: set[str] = set()
+        self._limit = _PAGE
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
+        calls = Calls(client, self._pace, bot_user_id, posted)
+        sessions = Sessions(load_state, load_flow, meters)
+        self._poster = Poster(
+            writer, calls, self._pace, now, delays=tuning.look_delays, backoff=self._again_in
+        )
+        self._reach = Reach(writer, sessions)
+        self._pieces, self.streams = self._of_agents(calls, sessions, link_hosts)
+        self._rows = self._of_all_kinds(client, calls, sessions, bot_user_id)
+
+    def _of_agents(
+        self, calls: Calls, sessions: Sessions, link_hosts: frozenset[str]
+    ) -> tuple[Pieces, Streams]:
+        """What shows the words of agents: when they are said, and while they are being said."""
+        speakers = Speakers(sessions)
+        pieces = Pieces(
+            self._writer,
+            calls,
+            self._poster,
+            now=self._now,
+            clock=self._clock,
+            speakers=speakers,
+            hosts=link_hosts,
+        )
+        streams = Streams(
+            self._writer,
+            pieces,
+            sessions,
+            now=self._now,
+            told=self.notify,
+            clock=self._clock,
+            seconds=self._tuning.live_seconds,
+        )
+        return pieces, streams
+
+    def _of_all_kinds(
+        self, client: AsyncWebClient, calls: Calls, sessions: Sessions, bot_user_id: str
+    ) -> Rows:
+        """What sends rows, each kind as it wants to be sent."""
+        writer, poster, now = self._writer, self._poster, self._now
+        names, places = Names(client, self._clock), Places(client, self._clock)
+        delays, backoff = self._tuning.look_delays, self._again_in
+        uploads = Uploads(writer, client, self._pace, now, files=self._files, delays=delays, backoff=backoff)
+        deliveries = Deliveries(writer, calls, poster, places, uploads, sessions, now=now)
+        clocks = Clocks(writer, calls, poster, places, names, sessions, now=now)
+        return Rows(
+            writer,
+            calls,
+            poster,
+            names,
+            sessions,
+            deliveries,
+            clocks,
+            self._pieces,
+            bot_user_id=bot_user_id,
+            now=now,
+        )
+
+    # --- life ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send until `stop()`. Raises `AuthLost` when the token is not accepted any more, and `StorageBroken`."""
+        try:
+            while not self._stopping and not self.failure.done():
+                pause = await self._look()
+                await self._sleep(pause)
+        finally:
+            await self._drain()
+        if self.failure.done():
+            self.failure.result()
+
+    def said(self, thread_key: str, ts: str) -> None:
+        """Somebody said something in a thread: what agents say from now on stands below it."""
+        self._pieces.below(thread_key, ts)
+
+    def notify(self) -> None:
+        """There may be something to send."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Send nothing more; `run()` returns once the requests that are out have their answers."""
+        self._stopping = True
+        self.streams.stop()
+        self._wake.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._wake.clear()
+
+    async def _drain(self) -> None:
+        tasks = [task for _, task in self._lanes.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- lanes ---------------------------------------------------------------------------------------------
+
+    async def _look(self) -> float:
+        """Give every free lane its oldest row; seconds until it is worth looking again.
+
+        A lane is free only from here on: a row that was read while its lane was busy may be done by now.
+        """
+        for lane in [lane for lane, (_, task) in self._lanes.items() if task.done()]:
+            del self._lanes[lane]
+        try:
+            rows: list[OutboxRow] = await self._writer.call("outbox", now=self._now(), limit=self._limit)
+        except StorageBroken:
+            raise
+        except StorageError as error:
+            log.error("the outbox could not be read: %s", error)
+            return self._tuning.poll_seconds
+        if not self._stopping:
+            self._give(rows)
+        self._resize(len(rows))
+        return self._until_next()
+
+    def _give(self, rows: Sequence[OutboxRow]) -> None:
+        now, passed = self._clock(), set(self._lanes)
+        self._holds = {lane: until for lane, until in self._holds.items() if until > now}
+        # Where nobody answers, one call at a time finds out soon enough; the oldest row first.
+        most = 1 if self._pace.away else self._tuning.lanes
+        for row in sorted(rows, key=_new_cards_first):
+            if len(self._lanes) >= most:
+                return
+            if row.lane in passed:
+                continue
+            passed.add(row.lane)
+            if row.lane not in self._holds and not self._card_first(row):
+                task = asyncio.create_task(self._work(row), name=f"outbox:{row.key}")
+                task.add_done_callback(lambda _: self._wake.set())
+                self._lanes[row.lane] = (row, task)
+
+    def _card_first(self, row: OutboxRow) -> bool:
+        """Whether the session's card is being posted, or waits to be: it shall stand above everything else."""
+        ahead = self._lanes.get(f"card:{row.session_id}")
+        if ahead is None:
+            waits = f"card:{row.session_id}" in self._cards and row.kind != "card"
+            return waits and (row.kind == "note" or in_thread(row))
+        return posted_of(ahead[0]) is None
+
+    def _resize(self, found: int) -> None:
+        """Look further when a whole page of rows cannot be sent: they must not hide those behind them."""
+        if found < self._limit:
+            self._limit = max(_PAGE, self._limit // 2) if found < self._limit // 2 else self._limit
+        elif len(self._lanes) < self._tuning.lanes and self._limit < _MOST_ROWS:
+            self._limit *= 2
+            self._wake.set()
+
+    def _until_next(self) -> float:
+        soonest = min(self._holds.values(), default=self._clock() + self._tuning.poll_seconds) - self._clock()
+        return max(_SHORTEST_HOLD, min(soonest, self._tuning.poll_seconds))
+
+    def _hold(self, lane: str, seconds: float) -> None:
+        # A time that is too short for the clock would be none: the row would be given out again in the same moment.
+        self._holds[lane] = self._clock() + max(seconds, _SHORTEST_HOLD)
+
+    def _hold_row(self, row: OutboxRow, seconds: float) -> None:
+        """The row has to wait, and with it what follows it."""
+        self._hold(row.lane, seconds)
+        if row.kind == "card" and posted_of(row) is None:
+            self._cards.add(row.lane)
+
+    def _again_in(self, row: OutboxRow) -> float:
+        """Seconds to wait after an error that will pass: longer each time, and never the same for many rows."""
+        times = self._troubles[row.key] = self._troubles.get(row.key, 0) + 1
+        first, most = self._tuning.backoff
+        return float(min(most, first * 2 ** min(times - 1, 20)) * (0.5 + self._tuning.jitter() / 2))
+
+    # --- one row -------------------------------------------------------------------------------------------
+
+    async def _work(self, row: OutboxRow) -> None:
+        """Send → record. Whatever happens, the row is recorded, or stays as it is and its lane waits."""
+        try:
+            await self._send(row)
+        except Hold as hold:
+            log.debug("%s: %s", row.key, hold)
+            self._hold_row(row, hold.seconds)
+        except (AuthLost, StorageBroken) as error:
+            self._fail(error)
+        except Exception:
+            # A fault of ours in one row, which must not keep the others back: its lane waits, longer each time.
+            log.exception("%s could not be sent and is tried again", row.key)
+            self._hold(row.lane, self._again_in(row))
+
+    async def _send(self, row: OutboxRow) -> None:
+        try:
+            outcome = await self._rows.send(row)
+        except AuthLost:
+            raise
+        except SlackFault as fault:
+            await self._faulted(row, fault)
+            return
+        except SchemaTooNew as error:
+            if row.key not in self._newer:
+                log.warning("%s is left for a newer release: %s", row.key, error)
+            self._newer.add(row.key)
+            self._hold_row(row, _NEWER_SECONDS)
+            return
+        except _LOST as error:
+            log.error("%s cannot be sent, for its session cannot be read: %s", row.key, error)
+            outcome = Failed({"error": error.code, "message": str(error)})
+        await self._record(row, outcome)
+
+    async def _faulted(self, row: OutboxRow, fault: SlackFault) -> None:
+        """What becomes of a row whose request did not succeed."""
+        match fault:
+            case Permanent() if (lost := await self._reach.lost(row, fault)) is not None:
+                log.warning("%s waits until its thread can be posted in: %s", row.key, fault)
+                await self._postpone(row, str(fault), self._tuning.unreachable_seconds, lost)
+            case Permanent():
+                log.error("%s: %s", row.key, fault)
+                await self._record(row, self._rows.refused(row, fault.reason, str(fault)))
+            case RateLimited() | NotSent():
+                seconds = fault.retry_after if isinstance(fault, RateLimited) else self._again_in(row)
+                log.warning("%s: %s", row.key, fault)
+                await self._postpone(row, str(fault), seconds, self._reach.unshown(row, self._now()))
+            case _:
+                log.warning("%s: %s", row.key, fault)
+                await self._ingest(self._reach.unshown(row, self._now()))
+                edits = posted_of(row) is not None or row.kind in _EDITS
+                self._hold_row(row, self._again_in(row) if edits else self._poster.first_look)
+
+    async def _ingest(self, items: Sequence[InboxItem]) -> None:
+        if items:
+            await self._writer.call("ingest", items, self._now())
+            self._taken()
+
+    async def _postpone(
+        self, row: OutboxRow, why: str, seconds: float, items: Sequence[InboxItem] = ()
+    ) -> None:
+        """Nothing was sent, and that is recorded: the row needs no looking up when its time has come."""
+        result = None if posted_of(row) is not None else encode(refused_result(row, why))
+        not_before = moments.after(self._now(), seconds)
+        await self._writer.call(
+            "outbox_finish",
+            row.id,
+            row.rev,
+            now=self._now(),
+            state="pending",
+            result=result,
+            not_before=not_before,
+            items=items,
+        )
+        self._hold_row(row, seconds)
+        if items:
+            self._taken()
+
+    async def hurry(self, channel: str) -> None:
+        """A channel can be posted in again, as it seems: what waits for that is tried at once."""
+        rows: list[OutboxRow] = await self._writer.call("outbox", now=_EVER, limit=_MOST_ROWS)
+        for lane in await self._reach.cards_in(channel, self._cards):
+            # Its row may have been replaced meanwhile: then only we know that it waits.
+            self._holds.pop(lane, None)
+        for row in await self._reach.waiting_in(channel, rows):
+            result = row.result
+            await self._writer.call(
+                "outbox_finish", row.id, row.rev, now=self._now(), state="pending", result=result
+            )
+            self._holds.pop(row.lane, None)
+        self.notify()
+
+    async def _record(self, row: OutboxRow, outcome: Outcome) -> None:
+        self._troubles.pop(row.key, None)
+        self._cards.discard(row.lane)
+        result: dict[str, Json] = outcome.result
+        if row.kind not in (*_EDITS, "agent") and (result.get("ts") or result.get("fileTs")):
+            self._pieces.below(row.lane, result.get("ts") or result["fileTs"])
+        items = [*outcome.items, *await self._reach.regained(row, outcome)]
+        await self._writer.call(
+            "outbox_finish",
+            row.id,
+            row.rev,
+            now=self._now(),
+            state="sent" if isinstance(outcome, Sent) else "failed",
+            result=encode(result),
+            items=items,
+        )
+        if items:
+            self._taken()
+        if row.kind == "card":
+            self._hold(row.lane, self._tuning.card_seconds)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failure.done():
+            log.critical("nothing more can be sent: %s", error)
+            self.failure.set_exception(error)
+        self._wake.set()
+
+
+def _new_cards_first(row: OutboxRow) -> bool:
+    """A session's card is posted before what follows it in the thread; the order is otherwise kept."""
+    return row.kind != "card" or posted_of(row) is not None

@@ -1,0 +1,179 @@
+"""Reminders, escalations, and what is told to one person elsewhere: rows that follow from a session's clocks.
+
+Each has a key of its own (question, and count or step), so it is there once whatever is killed. Other channels and
+people each have a lane of their own: one that Slack refuses holds no other, and the thread is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from bot.intents.session_rows import note_row
+from bot.outbound.calls import Calls, Place, Posted
+from bot.outbound.destinations import Places
+from bot.outbound.mentions import Names
+from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
+from bot.outbound.posts import Poster, is_uncertain
+from bot.outbound.rate_limiter import Hold
+from bot.rendering.approvals import handed_text
+from bot.rendering.notes import note
+from bot.rendering.prompt_clocks import (
+    deleted_too_often,
+    escalation,
+    out_of_reach,
+    refused_target,
+    reminder,
+    told_elsewhere,
+)
+from bot.wire.client import Permanent
+from engine.flow import Flow
+from engine.journal.state import PromptRun, State
+from engine.language.codec import Json
+from engine.storage.group_commit import Writer
+from engine.storage.port import OutboxRow
+
+log = logging.getLogger("sayso.outbound")
+
+STALE_SECONDS = 0.1
+LINK_SECONDS = 3.0
+"""A reminder without a link rather than one much later."""
+
+
+class Clocks:
+    """Sends the rows of clocks. See `bot.outbound.senders.Rows` for what its methods raise."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        calls: Calls,
+        poster: Poster,
+        places: Places,
+        names: Names,
+        sessions: Sessions,
+        *,
+        now: Callable[[], str],
+    ) -> None:
+        self._writer = writer
+        self._calls = calls
+        self._poster = poster
+        self._places = places
+        self._names = names
+        self._sessions = sessions
+        self._now = now
+
+    def kinds(self) -> dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]]:
+        """By kind of row."""
+        return {
+            "remind": self.remind,
+            "escalate": self.escalate,
+            "handed": self.handed,
+            "tell": self.tell,
+            "direct": self.direct,
+        }
+
+    # --- in the thread -------------------------------------------------------------------------------------
+
+    async def remind(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Mention those who are asked. Not where it was answered meanwhile, or a later reminder waits behind this one."""
+        state, flow, prompt = await self._about(data)
+        if (not prompt.open or prompt.reminders > data["count"]) and not is_uncertain(row):
+            return Sent(DROPPED)
+        names = await self._names(_entries(prompt))
+        text = reminder(state, prompt, flow, names, data["count"], await self._link(prompt))
+        return await self._in_thread(row, state, text)
+
+    async def escalate(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Mention the others in the thread, and say who is told elsewhere."""
+        state, flow, prompt = await self._about(data)
+        if not prompt.open and not is_uncertain(row):
+            return Sent(DROPPED)
+        told = prompt.spec["escalate"][data["step"]]["to"]
+        names = await self._names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
+        text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
+        return await self._in_thread(row, state, text)
+
+    async def handed(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Mention whoever was handed a prompt, also where an e-mail address was given. Not where it is over already."""
+        state, _, prompt = await self._about(data)
+        if not prompt.open and not is_uncertain(row):
+            return Sent(DROPPED)
+        to = str(data["to"])
+        known = await self._names([to])
+        return await self._in_thread(row, state, handed_text(prompt, data["by"], known.get(to, to)))
+
+    async def _in_thread(self, row: OutboxRow, state: State, text: str) -> Outcome:
+        thread = state.thread or {}
+        place = Place(thread["channel"], thread["threadTs"])
+        return Sent(position(await self._poster.once(row, place, note(text, row.key))))
+
+    # --- elsewhere -----------------------------------------------------------------------------------------
+
+    async def tell(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Post in another channel or a direct message. What Slack refuses for good is said in the thread."""
+        state = await self._sessions.state(data["sessionId"])
+        if state.seq < data.get("seq", 0):
+            raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
+        text = await self._text(row, data, state)
+        if text is None:
+            return Sent(DROPPED)
+        try:
+            channel = await self._places.channel(data["to"], state.actor)
+            posted = await self._poster.once(row, Place(channel), note(text, row.key))
+        except Permanent as fault:
+            log.warning("%s: %s", row.key, fault)
+            if data["about"] == "escalation":
+                await self._say_refused(row, data["to"], state, fault)
+            return Failed({"error": fault.reason, "message": str(fault)})
+        return Sent(position(posted))
+
+    async def direct(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """A direct message that belongs to no session."""
+        channel = await self._places.channel(f"dm:{data['person']}", None)
+        return Sent(position(await self._poster.once(row, Place(channel), note(data["text"], row.key))))
+
+    async def _text(self, row: OutboxRow, data: dict[str, Json], state: State) -> str | None:
+        """What is told, or None where it is not true any more."""
+        flow = await self._sessions.flow(state.session_id)
+        if data["about"] == "unreachable":
+            if state.phase != "unreachable" and not is_uncertain(row):
+                return None
+            return out_of_reach(state, flow, data["reason"], data.get("until"))
+        _, _, prompt = await self._about(data)
+        if not prompt.open and not is_uncertain(row):
+            return None
+        if data["about"] == "deleted":
+            return deleted_too_often(state, prompt, flow)
+        return told_elsewhere(state, prompt, flow, await self._link(prompt))
+
+    async def _say_refused(self, row: OutboxRow, to: str, state: State, fault: Permanent) -> None:
+        thread = state.thread or {}
+        text = refused_target(to, str(fault))
+        place = (str(thread["key"]), thread["channel"], thread["threadTs"])
+        said = note_row(f"{row.key}:refused", *place, text, session_id=state.session_id)
+        await self._writer.call("consume", [], self._now(), [said])
+
+    # --- what they need ------------------------------------------------------------------------------------
+
+    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, PromptRun]:
+        state = await self._sessions.state(data["sessionId"])
+        prompt = state.prompts.get(data["promptId"])
+        if prompt is None or state.seq < data.get("seq", 0):
+            raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
+        return state, await self._sessions.flow(data["sessionId"]), prompt
+
+    async def _link(self, prompt: PromptRun) -> str | None:
+        shown = prompt.shown or {}
+        if not shown.get("ts"):
+            return None
+        try:
+            async with asyncio.timeout(LINK_SECONDS):
+                return await self._calls.permalink(Posted(shown["channel"], shown["ts"]))
+        except Exception as error:
+            log.info("the address of a question is not known: %s", error)
+            return None
+
+
+def _entries(prompt: PromptRun) -> list[str]:
+    return [str(entry) for entry in prompt.spec.get("approvers") or prompt.spec.get("who") or ()]

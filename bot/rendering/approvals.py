@@ -1,0 +1,334 @@
+"""What belongs to a decision, as blocks: votes, what was changed, what will run, who is asked now. Pure.
+
+What is approved is never cut without saying so: where a message cannot hold all of it, it says how much is missing
+and has a button that shows the whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from bot.rendering.blocks import Block, button, context, section, sections, size
+from bot.rendering.text import clip, date, one_line, person, picked, plain, safe, shown, weight
+from engine.forms import value_text
+from engine.language.codec import Json
+
+OPEN = "sayso:open:"
+UNDO = "sayso:undo"
+WHOLE = "whole"
+"""The kind of the view that shows all of what will run."""
+
+_VALUE = 300
+_VALUES = 3_000
+"""Units that all values together take in a message."""
+_LINES = 40
+_REASON = 200
+_REASONS = 5
+_WHOLE_BLOCKS, _PIECE = 45, 3_000
+"""Of a modal that shows all: code blocks for each of its two parts, and units of each block."""
+_LEAST = 600
+"""Units of what will run that are shown at the least, however long the question is."""
+
+
+class Decided(Protocol):
+    """What is read of a prompt."""
+
+    @property
+    def prompt_id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def spec(self) -> dict[str, Json]: ...
+    @property
+    def votes(self) -> tuple[dict[str, Json], ...]: ...
+    @property
+    def answer(self) -> dict[str, Json] | None: ...
+    @property
+    def actor(self) -> dict[str, Json] | None: ...
+
+
+def handle(prompt: Decided) -> str:
+    """What buttons that open something carry: ids."""
+    return f"{prompt.prompt_id}|{prompt.spec['nonce']}"
+
+
+# --- votes -------------------------------------------------------------------------------------------------
+
+
+def required(prompt: Decided) -> int:
+    """How many people have to approve."""
+    return int(prompt.spec.get("required") or 1)
+
+
+def tally(prompt: Decided) -> str | None:
+    """How the votes stand, as mrkdwn: `1 of 2 approved: Ana`. None where one person decides."""
+    most = required(prompt)
+    if prompt.kind != "approval" or (most < 2 and not prompt.votes):
+        return None
+    approved = [vote for vote in prompt.votes if vote["vote"] == "approve"]
+    words = f"{len(approved)} of {most} approved"
+    if approved:
+        words += f": {_people(approved)}"
+    rejected = [vote for vote in prompt.votes if vote["vote"] == "reject"]
+    return f"{words} · rejected: {_people(rejected)}" if rejected else words
+
+
+def vote_lines(prompt: Decided) -> list[str]:
+    """The tally, and the reasons that were given."""
+    words = tally(prompt)
+    if words is None:
+        return []
+    said = [
+        f"{person(vote['actor'])}: “{safe(one_line(str(vote['reason']), _REASON))}”"
+        for vote in prompt.votes
+        if vote.get("reason")
+    ]
+    more = len(said) - _REASONS
+    said = said[-_REASONS:] + ([f"and {more} more with a reason"] if more > 0 else [])
+    return [f"🗳️ {words}", *said]
+
+
+def deciders(prompt: Decided) -> str:
+    """Who decided: everybody whose vote was for what was decided."""
+    answer = prompt.answer or {}
+    votes = answer.get("votes") or prompt.votes
+    side = [vote for vote in votes if vote.get("vote") == answer.get("value")]
+    mine = (prompt.actor or {}).get("id")
+    if not any(vote["actor"].get("id") == mine for vote in side):
+        side = [*side, {"actor": prompt.actor}]
+    return _people(side)
+
+
+def _people(votes: Sequence[Mapping[str, Json]]) -> str:
+    names = list(dict.fromkeys(person(vote["actor"]) for vote in votes))
+    if len(names) > 12:
+        names = [*names[:12], f"{len(names) - 12} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# --- values ------------------------------------------------------------------------------------------------
+
+
+def fields_of(prompt: Decided) -> list[Mapping[str, Json]]:
+    """The fields of its form."""
+    return list((prompt.spec.get("form") or {}).get("fields") or ())
+
+
+def value_blocks(prompt: Decided, *, is_open: bool) -> list[Block]:
+    """What an approval proposes, field by field, with what people changed: old → new. Where that is too much for a
+    message it says so, and a button shows all of it."""
+    if prompt.kind != "approval" or not fields_of(prompt):
+        return []
+    if prompt.spec.get("tool") and not prompt.spec.get("editors"):
+        return []  # what the call covers is shown, and says all of it
+    lines = [_value_line(field, old, new, posted=is_open) for field, old, new in _values(prompt)]
+    kept, room = 0, _VALUES
+    for line in lines:
+        room -= weight(line) + 2
+        if room < 0:
+            break
+        kept += 1
+    made = sections(lines[:kept])
+    cut = any(len(value_text(field, value)) > _VALUE for field, *both in _values(prompt) for value in both)
+    if kept < len(lines) or cut:
+        left = f"{len(lines) - kept} more fields are" if kept < len(lines) else "Some values are"
+        made.append(_not_all(prompt, f"⚠️ {left} not shown in full here.", is_open))
+    editors = [person({"id": editor}) for editor in prompt.spec.get("editors") or ()]
+    if editors:
+        made.append(context(f"✏️ Changed by {', '.join(editors[:5])}"))
+    return made
+
+
+def _values(prompt: Decided) -> list[tuple[Mapping[str, Json], Json, Json]]:
+    """Each field with its value as proposed, and as it is now."""
+    now = {**(prompt.spec.get("values") or {}), **((prompt.answer or {}).get("values") or {})}
+    return [
+        (field, field.get("default"), now.get(str(field["name"]), field.get("default")))
+        for field in fields_of(prompt)
+    ]
+
+
+def _value_line(field: Mapping[str, Json], old: Json, new: Json, *, posted: bool) -> str:
+    title = _title(field)
+    if new == old:
+        return f"• *{title}:* {_value(field, new, posted=posted)}"
+    return f"• *{title}:* {_value(field, old, posted=posted)} → *{_value(field, new, posted=posted)}*"
+
+
+def _title(field: Mapping[str, Json]) -> str:
+    return safe(one_line(str(field.get("title") or field["name"]), 80))
+
+
+def _not_all(prompt: Decided, words: str, is_open: bool) -> Block:
+    """Says that something is cut; while there is something to decide with a button that shows all of it."""
+    if not is_open:
+        return section(words)
+    show = button("Show all", f"{OPEN}{WHOLE}", handle(prompt))
+    return {**section(f"{words} Read all of it before you decide."), "accessory": show}
+
+
+def _value(field: Mapping[str, Json], value: Json, *, posted: bool) -> str:
+    # A message that is posted calls whom it mentions, and nobody asked for that; one that is edited calls nobody.
+    name = None if posted and field.get("format") == "user" else picked(field, value)
+    return name or safe(one_line(value_text(field, value), _VALUE))
+
+
+# --- what will run -----------------------------------------------------------------------------------------
+
+
+def covered_blocks(prompt: Decided, label: str, room: int, *, is_open: bool) -> list[Block]:
+    """What runs when this is approved, in full, or as much as there is room for and the words that say so.
+
+    `label` is what the covered step is called, ready for mrkdwn; `room` the units for all of it.
+    """
+    covers = prompt.spec.get("covers")
+    if not covers:
+        return []
+    text = shown(str(covers.get("text") or ""))
+    words = (
+        "This runs when it is approved"
+        if is_open
+        else "This was approved"
+        if _approved(prompt)
+        else "It was about"
+    )
+    head = context(f"*{words}* · {label} ({safe(one_line(str(covers.get('type') or 'step'), 40))})")
+    whole = preformatted(text)
+    if size([head, whole]) <= room:
+        return [head, whole]
+    notice = 700 if is_open else 300
+    piece = clip(text, max(_LEAST, room - size([head, preformatted("")]) - notice))
+    missing = len(text) - len(piece) + 1
+    said = f"⚠️ *Cut here:* {missing:,} more characters do not fit into one message."
+    return [head, preformatted(piece), _not_all(prompt, said, is_open)]
+
+
+def covered_size(prompt: Decided) -> int:
+    """The units that all of what will run takes in a message."""
+    covers = prompt.spec.get("covers")
+    return 0 if not covers else size([preformatted(shown(str(covers.get("text") or "")))]) + 600
+
+
+def whole(prompt: Decided) -> list[Block]:
+    """All that is approved, for a modal: the values, and what will run."""
+    lines = []
+    for field, old, new in _values(prompt):
+        before = "" if old == new else f" (before: {value_text(field, old)})"
+        lines.append(f"{field.get('title') or field['name']}: {value_text(field, new)}{before}")
+    made = whole_blocks("\n".join(lines), most=80_000)
+    covers = prompt.spec.get("covers") or {}
+    if covers:
+        made += [section("*What will run*"), *whole_blocks(str(covers.get("text") or ""))]
+    return made
+
+
+def whole_blocks(text: str, *, most: int = 130_000) -> list[Block]:
+    """A long text as code blocks of `most` bytes in all, for a modal, which takes 250 kB; what even that does not hold
+    is counted."""
+    made: list[Block] = []
+    rest = shown(text)
+    while rest and len(made) < _WHOLE_BLOCKS:
+        piece = _piece(rest, _PIECE)
+        most -= len(json.dumps(preformatted(piece)))
+        if most < 0:
+            break
+        made.append(preformatted(piece))
+        rest = rest[len(piece) :]
+    if rest:
+        made.append(context(f"⚠️ *Cut here:* {len(rest):,} more characters are not shown."))
+    return made
+
+
+def _piece(text: str, most: int) -> str:
+    """The beginning of a text, up to the end of a line where there is one near."""
+    if weight(text) <= most:
+        return text
+    room = most
+    for place, char in enumerate(text):
+        room -= weight(char)
+        if room < 0:
+            line = text.rfind("\n", place // 2, place)
+            return text[: line + 1] if line >= 0 else text[:place]
+    return text
+
+
+def preformatted(text: str) -> Block:
+    """A code block in which no markup counts, whatever the text holds."""
+    inside: list[dict[str, Any]] = [{"type": "text", "text": text or " "}]
+    return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": inside}]}
+
+
+def _approved(prompt: Decided) -> bool:
+    return (prompt.answer or {}).get("value") == "approve"
+
+
+# --- who is asked now --------------------------------------------------------------------------------------
+
+
+def handed_line(prompt: Decided) -> str | None:
+    """Who let whom answer in their place, the last time."""
+    handed = prompt.spec.get("handed") or ()
+    if not handed:
+        return None
+    last = handed[-1]
+    more = f" (handed over {len(handed)} times)" if len(handed) > 1 else ""
+    return f"👉 {person(last['by'])} handed this to {person({'id': last['to']})}{more}"
+
+
+def edited_text(
+    prompt: Decided,
+    by: Mapping[str, Json],
+    before: Mapping[str, Json],
+    values: Mapping[str, Json],
+    *,
+    had_votes: bool = False,
+) -> str:
+    """Told to the thread when somebody changed what is to be approved."""
+    known = {str(field["name"]): field for field in fields_of(prompt)}
+    lines = [
+        _value_line(known.get(name, {"name": name, "type": "string"}), old, values.get(name), posted=True)
+        for name, old in before.items()
+    ]
+    number = prompt.spec.get("number")
+    which = f" (#{int(number)})" if number else ""
+    void = " The votes before that do not count any more." if had_votes else ""
+    head = f"✏️ {person(by)} changed what is to be approved{which}.{void} Please decide on it as it is now."
+    return "\n".join([head, *lines[:_LINES]])
+
+
+def handed_text(prompt: Decided, by: Mapping[str, Json], to: str) -> str:
+    """Told to whoever is asked now."""
+    number = prompt.spec.get("number")
+    which = f" (#{int(number)} above)" if number else " above"
+    question = one_line(plain(str(prompt.spec.get("message") or "")), 160)
+    return f"👉 {person({'id': to})}: {person(by)} asks you to answer this in their place{which}: {safe(question)}"
+
+
+# --- buttons -----------------------------------------------------------------------------------------------
+
+
+def opens(label: str, kind: str, prompt: Decided, style: str | None = None) -> Block:
+    """A button that opens a view of this kind."""
+    return button(label, f"{OPEN}{kind}", handle(prompt), style)
+
+
+def more_menu(prompt: Decided) -> Block:
+    """What is needed rarely: the menu behind the three dots."""
+    entries = [("Hand over to somebody else…", "hand")]
+    if prompt.kind == "approval" and not prompt.spec.get("requireReason"):
+        entries.insert(0, ("Reject with a reason…", "reject"))
+    options = [
+        {"text": {"type": "plain_text", "text": words}, "value": f"{kind}|{handle(prompt)}"}
+        for words, kind in entries
+    ]
+    return {"type": "overflow", "action_id": f"{OPEN}more", "options": options}
+
+
+def undo_blocks(prompt: Decided, until: str | None) -> list[Block]:
+    """The button that takes an answer back, while that is possible."""
+    if until is None:
+        return []
+    back: Block = {"type": "actions", "elements": [button("Undo", UNDO, handle(prompt))]}
+    return [context(f"⏪ Can be taken back until {date(until, '{time_secs}')}; then it goes on."), back]

@@ -1,0 +1,404 @@
+"""What the bot says, in plain words: mrkdwn that is safe to post. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.rendering.flow import FlowLike, place_of
+from bot.rendering.locks import Behind, lock_wait
+from bot.rendering.nested import REJECTED, asks_for, open_prompts
+from bot.rendering.prompt_clocks import out_of_reach_words
+from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
+from engine.decide.agents.outages import waited_out
+from engine.decide.question import timed_out
+from engine.flow import Flow
+from engine.journal.queries import is_rejection, verdict
+from engine.journal.state import PromptRun, State
+from engine.language import timestamps
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from prompt_state.question_row import PromptState
+from prompt_state.routing import may_be_typed
+
+ICONS = {
+    "running": "🔵",
+    "paused": "🟡",
+    "complete": "✅",
+    "failed": "❌",
+    "aborted": "⚪",
+}
+
+
+_LINES = 12
+"""Of what a session waits for, in an answer to `status`."""
+
+NOBODY: Mapping[str, Behind | None] = {}
+"""No session waits for a lock."""
+
+GO_ON = "resume"
+"""What a session is told by a `resume` that says nothing else."""
+
+SEVERAL_HERE = "Several flows wait in this conversation. Please reply in the thread of the one you mean."
+"""Told in a direct message to words that could be for each of them."""
+
+RECORDED = "Recorded. This is paused, so it goes on with your answer after `resume`."
+"""Told to whoever answers while a session is held."""
+
+
+KEPT = "Kept for the agent. This is paused, so it reads your message after `resume`."
+"""Told to whoever speaks to an agent whose session is held."""
+
+LATER = "Kept for the agent. It reads your message once what is asked above is answered."
+"""Told to whoever speaks to an agent that waits for people."""
+
+
+WORDS_ONLY = "An agent reads words; files that are dropped into its thread are not given to it."
+"""Told to whoever drops files into the thread of an agent that asks for none."""
+
+SEVERAL_AGENTS = (
+    "Several runs in this thread have an agent, and words do not say which one they are for, so none of them reads this. "
+    "Start runs that you want to speak to in threads of their own."
+)
+"""Told to whoever speaks where several sessions have an agent."""
+
+
+def flows_text(flows: Mapping[str, Flow]) -> str:
+    """The flows that can be started here."""
+    if not flows:
+        return "No flow is served here yet."
+    lines = [f"• `{name}{_inputs(flow)}`{_about(flow)}" for name, flow in sorted(flows.items())]
+    return "*Flows you can start:*\n" + "\n".join(lines)
+
+
+def _inputs(flow: Flow) -> str:
+    names = [f"{name}=…" if given.required else f"[{name}=…]" for name, given in flow.inputs.items()]
+    return "".join(f" {name}" for name in names)
+
+
+def _about(flow: Flow) -> str:
+    return f": {safe(one_line(flow.description, 200))}" if flow.description else ""
+
+
+def help_text(flows: Mapping[str, Flow]) -> str:
+    """What can be said to the bot in a channel."""
+    return (
+        f"{flows_text(flows)}\n\n"
+        "Mention me with a flow's name and its inputs, for example `@sayso disk-cleanup path=/var/log`. "
+        "What is missing I ask for. Everything then happens in the thread of your message."
+    )
+
+
+def slash_help(flows: Mapping[str, Flow], word: str) -> str:
+    """The answer to `/sayso` alone, to `help`, and to what it does not know."""
+    unknown = "" if word in ("help", "run") else f"I do not know `/sayso {safe(one_line(word, 60))}`. "
+    return (
+        f"{unknown}`/sayso run NAME key=value …` starts a flow, `/sayso list` shows the flows, "
+        f"`/sayso status` what is running here.\n\n{flows_text(flows)}"
+    )
+
+
+def thread_help() -> str:
+    """What can be said in a session's thread."""
+    return (
+        "In this thread you can write:\n"
+        "• an answer, where a question asks for text or files (no mention needed); a ✅ on it says that it counts\n"
+        "• `#2: your answer`, where several questions are open\n"
+        "• `undo`: take an answer back, where the question says until when\n"
+        "• `status`: where this stands\n"
+        "• `pause` (or `stop`): what runs is stopped, answers are kept, nothing further starts until `resume`\n"
+        "• `resume`, or `resume` and a message for it: go on after a pause\n"
+        "• `cancel`: end it (asks before it does)\n"
+        "• `help`: this\n"
+        "Choices, forms and approvals are answered with their buttons. *Edit* changes a proposal before you approve it; "
+        "⋯ on a question hands it over to somebody else.\n"
+        "Editing or deleting a message changes nothing: what you sent first counts."
+    )
+
+
+def status_text(
+    sessions: Sequence[tuple[State, FlowLike]], now: str, queued: Mapping[str, Behind | None] = NOBODY
+) -> str:
+    """Where the sessions of a thread stand. `queued` says by session whom it waits for in the queue for its lock."""
+    if not sessions:
+        return "Nothing runs in this thread."
+    return "\n".join(_status_line(state, flow, now, queued.get(state.session_id)) for state, flow in sessions)
+
+
+def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) -> str:
+    age = elapsed(timestamps.seconds_between(state.created_at, now))
+    head = f"{_icon(state)} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
+    lock = lock_wait(state, behind)
+    lines = [f"waits for {lock}"] if lock else []
+    lines += [
+        f"waits for {waiting_on(prompt.spec, state.actor)}: {_question(state, prompt, flow)}"
+        for prompt in open_prompts(state)
+    ]
+    for timer in sorted(state.timers.values(), key=lambda timer: timer.due_at):
+        if timer.prompt_id is None and timer.path is not None:
+            what = "tries again" if timer.purpose == "retry" else "waits until"
+            if waited_out(state.nodes.get(timer.path)):
+                what = "waits for the provider (write to it to try at once), next try"
+            lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")
+        elif timer.purpose == "undo" and timer.path is not None:
+            until = date(timer.due_at, "{time_secs}")
+            lines.append(
+                f"goes on at {until}, unless an answer is taken back: {place_of(state, flow, timer.path)}"
+            )
+    more = len(lines) - _LINES
+    lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
+    told = "\n   ".join([head, *lines])
+    return told if told.endswith((".", "?", "!", "…")) else f"{told}."
+
+
+def _icon(state: State) -> str:
+    return REJECTED if is_rejection(state.error) else ICONS.get(state.status, "•")
+
+
+def _standing(state: State) -> str:
+    if state.ended and is_rejection(state.error):
+        return safe(one_line(verdict(state.error), 200))
+    if state.phase == "unreachable":
+        return f"out of reach: {safe(out_of_reach_words(state.pause_reason))}"
+    if state.phase == "pausing":
+        return "being paused: something that runs cannot be stopped, and is waited for"
+    if state.phase != "held":
+        return state.status
+    reason = safe(one_line(state.pause_reason or "", 200))
+    return f"paused {reason} (`resume` goes on)" if reason else "paused (`resume` goes on)"
+
+
+def _question(state: State, prompt: PromptRun, flow: FlowLike) -> str:
+    """A question in a few words, with its place where it stands inside something."""
+    question = _first_line(prompt.spec["message"])
+    return f"{asks_for(state, prompt, flow)}: {question}" if "/" in prompt.path else question
+
+
+def by(actor: Actor) -> str:
+    """Why a session is held: words behind "paused"."""
+    return f"by {one_line(actor.name or actor.id, 80)}"
+
+
+def paused_text(states: Sequence[State], word: str) -> str:
+    """Told to the thread after `pause` or `stop`."""
+    lines = []
+    for state in states:
+        name = f"*{escape(state.flow_name)}*"
+        if state.phase != "held":
+            lines.append(f"{name} is {state.status} already.")
+            continue
+        waits = len(state.open_prompts)
+        kept = " Answers are kept." if waits else ""
+        lines.append(f"⏸️ {name} is paused {safe(one_line(state.pause_reason or '', 200))}.{kept}")
+    if not any(state.phase == "held" for state in states):
+        return "\n".join(lines)
+    meaning = "`stop` pauses, it ends nothing: nothing" if word == "stop" else "Nothing"
+    return "\n".join([*lines, f"{meaning} further starts until `resume`; `cancel` ends it."])
+
+
+def resumed_text(states: Sequence[State]) -> str:
+    """Told to the thread after `resume`."""
+    return "\n".join(f"▶️ *{escape(state.flow_name)}* goes on." for state in states)
+
+
+def closed_text(prompt: PromptState) -> str:
+    """Told to whoever presses a button of a question that is closed; no mrkdwn."""
+    if prompt.status == "answered":
+        who = prompt.answered_by_name or prompt.answered_by or "somebody"
+        return f"Already answered by {who} at {timestamps.told(prompt.answered_at)}: {prompt.answer_summary}."
+    if prompt.status == "expired":
+        return timed_out(prompt.deadline or prompt.answered_at)
+    return "This question was withdrawn."
+
+
+def running_text(states: Sequence[State]) -> str:
+    """What runs in a channel."""
+    if not states:
+        return "Nothing is running in this channel."
+    lines = []
+    for state in states:
+        waits = len(state.open_prompts)
+        lines.append(
+            f"{_icon(state)} `{state.session_id}` *{escape(state.flow_name)}* {state.status}"
+            + (f", {waits} open question{'s' if waits > 1 else ''}" if waits else "")
+        )
+    return "\n".join(lines)
+
+
+def menu_text(asked: Sequence[PromptState], places: Mapping[str, str]) -> str:
+    """Several questions are open: how to say which one is meant. `places` are theirs, as mrkdwn, by prompt id."""
+    lines = [
+        f"• #{prompt.number}: {f'*{place}*: ' if place else ''}{_first_line(prompt.message)}"
+        for prompt in asked
+        for place in [places.get(prompt.prompt_id, "")]
+    ]
+    first = asked[0].number if asked else 1
+    how = f"Choose below, or write the number before your answer, as in `#{first}: your answer`."
+    return "\n".join(["Several questions are open here. Which one did you answer?", *lines, how])
+
+
+def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
+    """Why a text answered nothing."""
+    if kind == "several_agents":
+        return SEVERAL_AGENTS
+    if kind == "words_only":
+        return WORDS_ONLY
+    first = asked[0]
+    if kind == "buttons":
+        labels = ", ".join(escape(option.label) for option in first.options) if may_be_typed(first) else ""
+        how = f"or with one of their words ({labels})" if labels else "not with text"
+        return f"That is answered with its buttons, {how}: {_first_line(first.message)}"
+    if kind == "files":
+        return f"That is answered with files: drop them into this thread. {_first_line(first.message)}"
+    if kind == "closed" and first.status == "expired":
+        when = f" {date(first.answered_at)}" if first.answered_at else ""
+        return f"⏱️ That came too late: the time to answer was over{when}. {_first_line(first.message)}"
+    if kind == "closed":
+        how = f"answered: {escape(first.answer_summary or '')}" if first.status == "answered" else "withdrawn"
+        return f"That question is closed ({how})."
+    if kind == "not_yours":
+        return "Others are asked for that; your text was not used."
+    if kind == "older":
+        return "That question came after your message; please answer it again if you meant it."
+    return "Please write your answer after the colon."
+
+
+def stale_flow_text(flow: str, fault: str) -> str:
+    """Told in the thread of a run whose flow's file cannot be loaded any more."""
+    return (
+        f"⚠️ The file of *{escape(flow)}* was changed and cannot be loaded. This run is of the version before that change. "
+        f"{escape(fault)}"
+    )
+
+
+def dead_letter_text(key: str) -> str:
+    """Told where something was said or pressed that could not be handled."""
+    return (
+        "⚠️ Something that was said or pressed here could not be handled: it failed several times and was set aside, and "
+        "nothing follows from it. What comes after it goes on. Please say or press it again, or ask whoever runs this bot: "
+        f"`sayso inbox list` says why ({escape(key)})."
+    )
+
+
+def edited_text(outcome: str | None) -> str | None:
+    """Told to whoever edits a message, by what became of it before; None where the edit is nobody's concern."""
+    return _EDITED.get(outcome or "")
+
+
+_EDITED = {
+    "applied": "Your edit was ignored: what you wrote first counts.",
+    "started": "Your edit was ignored: the flow runs with what you wrote first.",
+    "refused": "Your edit was ignored. Please send it as a new message.",
+    "too_long": "Your edit was ignored. Please send it as a new message.",
+    "": "Edits are not read. Please send it as a new message.",
+    "dead": "Your edit was ignored. Please send it as a new message.",
+}
+
+
+def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]]:
+    """The question before sessions (flow and id) are ended, each by a button of its own, as text and blocks."""
+    names = " or ".join(f"*{escape(flow)}*" for flow, _ in sessions)
+    text = f"Cancel {names}? What is done stays done; nothing further starts."
+    buttons = [
+        _button(
+            "Cancel it" if len(sessions) == 1 else f"Cancel {number}: {one_line(flow, 40)}",
+            CANCEL_THIS if len(sessions) == 1 else f"{CANCEL_THIS}:{number}",
+            session_id,
+            "danger",
+        )
+        for number, (flow, session_id) in enumerate(sessions[:_MOST_CANCELLED], 1)
+    ]
+    section: Json = {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
+    keep = _button("Keep going", KEEP, sessions[0][1], None)
+    return text, [section, {"type": "actions", "elements": [*buttons, keep]}]
+
+
+def confirmed(flow: str, by: str, *, ended: bool) -> str:
+    """What the question whether to end a session says once somebody (a user id) has answered it."""
+    asked = f"Cancel *{escape(flow)}*?"
+    return f"{asked} 🛑 <@{by}> cancelled it." if ended else f"{asked} ▶️ <@{by}> keeps it going."
+
+
+CANCEL_THIS = "sayso:cancel:this"
+"""Action of the button that ends the one session that was asked about; of several it is followed by their number."""
+KEEP = "sayso:keep"
+_MOST_CANCELLED = 20
+"""Buttons in one row; more sessions are in no thread that anybody reads."""
+
+
+def _button(label: str, action_id: str, value: str, style: str | None) -> Json:
+    button: dict[str, Json] = {
+        "type": "button",
+        "text": {"type": "plain_text", "text": label},
+        "action_id": action_id,
+        "value": value,
+    }
+    return {**button, "style": style} if style else button
+
+
+def root_text(user_id: str, flow: str) -> str:
+    """The message under which a slash command's session lives."""
+    return f"<@{user_id}> started *{escape(flow)}*"
+
+
+def not_begun_text(flow: str, place: str, reason: str) -> str:
+    """Told to whoever wanted a flow in a channel in which the bot may not post. `place` is how the channel is named."""
+    why, remedy = _CLOSED.get(reason, (f"Slack does not let the bot post in {place} ({reason})", ""))
+    return f"{flow} was not started: {why.format(place=place)}.{remedy}"
+
+
+_INVITE = " Invite it there (`/invite @sayso`) and try again."
+_CLOSED = {
+    "not_in_channel": ("the bot is not in {place}", _INVITE),
+    "channel_not_found": ("the bot cannot see {place}", _INVITE),
+    "is_archived": ("{place} is archived", " Unarchive it, or choose another channel."),
+    "restricted_action": ("only some people may post in {place}", " Ask who looks after it to let the bot."),
+}
+
+
+def alike_text(count: int, latest_ts: str) -> str:
+    """Told to the thread of a run that others would have started too."""
+    more = "1 more message" if count == 1 else f"{count:,} more messages"
+    when = date(timestamps.after("1970-01-01T00:00:00Z", float(latest_ts)), "{time_secs}")
+    return f"🔁 {more} like this one, the last at {when}. This run stands for all of them."
+
+
+def shared_text(flow_name: str) -> str:
+    """Told to the thread when strangers can read it from now on."""
+    return (
+        f"⚠️ This channel is shared with another organisation now, so *{escape(flow_name)}* is paused. Answers are kept, and "
+        "nothing further starts. If it may go on here, write `resume`."
+    )
+
+
+def quarantine_text(flow_name: str, session_id: str) -> str:
+    """Told to the thread when a session's records do not verify."""
+    return (
+        f"⛔ *{escape(flow_name)}* (`{session_id}`) was set aside: its records were changed or damaged outside sayso. "
+        "Nothing of it runs, and nothing was guessed. Please tell whoever runs sayso: "
+        f"`sayso sessions show {session_id}` says what is wrong. To do the work again, start the flow anew."
+    )
+
+
+def newer_text(flow_name: str, session_id: str) -> str:
+    """Told to the thread when a newer release wrote its session."""
+    return (
+        f"⏫ *{escape(flow_name)}* (`{session_id}`) was last run by a newer release of sayso than the one that serves this "
+        "thread now. Nothing of it is changed: it goes on when the newer release runs again, and what is written here is "
+        "read then."
+    )
+
+
+def elapsed(seconds: float) -> str:
+    """A duration as people say it: `42 s`, `5 min`, `3 h 10 min`, `2 d 4 h`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def _first_line(text: str) -> str:
+    return cut(text.strip().splitlines()[0] if text.strip() else "", 120)

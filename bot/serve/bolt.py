@@ -1,0 +1,225 @@
+"""The Slack app: Bolt in Socket Mode, with one rule above all: persist, then acknowledge.
+
+Bolt acknowledges an event before a listener works, so everything happens in its very first middleware: read the payload
+(pure), store what is taken under its key, commit, and only then answer 200, which is the acknowledgement. If storing
+fails there is no acknowledgement and Slack delivers again. Nothing is ever parked in a listener; there are none.
+What opens a view stores nothing: it is opened beside the acknowledgement (`bot.views`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
+from slack_bolt.adapter.socket_mode.async_internals import send_async_response
+from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.middleware.async_middleware import AsyncMiddleware
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.inbound import decisions, payloads
+from bot.inbound.view_values import PAGE, VIEW, Accept, Next, Refuse, Submission
+from bot.views.service import Views, acknowledgement
+from bot.wire.channel_aliases import Aliases
+from bot.wire.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
+from engine.language.codec import Json, encode
+from engine.language.errors import StorageError
+from engine.storage.group_commit import Writer
+from engine.storage.port import InboxItem
+
+log = logging.getLogger("sayso.slack")
+
+SENT_BEFORE = "This was sent before, with other values, and those count. Please close this and look at what became of it."
+BROKEN = "This could not be read, and nothing follows from it. Please try it again."
+_MOST_PENDING = 1_000
+"""How many rows that wait are looked through for something of a thread."""
+
+
+class _First(AsyncMiddleware):
+    """A middleware as it is. Bolt would look through the payload for what a function may want, and fail where it has
+    other types."""
+
+    def __init__(self, receive: Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]) -> None:
+        self._receive = receive
+
+    async def async_process(self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Any) -> BoltResponse:
+        """See Bolt. Nothing comes after it."""
+        return await self._receive(req)
+
+
+class _Handler(AsyncSocketModeHandler):
+    """Bolt's handler of a socket, with what takes its payloads."""
+
+    def __init__(self, slack: SlackApp, *args: Any, **given: Any) -> None:
+        super().__init__(slack.app, *args, **given)
+        self._slack = slack
+
+    async def handle(self, client: Any, req: SocketModeRequest) -> None:
+        """See Bolt."""
+        begun = time.time()
+        await send_async_response(client, req, await self._slack.dispatch(req.payload), begun)
+
+
+class SlackApp:
+    """The sockets and what comes through them."""
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        app_client: AsyncWebClient,
+        *,
+        app_token: str,
+        home: decisions.Home,
+        writer: Writer,
+        now: Callable[[], str],
+        answer: Callable[[decisions.Ask], Awaitable[dict[str, Json]]],
+        taken: Callable[[], None],
+        views: Views,
+        hears: Callable[[], decisions.Hears] = lambda: decisions.DEAF,
+        aliases: Aliases | None = None,
+        connections: int = 2,
+        quiet_seconds: float = QUIET_SECONDS,
+    ) -> None:
+        self._home = home
+        self._writer = writer
+        self._now = now
+        self._answer = answer
+        self._taken = taken
+        self._views = views
+        self._hears = hears
+        self._aliases = aliases or Aliases()
+        self._closing = False
+        self.skipped: dict[str, int] = {}
+        # Bolt finds the token in the environment too and warns that our client already has it.
+        logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
+        # Before Bolt's authorization: where that cannot ask Slack who we are, it acknowledges and drops the payload.
+        self.app = AsyncApp(client=client, before_authorize=_First(self._receive))
+        self.sockets = Sockets(
+            lambda: _Handler(self, app_token, web_client=app_client, ping_interval=PING_SECONDS),
+            connections,
+            quiet_seconds=quiet_seconds,
+        )
+
+    async def connect(self) -> None:
+        """Open the sockets."""
+        await self.sockets.connect()
+
+    async def close(self) -> None:
+        """Take nothing more: what is not acknowledged is delivered again elsewhere."""
+        self._closing = True
+        await self._views.close()
+        await self.sockets.close()
+
+    def reconnected(self) -> bool:
+        """Whether a socket was opened anew since the last call: time for a catch-up read."""
+        return self.sockets.reconnected()
+
+    async def dispatch(self, body: dict[str, Any]) -> BoltResponse:
+        """Hand a payload to Bolt, which reads some of its fields before any middleware does."""
+        try:
+            request = AsyncBoltRequest(mode="socket_mode", body=body)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            self._skip(decisions.MALFORMED, repr(error))
+            return _answered(None)
+        return await self.app.async_dispatch(request)
+
+    async def _receive(self, req: AsyncBoltRequest) -> BoltResponse:
+        """First of all middleware: persist, then acknowledge. An exception means no acknowledgement."""
+        if self._closing:
+            raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
+        decision = payloads.read(self._aliases.inward(req.body), self._home, self._hears())
+        match decision:
+            case decisions.Take():
+                await self._take(decision)
+            case decisions.Ask():
+                return _answered({"response_type": "ephemeral", **await self._asked(decision)})
+            case decisions.Press(opening):
+                self._views.press(opening)
+            case decisions.Submit(submission):
+                return _answered(await self._submitted(submission))
+            case decisions.Renamed(old, new, ts):
+                await self._aliases.rename(self._writer, old, new, ts)
+            case decisions.Skip(reason, detail):
+                self._skip(reason, detail)
+        return _answered(None)
+
+    def _skip(self, reason: str, detail: str) -> None:
+        self.skipped[reason] = count = self.skipped.get(reason, 0) + 1
+        if reason == decisions.MALFORMED and count.bit_count() == 1:
+            log.warning("a payload of Slack is malformed and was left out, the %d. one: %s", count, detail)
+
+    async def _asked(self, question: decisions.Ask) -> dict[str, Json]:
+        try:
+            return await self._answer(question)
+        except StorageError:
+            raise
+        except Exception as error:
+            log.exception("a command could not be answered")
+            self._skip(decisions.MALFORMED, repr(error))
+            return {"text": BROKEN}
+
+    async def _submitted(self, submission: Submission) -> dict[str, Any] | None:
+        """Check what was submitted, store what is taken, and say what becomes of the view."""
+        if submission.action is not None:
+            self._views.act(submission)
+            return None
+        try:
+            verdict = await self._views.check(submission)
+        except StorageError:
+            raise
+        except Exception as error:
+            log.exception("a view (%s) could not be checked", submission.kind)
+            self._skip(decisions.MALFORMED, repr(error))
+            verdict = Refuse(BROKEN)
+        stored: dict[str, Json] = {"team": submission.team, "user": submission.user, "kind": submission.kind}
+        match verdict:
+            case Accept(data, thread_key):
+                item = InboxItem(submission.key, VIEW, encode({**stored, **data}), thread_key=thread_key)
+                if not await self._ingest(item) and await self._differs(item):
+                    return acknowledgement(Refuse(SENT_BEFORE), submission)
+            case Next(keep=keep) if keep is not None:
+                await self._ingest(InboxItem(verdict.key, PAGE, encode({**stored, "values": keep})))
+        return acknowledgement(verdict, submission)
+
+    async def _known(self, thread_key: str) -> bool:
+        """Whether the thread has a session, or may get one: something of it was taken and not handled yet."""
+        if await self._writer.call("heads", thread_key=thread_key, limit=1):
+            return True
+        pending = await self._writer.call("inbox", limit=_MOST_PENDING)
+        if any(row.thread_key == thread_key for row in pending):
+            return True
+        # What was handled in between has its session by now.
+        return bool(await self._writer.call("heads", thread_key=thread_key, limit=1))
+
+    async def _take(self, decision: decisions.Take) -> None:
+        item = decision.item
+        if decision.only_known_threads and not await self._known(item.thread_key or ""):
+            return
+        if decision.instead is not None and self._views.wanted(decision.instead):
+            self._views.press(decision.instead)
+            return
+        await self._ingest(item)
+
+    async def _ingest(self, item: InboxItem) -> bool:
+        """Store an item; one whose key is known changes nothing. Whether it was new."""
+        is_new = (await self._writer.ingest([item], self._now()))[0] is not None
+        if is_new:
+            self._taken()
+        return is_new
+
+    async def _differs(self, item: InboxItem) -> bool:
+        """Whether something else is stored under this key: a person changed a form whose acknowledgement was lost."""
+        before = await self._writer.call("inbox_row", item.key)
+        return before is not None and before.payload != item.payload
+
+
+def _answered(body: dict[str, Any] | None) -> BoltResponse:
+    """An acknowledgement; `body` is what it says."""
+    if body is None:
+        return BoltResponse(status=200, body="")
+    return BoltResponse(status=200, body=encode(body).decode(), headers={"content-type": "application/json"})

@@ -1,0 +1,179 @@
+"""`sayso dev`: the real bot and a local workspace that speaks Slack's protocol, in one process.
+
+The bot is started as it is against Slack, with other settings: the workspace's tokens, its Web API as the base URL,
+and a database of its own under `<home>/dev`. There is no other connection between the two than the socket. Both are
+kept, so stopping and starting again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+import sys
+import webbrowser
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import bot
+from bot.config.settings import Settings, SettingsError
+from bot.serve.main import Bot, Identity
+from bot.workspace import Suggestion, Workspace, WorkspaceError
+from engine.flow import Flow
+from engine.flow.load import SUFFIXES
+from engine.flow.model import Trigger
+from engine.language.errors import SaysoError
+from engine.storage.home_lease import Lease
+
+HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
+"""Where flows are suggested: in the channel whose name begins as theirs does, else in the first one."""
+PORT = 8765
+"""Where the page is, unless that port is taken or another one is asked for."""
+
+
+class DevFailed(SaysoError):
+    """The local workspace cannot start; says why."""
+
+    code = "settings"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What there is once both run."""
+
+    url: str
+    api_url: str
+    bot: Bot
+    identity: Identity
+
+
+def dev_database(settings: Settings) -> Path:
+    """The file of the local workspace's own database."""
+    return settings.home / "dev" / "sayso.db"
+
+
+async def run_dev(
+    settings: Settings,
+    flows: Sequence[Path],
+    port: int | None,
+    on_ready: Callable[[Ready], None],
+    lease: Lease,
+) -> None:
+    """Serve until SIGINT, SIGTERM or SIGHUP, and drain. `lease` is the one of `dev_database`: without it the state of
+    a workspace that runs would be overwritten. Raises `DevFailed`, `StorageError`."""
+    places = flows or default_flows(settings)
+    home = dev_database(settings).parent
+    workspace = await start_workspace(home / "workspace.json", port)
+    try:
+        served = Bot(_settings(settings, home, workspace), flows=places)
+        workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
+        stop_on_signals(served, lease.stopping)
+
+        def ready(identity: Identity) -> None:
+            lease.reached_at(f"{workspace.url}/")
+            on_ready(Ready(workspace.url, workspace.api_url, served, identity))
+
+        await served.run(ready)
+    finally:
+        await workspace.stop()
+
+
+def default_flows(settings: Settings) -> list[Path]:
+    """The folder of flows where it has any, else the examples of a checkout. Raises `SettingsError`."""
+    examples = Path(bot.__file__).resolve().parent.parent / "examples"
+    for folder in (settings.flows, examples):
+        if folder.is_dir() and any(file.suffix in SUFFIXES for file in folder.iterdir()):
+            return [folder]
+    raise SettingsError(
+        f"There are no flows in {settings.flows}. Name flow files or folders (sayso dev FILE), or set SAYSO_FLOWS."
+    )
+
+
+def suggestions(flows: Iterable[Flow], demo: Path) -> list[Suggestion]:
+    """What the page offers to say: each flow, in the channel that it seems to be for, and how to ask for help.
+
+    `demo` is the folder that `make run` fills, so that `disk-cleanup` can be tried without typing anything.
+    """
+    offered = [_suggestion(flow, demo) for flow in sorted(flows, key=lambda flow: flow.name)]
+    hint = "The flows that are served, and how to start them"
+    return [*offered, Suggestion(HOME_CHANNEL, "What can you do?", "@sayso help", hint)]
+
+
+def _suggestion(flow: Flow, demo: Path) -> Suggestion:
+    heard = next((trigger for trigger in flow.triggers if trigger.kind == "message"), None)
+    if heard is not None:
+        return _alert(flow, heard)
+    kind = flow.name.split("-")[0]
+    channel = next((name for name in CHANNELS if name.startswith(kind)), HOME_CHANNEL)
+    label, text = f"Run {flow.name}", f"@sayso {flow.name}"
+    if flow.name == "disk-cleanup" and demo.is_dir():
+        label, text = f"{label} on the demo folder", f"{text} path={shlex.quote(str(demo.resolve()))}"
+    return Suggestion(channel, label, text, flow.description or "")
+
+
+def _alert(flow: Flow, trigger: Trigger) -> Suggestion:
+    """A message that starts a flow by its words, in a channel where they count."""
+    listed = [entry.removeprefix("#") for entry in trigger.channels or ()]
+    channel = next((name for name in (HOME_CHANNEL, *CHANNELS) if name in listed), HOME_CHANNEL)
+    text = re.sub(r"\{[^{}]*\}", "checkout", trigger.pattern).replace("*", "")
+    return Suggestion(channel, f"Say what {flow.name} listens for", text, flow.description or "")
+
+
+def display_there() -> bool:
+    """Whether a browser could be shown to somebody."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def open_page(url: str) -> None:
+    """Open the page in a browser, if there is one; it may take its time elsewhere."""
+    asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
+
+
+async def start_workspace(file: Path, port: int | None) -> Workspace:
+    """The workspace, started: on the port that was asked for, else on the usual one, else on a free one."""
+    for number in (PORT, 0) if port is None else (port,):
+        try:
+            workspace = Workspace(port=number, persist_path=file)
+            await workspace.start()
+            return workspace
+        except WorkspaceError as error:
+            raise DevFailed(
+                f"The workspace kept in {file} cannot be read ({error}). Move the file away."
+            ) from error
+        except OSError as error:
+            if number != PORT or port is not None:
+                raise DevFailed(f"The workspace cannot listen on port {number}: {error.strerror}.") from error
+    raise AssertionError("the loop returns or raises")
+
+
+def _settings(settings: Settings, home: Path, workspace: Workspace) -> Settings:
+    """The same settings, for the local workspace: nothing of the real Slack or its database is touched."""
+    return replace(
+        settings,
+        home=home,
+        database_url=f"sqlite:///{dev_database(settings)}",
+        bot_token=workspace.bot_token,
+        app_token=workspace.app_token,
+        api_url=workspace.api_url,
+        snapshot_dir=None,
+        catch_up=None,
+        agents=replace(settings.agents, scripted="without_key"),
+    )
+
+
+def stop_on_signals(served: Bot, stopping: Callable[[], None]) -> None:
+    """The first signal drains, and calls `stopping`; a second one ends at once, and what runs is killed and recorded as interrupted."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if served.stopping.is_set():
+            for task in asyncio.all_tasks():
+                task.cancel()
+        stopping()
+        served.stop()
+
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(name, stop)

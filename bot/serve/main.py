@@ -1,0 +1,505 @@
+"""The bot as a process: check what can be checked, put the parts together, serve, and drain when told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.compose import retention
+from bot.compose.assembly import make_engine
+from bot.compose.environment import THIS_MACHINE, Machine
+from bot.compose.installed_types import look_after
+from bot.compose.projections import mend
+from bot.compose.suspension import until_released
+from bot.config.library import Library
+from bot.config.session_files import SessionFiles
+from bot.config.settings import Settings, slack_tokens
+from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
+from bot.handlers.channel_changes import Reach
+from bot.handlers.dead_letters import DeadLetters, newer_rows, quarantine_rows
+from bot.handlers.text_messages import Conversation
+from bot.inbound import decisions
+from bot.inbound.triggers import Listening
+from bot.outbound import Outbound
+from bot.outbound.lock_queues import Queues
+from bot.outbound.modals import Modals
+from bot.outbound.notices import held
+from bot.outbound.progress import Meters
+from bot.serve.bolt import SlackApp
+from bot.start.form import Start
+from bot.start.from_triggers import WaysIn
+from bot.start.rate_limits import RateLimits
+from bot.start.rooted import WANTED_ROOTED
+from bot.start.schedules import Schedules
+from bot.start.shortcut import Pick
+from bot.start.starter import Starter
+from bot.views.forms import Change, Fill
+from bot.views.full_text import Whole
+from bot.views.hand_over import Hand
+from bot.views.home import HomeKind
+from bot.views.prompt_lookup import Desk
+from bot.views.reject import Reject
+from bot.views.service import Kind, Views
+from bot.wire.channel_aliases import Aliases
+from bot.wire.channels import Channels
+from bot.wire.client import AuthLost, Permanent, app_client, bot_client, classify, describe, passing
+from bot.wire.downloads import IncomingFiles
+from bot.wire.permalinks import Links
+from bot.wire.read_limiter import ReadBudget
+from bot.wire.scopes import Report, needed_by, scope_report
+from bot.wire.sockets import HEARD
+from bot.wire.users import People
+from engine.flow import Flow
+from engine.journal.events import Event, SessionReachable
+from engine.journal.state import State
+from engine.language import timestamps
+from engine.language.backoff import is_busy, waited_out
+from engine.language.errors import SaysoError
+from engine.run.dispatcher import Service
+from engine.run.stepper import DRAIN_SECONDS
+from engine.run.wakeups import LocalDispatcher
+from engine.storage.port import Head, InboxRow, Store
+from prompt_state.policy import Gate
+
+log = logging.getLogger("sayso")
+
+START_SECONDS = 12.0
+"""How long a start may take to find out that Slack cannot be reached or does not accept the tokens."""
+
+
+HEARD_SECONDS = 5.0
+"""How often it is noted that events came."""
+
+TOKEN_SECONDS = 60.0
+"""How often Slack is asked whether it still accepts the token."""
+
+
+class StartFailed(SaysoError):
+    """The bot cannot start; says why and what to do."""
+
+    code = "start_failed"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this app is, as Slack says."""
+
+    team_id: str
+    team: str
+    bot_user_id: str
+    bot_user: str
+    app_id: str | None
+    report: Report
+
+
+async def identify(bot: Any, app: Any, api_url: str, flows: Sequence[Flow] = ()) -> Identity:
+    """Check both tokens and the scopes. Raises `StartFailed` within `START_SECONDS`."""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            who = await _ask(bot.auth_test(), "SLACK_BOT_TOKEN", api_url)
+            await _ask(app.apps_connections_open(app_token=app.token), "SLACK_APP_TOKEN", api_url)
+            app_id = await _app_id(bot, who.get("bot_id"), api_url)
+    except TimeoutError:
+        raise StartFailed(
+            f"Slack at {api_url} did not answer within {START_SECONDS:g} s. Check the network, a proxy, and SLACK_API_URL."
+        ) from None
+    headers = {name.lower(): value for name, value in (who.headers or {}).items()}
+    report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
+    return Identity(
+        who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or "", app_id, report
+    )
+
+
+async def _ask(call: Any, token: str, api_url: str) -> Any:
+    try:
+        return await call
+    except Exception as error:
+        raise StartFailed(describe(error, token=token, api_url=api_url)) from error
+
+
+async def _app_id(bot: Any, bot_id: str | None, api_url: str) -> str | None:
+    """The app's id; None where the right to ask is missing. Any other failure ends the start: without its app a
+    database would look like somebody else's."""
+    try:
+        return str((await bot.bots_info(bot=bot_id))["bot"]["app_id"])
+    except Exception as error:
+        if isinstance(classify(error), Permanent):
+            log.info("the app's id could not be looked up: %s", error)
+            return None
+        raise StartFailed(describe(error, token="SLACK_BOT_TOKEN", api_url=api_url)) from error
+
+
+class Bot:
+    """All parts of the running bot."""
+
+    def __init__(
+        self, settings: Settings, *, flows: Sequence[Path] = (), machine: Machine = THIS_MACHINE
+    ) -> None:
+        self.settings = settings
+        self.machine = machine
+        self.library = Library(*(flows or [settings.flows]))
+        self.stopping = asyncio.Event()
+        self._gap = asyncio.Event()
+        self._heard = 0
+
+    async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
+        """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
+        bot_token, app_token = slack_tokens(self.settings)
+        bot = bot_client(bot_token, self.settings.api_url, self.machine.session)
+        app = app_client(app_token, self.settings.api_url, self.machine.session)
+        flows = list(self.library.refresh().values())
+        identity = await identify(bot, app, self.settings.api_url, flows)
+        if identity.report.fatal:
+            raise StartFailed(identity.report.text())
+        if identity.report.missing:
+            log.warning("%s", identity.report.text())
+        store = await waited_out(lambda: self._opened(identity), "the start", self._going_on, is_busy)
+        try:
+            self._assemble(store, identity, bot, app, app_token)
+            await self._serve(identity, on_ready)
+        finally:
+            store.close()
+
+    def stop(self) -> None:
+        """Begin to drain: nothing new is taken; what runs finishes or is cut."""
+        self.stopping.set()
+
+    def _going_on(self) -> bool:
+        return not self.stopping.is_set()
+
+    async def _opened(self, identity: Identity) -> Store:
+        """The store, of this workspace for good. Raises `StorageError`."""
+        store = self.machine.open_store(self.settings.database_url, self.settings.secret_key)
+        try:
+            store.bind(identity.team_id, identity.app_id or "")
+            if store.mark(INSTALLED) is None:
+                store.set_mark(INSTALLED, f"{self.machine.seconds():.6f}")
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
+        settings, machine = self.settings, self.machine
+        self._bot = bot
+        self.aliases: Aliases = bot.aliases
+        gate = Gate(
+            identity.team_id,
+            settings.admins,
+            settings.allow_guests,
+            allow_local=True,
+            users=settings.users,
+        )
+        home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id)
+        files = SessionFiles(settings.home)
+        self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
+        self.engine.on_quarantine = quarantine_rows
+        self.engine.on_newer = newer_rows
+        talk, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))
+        self.service = Service(
+            self.engine,
+            handlers=handlers,
+            wants=in_slack,
+            order=said_at,
+            tell=DeadLetters(self.engine).told,
+            dispatcher=LocalDispatcher(self._others_wrote, machine.poll_seconds),
+        )
+        self.queues = Queues(self.engine)
+        self.outbound = self._telling(bot, identity.bot_user_id, files)
+        self.slack = self._hearing(bot, app, app_token, home, talk)
+        self.catchup = CatchUp(
+            bot,
+            self.engine.writer,
+            home,
+            now=machine.now,
+            taken=self.service.notify,
+            clock=machine.seconds,
+            hears=self._listening,
+            first=self.aliases.first,
+            budget=ReadBudget(settings.catch_up, machine.steady),
+        )
+        self.schedules = Schedules(
+            self.library,
+            self.engine.writer,
+            now=machine.now,
+            taken=self.service.notify,
+            jumped=self.engine.clock_jumped,
+        )
+
+    def _understanding(
+        self, bot: Any, gate: Gate, home: decisions.Home, incoming: IncomingFiles
+    ) -> tuple[Conversation, dict[str, Any]]:
+        """What makes something of what people say and press: the conversation, and handlers by kind of row."""
+        settings, steady = self.settings, self.machine.steady
+        people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
+        channels, links = Channels(bot, steady), Links(bot)
+        limits = RateLimits(settings.rates, steady)
+        starter = Starter(self.engine, self.library, channels, limits, settings, gate)
+        talk = Conversation(self.engine, self.library, people, gate, home, starter, incoming)
+        ways = WaysIn(
+            self.engine,
+            self.library,
+            people,
+            channels,
+            starter,
+            links,
+            bot,
+            home.team_id,
+            settings.admins,
+        )
+        home_page = HomeKind(self.engine, self.library, people, gate, links)
+        self.views = self._views(bot, people, gate, talk, ways, home_page)
+        reach = Reach(self.engine, self._reachable_again)
+        handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers(), **reach.handlers()}
+        for kind in (decisions.ROOTED, WANTED_ROOTED):
+            handled[kind] = self._then_read(handled[kind])
+        return talk, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
+
+    def _telling(self, bot: Any, bot_user_id: str, files: SessionFiles) -> Outbound:
+        """What says everything in Slack, and looks whenever a session took a step."""
+        outbound = Outbound(
+            self.engine.writer,
+            bot,
+            self.engine.verified_state,
+            self.engine.flow_of,
+            bot_user_id,
+            taken=self.service.notify,
+            now=self.machine.now,
+            tuning=self.machine.tuning,
+            files=files,
+            meters=lambda session_id: self.engine.running.meters.get(session_id) or {},
+            posted=lambda: self.slack.sockets.posted(),
+            link_hosts=self.settings.agents.link_hosts,
+        )
+        self.engine.subscribe(lambda state, events: outbound.notify())
+        self.engine.subscribe(outbound.streams.happened)
+        self.engine.subscribe(self._regained)
+        self.engine.running.on_stream = outbound.streams.heard
+        Meters(self.engine, outbound.notify)
+        return outbound
+
+    def _hearing(
+        self, bot: Any, app: Any, app_token: str, home: decisions.Home, talk: Conversation
+    ) -> SlackApp:
+        """What takes everything from Slack."""
+        return self.machine.slack_app(
+            bot,
+            app,
+            app_token=app_token,
+            home=home,
+            writer=self.engine.writer,
+            now=self.machine.now,
+            answer=talk.beginnings.ask,
+            taken=self.service.notify,
+            views=self.views,
+            hears=self._listening,
+            aliases=self.aliases,
+            connections=self.settings.connections,
+            quiet_seconds=self.settings.quiet_seconds,
+        )
+
+    async def _reachable_again(self, channel: str) -> None:
+        """The bot was invited, or a channel is no archive any more: what waits is posted, what was said there is read."""
+        await self.outbound.hurry(channel)
+        await self.catchup.again(channel)
+        self._gap.set()
+
+    def _regained(self, state: State, events: Sequence[Event]) -> None:
+        """Something could be posted in a thread again, although no event said why."""
+        if any(isinstance(event, SessionReachable) for event in events) and state.thread:
+            self.catchup.reread(str(state.thread["key"]))
+            self._gap.set()
+
+    def _listening(self) -> Listening:
+        return Listening(self.library.refresh())
+
+    async def _others_wrote(self) -> bool:
+        return bool(await self.engine.writer.call("changed"))
+
+    def _views(
+        self, bot: Any, people: People, gate: Gate, talk: Conversation, ways: WaysIn, *more: Kind
+    ) -> Views:
+        desk = Desk(self.engine, people, gate)
+        start = Start(self.library, desk, talk.beginnings.begin, ways.about)
+        kinds: list[Kind] = [
+            *more,
+            Fill(desk, talk),
+            Change(desk, talk),
+            Reject(desk, talk),
+            Hand(desk, talk),
+            Whole(desk),
+            start,
+            Pick(self.library, start),
+        ]
+        return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
+
+    def _after_catch_up(self, handler: Any) -> Any:
+        """What was missed in a thread is older than what arrives now, so the thread is read first."""
+
+        async def handle(row: InboxRow) -> bool:
+            if row.thread_key is not None and row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
+                self.outbound.said(row.thread_key, row.key.rsplit(":", 1)[1])
+            await self._notice_gap()
+            if await self.catchup.ensure(row.thread_key):
+                return False
+            try:
+                return bool(await handler(row))
+            except Exception as error:
+                if not passing(error):
+                    raise
+                return held(row, error)
+
+        return handle
+
+    def _then_read(self, handler: Any) -> Any:
+        """Somebody may have replied to a message of ours before its session was there, and so before the thread was
+        known: it is read once."""
+
+        async def handle(row: InboxRow) -> bool:
+            done = bool(await handler(row))
+            if done and row.thread_key is not None:
+                await self.catchup.read(row.thread_key)
+            return done
+
+        return handle
+
+    async def _serve(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
+        self.library.refresh()
+        await self.engine.open()
+        await self.aliases.load(self.engine.writer)
+        outbound = asyncio.create_task(self.outbound.run(), name="outbound")
+        try:
+            await until_released(self.engine.writer, self.machine.now(), self.stopping)
+            await self._stored("comparing rows", mend, self.engine.store, self.machine.now())
+            await look_after(self.engine, in_slack)
+        except BaseException:
+            await self._drain([outbound])
+            raise
+        tasks = [
+            asyncio.create_task(self.service.run(), name="service"),
+            outbound,
+            asyncio.create_task(self._listen(identity, on_ready), name="listen"),
+            asyncio.create_task(self._keep_house(), name="housekeeping"),
+            asyncio.create_task(self._watch_token(), name="token"),
+            asyncio.create_task(self.slack.sockets.watch(), name="sockets"),
+            asyncio.create_task(self.schedules.run(), name="schedules"),
+        ]
+        stop = asyncio.create_task(self.stopping.wait())
+        done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
+        await self._drain(tasks)
+        stop.cancel()
+        for task in done - {stop}:
+            task.result()
+
+    async def _listen(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
+        """Connect, read what was missed, and again after every gap."""
+        await waited_out(self.catchup.begin, "reading what was missed")
+        self.machine.started()
+        await self.slack.connect()
+        self.slack.reconnected()
+        if on_ready is not None:
+            on_ready(identity)
+        while True:
+            await self.catchup.run()
+            self.service.notify()
+            await self._until_next_read()
+
+    async def _stored(self, what: str, method: Any, *args: Any, **kwargs: Any) -> Any:
+        """What a method of the store, or a function over it, gives, waited for while the store refuses."""
+        return await waited_out(lambda: self.engine.writer.call(method, *args, **kwargs), what)
+
+    async def _notice_gap(self) -> None:
+        """If a socket was opened anew, threads may hold what was not delivered."""
+        if self.slack.reconnected():
+            log.info("a socket was opened anew: reading what may have been missed")
+            self._gap.set()
+            await waited_out(self.catchup.begin, "reading what was missed")
+
+    async def _until_next_read(self) -> None:
+        """Wait until there was a gap, or until it is time to read again what could not be read."""
+        waited = 0.0
+        while not self._gap.is_set():
+            await asyncio.sleep(1.0)  # the SDK tells nobody when it reconnects
+            await self._notice_gap()
+            waited += 1.0
+            if waited % HEARD_SECONDS == 0:
+                await self._note_heard()
+            if waited >= AGAIN_SECONDS and not self.catchup.complete:
+                return
+        self._gap.clear()
+
+    async def _note_heard(self) -> None:
+        """Keep when the last event came, for `sayso doctor`."""
+        if self.slack.sockets.heard > self._heard:
+            self._heard = self.slack.sockets.heard
+            await self._stored(
+                "the time of the last event", "set_mark", HEARD, f"{self.machine.seconds():.6f}"
+            )
+
+    async def _watch_token(self) -> None:
+        """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""
+        while True:
+            await asyncio.sleep(TOKEN_SECONDS)
+            try:
+                await self._bot.auth_test()
+            except Exception as error:
+                fault = classify(error)
+                if isinstance(fault, AuthLost):
+                    log.critical("%s", fault)
+                    raise fault from error
+                log.info("Slack could not be asked whether the token is accepted: %s", fault)
+
+    async def _keep_house(self) -> None:
+        """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one."""
+        while True:
+            days = self.settings.retention_days
+            gone = await waited_out(self._retained, "deleting old sessions")
+            if gone:
+                log.info("%d sessions that ended more than %g days ago were deleted", gone, days)
+            await self.engine.tidy_files(days * 86400)
+            await asyncio.sleep(retention.EVERY_SECONDS)
+
+    async def _retained(self) -> int:
+        """A round of the retention; how many sessions went. By a clock that jumped ahead nothing is old yet."""
+        if self.engine.clock_jumped():
+            return 0
+        house = retention.House.of(self.settings, self.engine.store)
+        return await retention.in_turn(retention.whole_round(house, self.machine.now()), self.engine.writer)
+
+    async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)
+        for task in tasks[2:]:
+            task.cancel()
+        await self.slack.close()
+        self.service.stop()
+        await self.engine.drain(DRAIN_SECONDS)
+        self.outbound.stop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(tasks, timeout=5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.engine.close()
+
+
+def in_slack(head: Head) -> bool:
+    """Whether a session lives in a Slack thread; sessions of the terminal are left to the terminal."""
+    return head.thread_key is not None
+
+
+def said_at(row: InboxRow) -> float:
+    """When a row was said or pressed, in seconds since 1970: the order in which a thread is read."""
+    if row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
+        return float(row.key.rsplit(":", 1)[1])
+    if row.kind == decisions.EDITED:
+        # An edit waits for what became of its message, also where a clock was set back in between.
+        return float(row.key.rsplit(":", 1)[1]) + 5e-7
+    if row.kind in (decisions.ROOTED, WANTED_ROOTED) and row.thread_key is not None:
+        # The message that a thread begins with is older than whatever is said there.
+        return float(row.thread_key.rsplit(":", 1)[1])
+    return timestamps.from_text(row.received_at).timestamp()

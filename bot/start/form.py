@@ -1,0 +1,224 @@
+"""Starting a flow by a form: its inputs as fields, and, where nobody knows it yet, the channel."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from bot.config.library import Library
+from bot.inbound.start_command import StartLine, parse
+from bot.inbound.view_values import (
+    Accept,
+    Errors,
+    Opened,
+    Opening,
+    Refuse,
+    Show,
+    Submission,
+    Verdict,
+    View,
+    Words,
+)
+from bot.rendering.blocks import Block
+from bot.rendering.forms import form_view
+from bot.rendering.modals import field_block
+from bot.rendering.text import escape
+from bot.views.forms import read_pages, with_back, wrong_on
+from bot.views.prompt_lookup import Desk
+from engine.flow import Flow, coerce_inputs
+from engine.flow.model import Input, Trigger
+from engine.forms import Field, check_form, input_field
+from engine.language.codec import Json
+from engine.language.errors import InvalidInputs
+from engine.storage.port import InboxRow
+
+WHERE = "where"
+
+Begin: TypeAlias = Callable[[InboxRow, dict[str, Json], str, dict[str, Json]], Awaitable[bool]]
+"""Starts a flow, with these inputs, in the thread of a message that the bot posts."""
+
+AboutMessage: TypeAlias = Callable[[InboxRow, dict[str, Json]], Awaitable[bool]]
+"""Starts a flow in the thread of the message that a shortcut was used on."""
+
+
+class Start:
+    """`sayso:open:start`; the value of the button is the flow's name."""
+
+    name = "start"
+
+    def __init__(self, library: Library, desk: Desk, begin: Begin, about: AboutMessage) -> None:
+        self._library = library
+        self._desk = desk
+        self._begin = begin
+        self._about = about
+
+    def wants(self, opening: Opening) -> bool:
+        """A slash command that names a flow and not all that it needs."""
+        line = self._line(opening)
+        if line is None:
+            return False
+        flow = self._library.refresh()[line.flow]
+        try:
+            return bool(coerce_inputs(flow, line.inputs)[1])
+        except InvalidInputs:
+            return False
+
+    def _line(self, opening: Opening) -> StartLine | None:
+        """The flow that is meant, with what was given of its inputs."""
+        flows = self._library.refresh()
+        if opening.within != "command":
+            return StartLine(opening.value, {}) if opening.value in flows else None
+        line = parse(str(opening.data.get("text") or ""), flows)
+        return line if isinstance(line, StartLine) else None
+
+    async def open(self, opening: Opening) -> Opened:
+        """The inputs, filled in as far as they are known."""
+        line = self._line(opening)
+        if line is None:
+            return Words("This flow is not served here any more.")
+        flow = self._library.refresh()[line.flow]
+        meta: dict[str, Json] = {"flow": flow.name, "channel": opening.channel, "user": opening.user}
+        return Show(self._page(flow, meta, 0, (), _known(flow, line.inputs)))
+
+    def page_about(self, flow: Flow, meta: Mapping[str, Json]) -> View:
+        """The first page, for a flow that is started from a message."""
+        return self._page(flow, meta, 0, (), {})
+
+    def _page(
+        self, flow: Flow, meta: Mapping[str, Json], page: int, kept: Sequence[str], values: Mapping[str, Json]
+    ) -> View:
+        about = f"*{escape(flow.name)}*" + (f"\n{escape(flow.description)}" if flow.description else "")
+        view = form_view(
+            asked_of(flow, meta),
+            title="Start a flow",
+            kind=self.name,
+            meta={**meta, "pages": list(kept)},
+            message=about if page == 0 else None,
+            page=page,
+            values=values,
+            submit="Start",
+        )
+        if page == 0 and not meta.get("channel"):
+            view["blocks"].append(_where())
+        return with_back(view, page)
+
+    async def refusal(self, opening: Opening) -> str | None:
+        """Who may start it is found out when it is started."""
+        return None
+
+    async def check(self, submission: Submission) -> Verdict:
+        """Every input, as it is when somebody types it."""
+        flow = self._library.refresh().get(str(submission.meta.get("flow")))
+        if flow is None:
+            return Refuse("This flow is not served here any more.")
+        channel = submission.meta.get("channel") or _chosen_channel(submission)
+        if not channel:
+            return Errors({WHERE: "Please choose a channel."})
+        meta: dict[str, Json] = {"flow": flow.name, "channel": channel, "user": submission.user}
+        if "about" in submission.meta:
+            meta["about"] = submission.meta["about"]
+
+        def show(page: int, kept: Sequence[str], values: Mapping[str, Json]) -> View:
+            return self._page(flow, meta, page, kept, values)
+
+        fields = asked_of(flow, meta)
+        found = await read_pages(self._desk, submission, fields, show)
+        if not isinstance(found, dict):
+            return found
+        values, wrong = check_form(fields, found)
+        return wrong_on(submission, fields, wrong) if wrong else self._accept(submission, flow, meta, values)
+
+    def _accept(
+        self, submission: Submission, flow: Flow, meta: Mapping[str, Json], values: Mapping[str, Json]
+    ) -> Verdict:
+        inputs = {name: value for name, value in values.items() if value is not None}
+        try:
+            coerce_inputs(flow, inputs)
+        except InvalidInputs as error:
+            wrong = _by_input(flow, inputs)
+            return wrong_on(submission, fields_of(flow), wrong) if wrong else Refuse(str(error))
+        data: dict[str, Json] = {"flow": flow.name, "inputs": inputs, "channel": meta["channel"]}
+        if "about" in meta:
+            data["about"] = meta["about"]
+        return Accept({**data, "userTeam": submission.team, "responseUrl": None})
+
+    async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
+        """Post the message that the session's thread begins with; the session starts under it. One about a message
+        lives in that message's thread."""
+        if data.get("about"):
+            return await self._about(row, data)
+        return await self._begin(row, data, data["flow"], data["inputs"])
+
+
+def shortcut_of(flow: Flow) -> Trigger | None:
+    """The trigger by which a flow is started from a message."""
+    return next((trigger for trigger in flow.triggers if trigger.kind == "shortcut"), None)
+
+
+def asked_of(flow: Flow, meta: Mapping[str, Json]) -> list[Field]:
+    """The fields that are asked for: not those that the message, or the flow's file, fills."""
+    trigger = shortcut_of(flow) if "about" in meta else None
+    if trigger is None:
+        return fields_of(flow)
+    filled = {trigger.message_as, trigger.link_as, *trigger.values}
+    return [field for field in fields_of(flow) if field["name"] not in filled]
+
+
+def fields_of(flow: Flow) -> list[Field]:
+    """A field for each input of a flow. What only JSON can say is written as text and read by the input's type."""
+    return [_field(entry) for entry in flow.inputs.values()]
+
+
+def _field(entry: Input) -> Field:
+    field = input_field(entry.name, entry.type, entry.description, entry.choices)
+    if field is None:
+        form = "separated by commas" if entry.type == "array" else "as JSON"
+        about = f"{entry.description or ''} ({form})".strip()
+        field = {"name": entry.name, "type": "string", "title": entry.name, "description": about}
+    field["required"] = entry.required
+    if entry.default is not None and not isinstance(entry.default, dict):
+        as_text = field["type"] == "string" and isinstance(entry.default, list)
+        field["default"] = ", ".join(map(str, entry.default)) if as_text else entry.default
+    return field
+
+
+def _known(flow: Flow, given: Mapping[str, Json]) -> dict[str, Json]:
+    """What was typed behind the flow's name, as the fields take it."""
+    fields = [_optional(field) for field in fields_of(flow) if field["name"] in given]
+    values, _ = check_form(fields, {name: given[name] for name in given if name in flow.inputs})
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _optional(field: Field) -> Field:
+    """The same field, which may be left empty."""
+    return {**field, "required": False}
+
+
+def _by_input(flow: Flow, inputs: Mapping[str, Json]) -> dict[str, str]:
+    """What is wrong with inputs that only JSON can say, each at its own field."""
+    wrong = {}
+    for name, value in inputs.items():
+        only = replace(flow, inputs={name: flow.inputs[name]})
+        try:
+            coerce_inputs(only, {name: value})
+        except InvalidInputs as error:
+            wrong[name] = str(error).partition(": ")[2] or str(error)
+    return wrong
+
+
+def _where() -> Block:
+    """The channel in which the flow's thread begins."""
+    element = {
+        "type": "conversations_select",
+        "action_id": WHERE,
+        "default_to_current_conversation": True,
+        "filter": {"include": ["public", "private"], "exclude_bot_users": True},
+    }
+    return field_block(WHERE, "Channel", element, hint="The bot must be a member of it.")
+
+
+def _chosen_channel(submission: Submission) -> str | None:
+    entry = submission.values.get(WHERE, {}).get(WHERE, {})
+    chosen = entry.get("selected_conversation")
+    return str(chosen) if chosen else None

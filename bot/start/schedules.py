@@ -1,0 +1,127 @@
+"""Starts flows at the times that they name. Durable: a time is ingested under a key of its own, so it counts once
+whatever is killed, and a mark says up to when times were looked at.
+
+After a gap only the latest missed time is made up for, and only if it is not too long ago: nobody wants last night's
+report twelve times. A clock that jumps back fires nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from bot.config.library import Library
+from bot.inbound.triggers import Listening
+from bot.start.rooted import wanted_item
+from engine.flow import Flow
+from engine.flow.model import Trigger
+from engine.language import timestamps
+from engine.language.errors import StorageError
+from engine.storage.group_commit import Writer
+
+log = logging.getLogger("sayso.schedules")
+
+LOOK_SECONDS = 20.0
+"""How often the clock is looked at, at least: files change, and clocks jump."""
+
+GRACE_SECONDS = 90.0
+"""How late a time may be noticed without being one that was missed."""
+
+
+class Schedules:
+    """The schedules of the served flows."""
+
+    def __init__(
+        self,
+        library: Library,
+        writer: Writer,
+        *,
+        now: Callable[[], str],
+        taken: Callable[[], None],
+        jumped: Callable[[], bool] = lambda: False,
+        clock_changed: asyncio.Event | None = None,
+    ) -> None:
+        self._library = library
+        self._writer = writer
+        self._now = now
+        self._taken = taken
+        self._jumped = jumped
+        self._changed = clock_changed or asyncio.Event()
+
+    async def run(self) -> None:
+        """Look whenever a time may have come, for ever."""
+        while True:
+            wait = await self.look()
+            try:
+                async with asyncio.timeout(min(wait, LOOK_SECONDS)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+            self._changed.clear()
+
+    async def look(self) -> float:
+        """Ingest what is due now; seconds until the next time of all schedules. A clock that jumped is confirmed first."""
+        if self._jumped():
+            return LOOK_SECONDS
+        now = timestamps.from_text(self._now())
+        wait = float("inf")
+        for flow, trigger in Listening(self._library.refresh()).triggers("schedule"):
+            try:
+                await self._look_at(flow, trigger, now)
+            except StorageError as error:
+                log.error("the schedule %s of %s is looked at later: %s", trigger.pattern, flow.name, error)
+            except Exception:
+                # One flow's schedule must not keep the others back; what it missed is made up for at the next look.
+                log.exception("the schedule %s of %s was not looked at", trigger.pattern, flow.name)
+            wait = min(wait, (following(trigger, now) - now).total_seconds())
+        return max(0.05, wait)
+
+    async def _look_at(self, flow: Flow, trigger: Trigger, now: datetime) -> None:
+        scope = f"schedule:{flow.name}:{_digest(trigger)}"
+        mark = await self._writer.call("mark", scope)
+        if mark is None:
+            # Seen for the first time: what was before is not for it.
+            await self._writer.call("set_mark", scope, f"{now.timestamp():.6f}")
+            return
+        latest = latest_before(trigger, now)
+        if latest.timestamp() <= float(mark):
+            return
+        late = (now - latest).total_seconds()
+        when = timestamps.to_text(latest)
+        if late > max(trigger.missed, GRACE_SECONDS):
+            log.warning("%s was due at %s, which is too long ago to be made up for", flow.name, when)
+        else:
+            await self._ingest(flow, trigger, scope, when, late)
+        await self._writer.call("set_mark", scope, f"{latest.timestamp():.6f}")
+
+    async def _ingest(self, flow: Flow, trigger: Trigger, scope: str, when: str, late: float) -> None:
+        why = f"scheduled: {trigger.pattern} ({trigger.timezone})"
+        if late > GRACE_SECONDS:
+            why += f", due at {when}, made up for now"
+        place = trigger.channel or ""
+        item = wanted_item(f"{scope}:{when}", flow.name, place, trigger.values, why=why)
+        if (await self._writer.ingest([item], self._now()))[0] is not None:
+            self._taken()
+
+
+def latest_before(trigger: Trigger, now: datetime) -> datetime:
+    """The last time of a schedule that is not after `now`, in UTC."""
+    # The library gives times before the one it is told.
+    local = (now + timedelta(seconds=1)).replace(microsecond=0).astimezone(ZoneInfo(trigger.timezone))
+    return next(CronSim(trigger.pattern, local, reverse=True)).astimezone(UTC)
+
+
+def following(trigger: Trigger, now: datetime) -> datetime:
+    """The first time of a schedule after `now`, in UTC."""
+    return next(CronSim(trigger.pattern, now.astimezone(ZoneInfo(trigger.timezone)))).astimezone(UTC)
+
+
+def _digest(trigger: Trigger) -> str:
+    text = "\n".join((trigger.pattern, trigger.timezone, trigger.channel or ""))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

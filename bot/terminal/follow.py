@@ -1,0 +1,277 @@
+"""Follows a session in this terminal and says how it ended: what `run`, `resume` and `answer` have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from typing import Any, TextIO, TypeAlias
+
+from bot.config.session_files import SessionFiles
+from bot.config.settings import Settings
+from bot.rendering.text import asked, elapsed, plain
+from bot.terminal.cli_context import Place, writing
+from bot.terminal.exit_codes import INTERRUPTED, exit_of
+from bot.terminal.follower import Follower, due_moments, engine_action, open_prompts, terminal_label
+from bot.terminal.narration import asked_of, error_text, question_lines, where
+from bot.terminal.output import clean, one_line, print_json
+from bot.terminal.screen import TerminalScreen
+from bot.terminal.waits import line, waits_for
+from engine.decide import limits
+from engine.decide.locks import pending
+from engine.forms.ask import asked_fields
+from engine.journal.queries import is_rejection, verdict
+from engine.journal.state import NodeRun, PromptRun, State
+from engine.language import timestamps
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.run.engine import Engine
+from engine.storage.port import Store
+from prompt_state.policy import Gate
+
+ONE_SIGNAL_SECONDS = 0.1
+"""SIGTERMs so close together are one wish: `timeout` of the coreutils sends its signal to the program and to its group."""
+
+Begin: TypeAlias = Callable[[Engine, Any], Awaitable[object]]
+"""What is done first: start the session, answer something, or take it up where it stands."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a session is followed: `ask` puts questions here, `wait` stays for times and locks, `json` ends in JSON."""
+
+    ask: bool
+    wait: bool
+    json: bool
+
+    @classmethod
+    def of(cls, *, no_input: bool, wait: bool | None, as_json: bool) -> Mode:
+        """The mode for these options: without a terminal nobody is asked, nothing but work is waited for, and standard
+        output is for a machine."""
+        person = sys.stdin.isatty() and not no_input
+        return cls(ask=person, wait=person if wait is None else wait, json=as_json or not person)
+
+    @classmethod
+    def after_answer(cls, wait: bool | None, *, as_json: bool) -> Mode:
+        """The mode of a command that says one thing to a session, and then asks nothing more."""
+        return cls(ask=False, wait=sys.stdin.isatty() if wait is None else wait, json=as_json)
+
+    @property
+    def out(self) -> TextIO:
+        """Where people read."""
+        return sys.stderr if self.json else sys.stdout
+
+
+def local_gate(settings: Settings) -> Gate:
+    """The policy of a process without Slack: nobody of Slack acts here."""
+    return Gate(None, settings.admins, settings.allow_guests, allow_local=True)
+
+
+def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
+    """Follow a session to where it rests, say how that is, and give the exit code. Raises `SaysoError`."""
+    try:
+        return asyncio.run(_follow(place, session_id, actor, mode, begin))
+    except asyncio.CancelledError:
+        resume = place.command("sessions", "resume", session_id)
+        print(f"Left at once; what was running is not known. Kept: {resume}", file=sys.stderr)
+        return INTERRUPTED
+
+
+async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
+    # It brings Slack's libraries with it: not before a session really runs.
+    from bot.compose.assembly import make_engine
+
+    settings = place.settings()
+    gate = local_gate(settings)
+    with writing(settings) as store:
+        engine = make_engine(settings, store, gate, label=terminal_label(session_id), slack=False)
+        screen = TerminalScreen(mode.out)
+        engine.running.on_stream = screen.streamed
+        await engine.open()
+        try:
+            head = await engine.writer.call(store.head, session_id)
+            if head is not None and mode.ask:
+                await _tell_where(engine, screen, session_id)
+            follower = Follower(
+                engine,
+                screen,
+                session_id,
+                actor=actor,
+                policy=gate,
+                ask=mode.ask,
+                wait=mode.wait,
+                told=0 if head is None else head.seq,
+                files=SessionFiles(settings.home),
+            )
+            with _signals(follower, screen), _kept_free(mode):
+                state = await follower.follow(lambda: begin(engine, follower))
+        finally:
+            screen.close()
+            await engine.close()
+        found = result_json(state, store)
+    if mode.json:
+        print_json(found)
+    else:
+        _tell_end(place, screen, state, gate, actor, found["waitsFor"], left=follower.left)
+    if follower.too_late is not None:
+        raise follower.too_late
+    return exit_of(state)
+
+
+@contextmanager
+def _kept_free(mode: Mode) -> Iterator[None]:
+    """What a function of a user's prints goes where people read: standard output may be read by a program."""
+    if mode.json:
+        with redirect_stdout(mode.out):
+            yield
+    else:
+        yield
+
+
+async def _tell_where(engine: Engine, screen: TerminalScreen, session_id: str) -> None:
+    """Of a session that goes on: how far it is."""
+    state, flow = await engine.state(session_id), await engine.flow_of(session_id)
+    done = sum(1 for path in state.nodes if "/" not in path and path not in state.active)
+    name = screen.paint("bold", clean(state.flow_name))
+    screen.line(f"{name}  {screen.paint('dim', f'{session_id}, {done} of {len(flow.nodes)} nodes done')}")
+
+
+@contextmanager
+def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
+    """The first signal leaves in order; a second one leaves at once, and what runs is killed."""
+    loop = asyncio.get_running_loop()
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    ended = float("-inf")
+
+    def terminate() -> None:
+        nonlocal ended
+        before, ended = ended, loop.time()
+        if ended - before > ONE_SIGNAL_SECONDS:
+            leave()
+
+    def leave() -> None:
+        if follower.left:
+            # What cannot be recorded any more is told once, at the end.
+            logging.disable(logging.CRITICAL)
+            for task in asyncio.all_tasks():
+                task.cancel()
+            return
+        screen.line()
+        if screen.working:
+            screen.note(f"stopping {screen.working}; once more leaves at once")
+        follower.stop()
+
+    for name in names:
+        loop.add_signal_handler(name, terminate if name == signal.SIGTERM else leave)
+    try:
+        yield
+    finally:
+        for name in names:
+            loop.remove_signal_handler(name)
+
+
+# --- how it ended ------------------------------------------------------------------------------------------
+
+
+def prompt_json(prompt: PromptRun, state: State) -> dict[str, Json]:
+    """An open question for a machine."""
+    spec = prompt.spec
+    return {
+        "promptId": prompt.prompt_id,
+        "sessionId": state.session_id,
+        "flow": state.flow_name,
+        "path": prompt.path,
+        "kind": prompt.kind,
+        "message": plain(spec["message"]),
+        "options": [{"value": option["value"], "label": option["label"]} for option in spec["options"]],
+        "acceptsText": spec["acceptsText"],
+        "acceptsFiles": bool(spec.get("acceptsFiles")),
+        "fields": asked_fields(spec),
+        "asked": asked(spec, state.actor),
+        "deadline": prompt.deadline,
+    }
+
+
+def result_json(state: State, store: Store) -> dict[str, Json]:
+    """Where a session rests, and what it waits for, for a machine. Raises `StorageError`."""
+    waits = due_moments(state)
+    return {
+        "sessionId": state.session_id,
+        "flow": state.flow_name,
+        "status": state.status,
+        "prompts": [prompt_json(prompt, state) for prompt in open_prompts(state)],
+        "waitsFor": waits_for(state, store),
+        "waitsUntil": min(waits) if waits else None,
+        **(
+            {"waitsForLock": state.lock.name}
+            if state.lock is not None and pending(state) and not state.ended
+            else {}
+        ),
+        "outputs": {path: run.output for path, run in _in_order(state) if run.status == "completed"},
+        "error": state.error,
+        "code": (state.error or {}).get("type") if state.status == "failed" else None,
+        "limits": list(state.limits),
+    }
+
+
+def _in_order(state: State) -> list[tuple[str, NodeRun]]:
+    """The nodes as they began; a map in memory has no order of its own."""
+    return sorted(state.nodes.items(), key=lambda item: (item[1].started_at or "", item[0]))
+
+
+def _tell_end(
+    place: Place,
+    screen: TerminalScreen,
+    state: State,
+    gate: Gate,
+    actor: Actor,
+    waits: Sequence[dict[str, Json]],
+    *,
+    left: bool,
+) -> None:
+    paint = screen.paint
+    took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
+    match state.status:
+        case "complete":
+            screen.line(paint("green", f"complete after {took}") + _limits(state))
+        case "failed" if is_rejection(state.error):
+            screen.line(paint("red", f"🚫 {one_line(verdict(state.error), 200)}"))
+        case "failed":
+            screen.line(paint("red", f"failed: {error_text(state.error)}"))
+        case "aborted":
+            screen.line(paint("red", "aborted"))
+        case _:
+            if state.phase == "held":
+                screen.line(paint("yellow", f"held: {one_line(state.pause_reason or '', 200)}"))
+            if not left:
+                _tell_open(place, screen, state, gate, actor)
+                for told in filter(None, map(line, waits)):
+                    screen.line(f"  {paint('yellow', '●')} {told}")
+            resume = place.command("sessions", "resume", state.session_id)
+            screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
+
+
+def _limits(state: State) -> str:
+    """The limits that it went on at."""
+    told = "; ".join(one_line(limits.told(limit)) for limit in state.limits)
+    return f", at a limit: {told}" if told else ""
+
+
+def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor) -> None:
+    """The questions that were not put here: whom they ask, and how they are answered."""
+    for prompt in open_prompts(state):
+        message = one_line(question_lines(prompt.spec["message"])[0], 100)
+        at = f"{found}: " if (found := where(state, prompt.path)) else ""
+        screen.line(f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {at}{message}")
+        answer = place.command("prompts", "answer", prompt.prompt_id)
+        if gate(actor, engine_action(prompt.kind), state, prompt) is None:
+            screen.note(f"    answer it: {answer} ANSWER")
+        elif not state.thread:
+            whom = next((entry for entry in asked(prompt.spec, state.actor) if entry != "channel"), "NAME")
+            screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")

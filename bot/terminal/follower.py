@@ -1,0 +1,500 @@
+"""One session followed at the terminal: it runs here until it ends, or waits for somebody who is not here.
+
+Theory: the engine runs the session as it runs any; a `Follower` only stands beside it. It does for a terminal what
+the bot does for a thread: puts questions, hands in answers, delivers `message` nodes, fires timers, and takes up
+requests of other processes (`sayso sessions abort` from another terminal). Nothing waits with the person: while a
+question is on the screen the session is released and paused in the store, so a terminal that is closed, or killed,
+loses nothing, and somebody else may answer meanwhile.
+
+Leaving (`stop`) cuts the node that runs, records that, and keeps the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bot.config.local_files import keep, typed_paths
+from bot.config.session_files import SessionFiles
+from bot.outbound.lock_queues import behind
+from bot.rendering.deliveries import as_plain, given_files
+from bot.rendering.locks import lock_fact
+from bot.terminal.forms import Filling, editing_of, filling_of
+from engine.decide import locks
+from engine.decide.commands import Answer, Edit, Policy, Shown
+from engine.flow.missing_types import spec_of
+from engine.forms import Field, match_option
+from engine.journal.events import Event
+from engine.journal.state import PromptRun, State
+from engine.language.actors import Actor
+from engine.language.codec import Json, decode
+from engine.language.errors import ClockJumped, InvalidAnswer, Owned, PromptTimedOut, Refused
+from engine.nodes.runtime.folder import FileRefused
+from engine.nodes.types.registry import node_types
+from engine.run import remote_commands
+from engine.run.dispatcher import Service
+from engine.run.engine import Engine
+from engine.storage.port import Head, OutboxRow
+from prompt_state.policy import ACTION_OF
+
+POLL_SECONDS = 0.25
+"""How often a session that another process may have moved is looked at."""
+
+OVERDUE_SECONDS = 10.0
+"""How long what was due before is waited for; usually it is done in an instant."""
+
+SHOWN: dict[str, Json] = {"terminal": True}
+"""Where a prompt is, when it is on a terminal."""
+
+
+EDIT = "edit"
+"""What is typed to change what an approval proposes."""
+
+
+@dataclass
+class Typing:
+    """How far an answer is typed: with a form the fields so far; `edits` where that changes what is proposed."""
+
+    filling: Filling | None
+    edits: bool = False
+
+    def once_more(self) -> None:
+        """A whole form was refused: it begins again, and after a change the question itself."""
+        if self.filling is None or not self.filling.done:
+            return
+        if self.edits:
+            self.filling, self.edits = None, False
+        else:
+            self.filling.again()
+
+
+class Screen(Protocol):
+    """What a follower tells, and whom it asks."""
+
+    def narrate(self, state: State, event: Event) -> None:
+        """A committed event; `state` is the session's state after it, or later."""
+
+    def message(self, text: str) -> None:
+        """The text of a `message` node."""
+
+    def question(self, state: State, prompt: PromptRun) -> None:
+        """Put a question. What was typed before it does not count as an answer."""
+
+    def field(self, field: Field) -> None:
+        """Ask for one field of the form that the question has."""
+
+    def problem(self, text: str) -> None:
+        """Why an answer was not taken."""
+
+    async def read(self) -> str:
+        """The next line that is typed. Raises `EOFError` when there will be none."""
+
+    def waiting(self, due_at: str) -> None:
+        """Nothing happens until then."""
+
+    def note(self, text: str) -> None:
+        """Anything else worth a line."""
+
+
+def terminal_label(session_id: str) -> str:
+    """The label of a process that follows this session: others see by it who takes requests for the session."""
+    return "cli_" + re.sub("[^a-z0-9_]", "_", session_id.removeprefix("session-").lower())[:28]
+
+
+def new_session_id() -> str:
+    """An id for a session that starts at the terminal."""
+    return f"session-{os.urandom(5).hex()}"
+
+
+class Follower:
+    """Follows one session. `ask` puts questions here, `wait` waits with `wait` nodes."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        screen: Screen,
+        session_id: str,
+        *,
+        actor: Actor,
+        policy: Policy,
+        ask: bool = True,
+        wait: bool = True,
+        told: int = 0,
+        files: SessionFiles | None = None,
+    ) -> None:
+        self._engine = engine
+        self._screen = screen
+        self._session_id = session_id
+        self._actor = actor
+        self._policy = policy
+        self._ask = ask
+        self._wait = wait
+        self._told = told
+        self._files = files
+        self._news = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._service = Service(engine, wants=self._mine)
+        self._serving: asyncio.Task[None] | None = None
+        self._passed_over = -1
+        self.left = False
+        """Whether the person at the terminal left."""
+        self.too_late: PromptTimedOut | None = None
+        """Why what was to be done first was refused, where a deadline had passed: that is applied, and followed."""
+
+    def leave_untold(self, events: int) -> None:
+        """Say nothing of the first events of the session, which happened in another one."""
+        self._told = events
+
+    def stop(self) -> None:
+        """Leave: cut what runs, keep the session."""
+        self.left = True
+        self._stopping.set()
+
+    async def follow(self, begin: Callable[[], Awaitable[object]]) -> State:
+        """Carry out `begin` (start it, answer, or just take it up) and follow to where it rests; the state there.
+
+        Raises what `begin` raises, but for `PromptTimedOut` (see `too_late`), and storage errors.
+        """
+        unsubscribe = self._engine.subscribe(self._seen)
+        try:
+            await self._begin(begin)
+            while True:
+                self._serving = asyncio.create_task(self._service.run(), name="service")
+                state = await self._until_rest()
+                await self._end_service()
+                if self.left or not self._engine.at_work(self._session_id):
+                    break
+                # A request that was in hand just then let the session go on: leaving now would cut what it began.
+                self._service = Service(self._engine, wants=self._mine)
+            state = await self._engine.state(self._session_id)
+            await self._catch_up(state)
+            return state
+        finally:
+            unsubscribe()
+            await self._end_service()
+
+    async def _begin(self, begin: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await begin()
+        except PromptTimedOut as error:
+            self.too_late = error
+            await self.take_up()
+
+    async def take_up(self) -> None:
+        """Go on where it stands; one that another living process runs is only followed."""
+        head = await self._engine.head(self._session_id)
+        if head.status == "running":
+            with contextlib.suppress(Owned):
+                await self._engine.apply(self._session_id, None)
+
+    async def _end_service(self) -> None:
+        self._service.stop()
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+    def _mine(self, head: Head) -> bool:
+        return head.session_id == self._session_id
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
+    async def _until_rest(self) -> State:
+        while True:
+            state = await self._parked()
+            await self._catch_up(state)
+            if self.left or state.ended or state.phase == "held":
+                return state
+            if await self._deliver(state):
+                await self._moved_or_left(state.seq)
+            elif self._is_overdue(state):
+                await self._overdue_first(state)
+            elif state.open_prompts:
+                if not await self._question(state):
+                    return await self._engine.state(self._session_id)
+            elif not await self._elsewhere(state):
+                return state
+
+    async def _parked(self) -> State:
+        """The state once nothing here works for the session; leaving makes that happen soon."""
+        await self._first(self._engine.parked(self._session_id))
+        if self.left:
+            await self._engine.drain(0)
+        return await self._engine.state(self._session_id)
+
+    def _is_overdue(self, state: State) -> bool:
+        """Whether something was due while nobody ran the session: it comes before any rest, and any question."""
+        now = self._engine.now()
+        return state.seq != self._passed_over and any(timer.due_at <= now for timer in state.timers.values())
+
+    async def _overdue_first(self, state: State) -> None:
+        """Wait until the service has done what is overdue. What it cannot do now must not keep us."""
+        self._passed_over = state.seq
+        await self._first(self._moved_within(state.seq, OVERDUE_SECONDS))
+
+    async def _moved_within(self, seq: int, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._moved(seq)
+
+    async def _elsewhere(self, state: State) -> bool:
+        """Wait for a timer, or for whoever else has the session; False when that is not wanted."""
+        due = due_moments(state)
+        if due and not self._wait:
+            return False
+        if locks.pending(state):
+            if not self._wait:
+                return False
+            await self._say_queue(state)
+        elif due:
+            if any(timer.purpose != "retry" for timer in state.timers.values() if timer.due_at in due):
+                # When a node is tried again was told with its failure.
+                self._screen.waiting(min(due))
+        else:
+            await self._say_owner()
+        await self._moved_or_left(state.seq)
+        return True
+
+    async def _say_queue(self, state: State) -> None:
+        fact = lock_fact(state, await behind(self._engine.writer, state))
+        self._screen.note(f"{fact}. It goes on by itself; leaving keeps its place.")
+
+    async def _say_owner(self) -> None:
+        head = await self._engine.head(self._session_id)
+        if head.owner is not None:
+            self._screen.note(f"Another process ({head.owner}) runs this session; following it.")
+
+    async def _first(self, *work: Coroutine[Any, Any, Any]) -> Any:
+        """The result of what is first; None when the person left first. Raises what broke."""
+        assert self._serving is not None
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
+        stop = asyncio.create_task(self._stopping.wait())
+        done, _ = await asyncio.wait({*tasks, stop, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*tasks, stop):
+            if task not in done:
+                task.cancel()
+        await asyncio.gather(*tasks, stop, return_exceptions=True)
+        if self._serving in done:
+            self._serving.result()
+        for task in tasks:
+            if task in done:
+                return task.result()
+        return None
+
+    async def _moved_or_left(self, seq: int) -> None:
+        await self._first(self._moved(seq))
+
+    async def _moved(self, seq: int) -> None:
+        """Return when the session has gone beyond this event, by whatever process."""
+        while (await self._engine.head(self._session_id)).seq <= seq:
+            # Not `wait_for`: in Python 3.11 that swallows a cancellation that comes together with the news.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._news.wait()
+            self._news.clear()
+
+    # --- what happened -------------------------------------------------------------------------------------
+
+    def _seen(self, state: State, events: Sequence[Event]) -> None:
+        if state.session_id != self._session_id:
+            return
+        self._news.set()
+        if events and events[0].seq == self._told + 1:
+            self._narrate(state, events)
+
+    async def _catch_up(self, state: State) -> None:
+        """Tell what another process did."""
+        if state.seq > self._told:
+            events = await self._engine.journal(self._session_id)
+            self._narrate(state, [event for event in events if self._told < event.seq <= state.seq])
+
+    def _narrate(self, state: State, events: Sequence[Event]) -> None:
+        for event in events:
+            self._screen.narrate(state, event)
+            self._told = event.seq
+
+    # --- message nodes -------------------------------------------------------------------------------------
+
+    async def _deliver(self, state: State) -> bool:
+        """Show the messages that are due; whether there is one whose outcome is still to come.
+
+        A crash between showing and recording shows a message again: on a terminal that is harmless.
+        """
+        found = False
+        for path in state.active:
+            run = state.nodes[path]
+            if run.status == "started" and spec_of(run.type).mode == "delivery":
+                found = True
+                key = f"message:{self._session_id}:{path}:{run.attempt}"
+                row: OutboxRow | None = await self._engine.writer.call("outbox_row", key)
+                if row is not None and row.state == "pending":
+                    await self._deliver_row(row)
+        return found
+
+    async def _deliver_row(self, row: OutboxRow) -> None:
+        data = decode(row.payload)
+        await self._engine.writer.call("outbox_attempt", row.id, self._engine.now())
+        do, outcome = await self._show_message(data["config"])
+        place = {"path": data["path"], "attempt": data["attempt"]}
+        item = remote_commands.item(f"{do}:{row.key}", self._session_id, do, **place, **outcome)
+        now = self._engine.now()
+        await self._engine.writer.call("outbox_finish", row.id, row.rev, now=now, state="sent", items=[item])
+        self._service.notify()
+
+    async def _show_message(self, config: dict[str, Json]) -> tuple[str, dict[str, Json]]:
+        """Show it, and what becomes of the node: as in Slack it fails where a file of it cannot be read."""
+        try:
+            for path in [file.path for file in given_files(config) if file.path]:
+                if self._files is not None:
+                    await asyncio.to_thread(self._files.read, self._session_id, path)
+        except FileRefused as error:
+            message = f"The message could not be posted. {error}"
+            return "undelivered", {"error": {"type": "slack", "message": message}}
+        self._screen.message(as_plain(config))
+        return "delivered", {"output": dict(node_types()["message"].unknown_output)}
+
+    # --- questions -----------------------------------------------------------------------------------------
+
+    async def _question(self, state: State) -> bool:
+        """Put the first question that this person may answer; False when none can be put here."""
+        for prompt_id in state.open_prompts:
+            if state.prompts[prompt_id].shown != SHOWN:
+                with contextlib.suppress(Owned):
+                    await self._engine.apply(self._session_id, Shown(prompt_id, SHOWN))
+        state = await self._engine.state(self._session_id)
+        mine = [prompt for prompt in open_prompts(state) if self._is_asked(state, prompt)]
+        if not (mine and self._ask):
+            return not state.open_prompts
+        self._screen.question(state, mine[0])
+        typing = Typing(filling_of(mine[0].spec))
+        while True:
+            if typing.filling is not None:
+                self._screen.field(typing.filling.field)
+            line = await self._line(state.seq)
+            if line is None or await self._answered(mine[0], line, typing):
+                return True
+
+    def _is_asked(self, state: State, prompt: PromptRun) -> bool:
+        """Whether this person may answer, and has not voted on it already."""
+        voted = any(vote["actor"].get("id") == self._actor.id for vote in prompt.votes)
+        return not voted and self._policy(self._actor, engine_action(prompt.kind), state, prompt) is None
+
+    async def _line(self, seq: int) -> str | None:
+        """What was typed; None when the person left, or the session moved on without them."""
+        try:
+            line = await self._first(self._screen.read(), self._moved(seq))
+        except EOFError:
+            self.stop()
+            return None
+        return line if isinstance(line, str) else None
+
+    async def _answered(self, prompt: PromptRun, line: str, typing: Typing) -> bool:
+        """Whether the question is done with; the screen says what was wrong with an answer."""
+        if typing.filling is None and wants_edit(prompt.spec, line):
+            typing.filling, typing.edits = editing_of(prompt.spec), True
+            return False
+        try:
+            command = await self._read(prompt, line, typing)
+            if command is None:
+                return False
+            await self._engine.apply(self._session_id, command)
+        except (InvalidAnswer, FileRefused) as error:
+            why = typing.filling is None and asks_why(prompt.spec, line)
+            hint = " Write it behind the decision, as in `reject: why`." if why else ""
+            self._screen.problem(f"{error}{hint}")
+            typing.once_more()
+            return False
+        except (Refused, Owned, ClockJumped) as error:
+            self._screen.problem(str(error))
+        return True
+
+    async def _read(self, prompt: PromptRun, line: str, typing: Typing) -> Answer | Edit | None:
+        """What was typed as an answer or a change; None where a form has more fields. Raises `InvalidAnswer`,
+        `FileRefused`."""
+        key = f"terminal:{os.urandom(8).hex()}"
+        spec, nonce = prompt.spec, prompt.spec["nonce"]
+        if typing.filling is not None:
+            typing.filling.take(line)
+            if not typing.filling.done:
+                return None
+            values = dict(typing.filling.values)
+            if typing.edits:
+                return Edit(prompt.prompt_id, self._actor, key, _changed(spec, values), nonce=nonce)
+            return Answer(prompt.prompt_id, self._actor, key, values=values, nonce=nonce)
+        paths = typed_paths(line) if spec.get("acceptsFiles") and self._files is not None else None
+        if paths is not None and self._files is not None:
+            kept = await asyncio.to_thread(keep, self._files, self._session_id, prompt.prompt_id, spec, paths)
+            return Answer(prompt.prompt_id, self._actor, key, files=kept, nonce=nonce)
+        if spec.get("acceptsFiles") and not spec.get("acceptsText"):
+            raise InvalidAnswer(
+                "This question takes files: write the path of each, with spaces between them."
+            )
+        line, reason = split_reason(spec, line)
+        value, text = read_answer(spec, line, by_number=True)
+        given = {"value": value, "text": text, "reason": reason, "nonce": nonce}
+        return Answer(prompt.prompt_id, self._actor, key, **given)
+
+
+def wants_edit(spec: dict[str, Json], line: str) -> bool:
+    """Whether the line asks to change what is proposed; a choice that is called so is that choice."""
+    chosen = match_option(spec.get("options") or [], line) is not None
+    return line.strip().casefold() == EDIT and not chosen and editing_of(spec) is not None
+
+
+def _changed(spec: dict[str, Json], values: dict[str, Json]) -> dict[str, Json]:
+    """The fields that are to be other than they are."""
+    current = spec.get("values") or {}
+    return {name: value for name, value in values.items() if value != current.get(name)}
+
+
+def split_reason(spec: dict[str, Json], line: str) -> tuple[str, str | None]:
+    """A decision and the reason behind its colon; the line as it is for any other question."""
+    said, colon, reason = line.partition(":")
+    whole = any(
+        str(option["label"]).strip().casefold() == line.strip().casefold()
+        for option in spec.get("options") or ()
+    )
+    if spec.get("kind") != "approval" or not colon or whole:
+        return line, None
+    return said, reason.strip() or None
+
+
+def asks_why(spec: dict[str, Json], line: str) -> bool:
+    """Whether a reason is all that is missing."""
+    return bool(spec.get("requireReason")) and ":" not in line
+
+
+def due_moments(state: State) -> list[str]:
+    """The moments at which the session goes on by itself: a wait is over, a node is tried again, an answer stands."""
+    return [timer.due_at for timer in state.timers.values() if timer.purpose in ("wait", "retry", "undo")]
+
+
+def engine_action(kind: str) -> Any:
+    """What it is called to answer a prompt of this kind; a kind that is not known is refused by the policy."""
+    return ACTION_OF.get(kind, kind)
+
+
+def open_prompts(state: State) -> list[PromptRun]:
+    """The open prompts, in the order in which they were asked."""
+    return [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+
+
+def read_answer(spec: dict[str, Json], line: str, *, by_number: bool = False) -> tuple[Json, str | None]:
+    """A line as `(value, text)`: an option by label or value (and by number where a person sees numbers), else text where
+    the question takes one.
+
+    Raises `InvalidAnswer` for what is no option.
+    """
+    options = spec.get("options") or []
+    if not options:
+        return None, line
+    found = match_option(options, line, by_number=by_number)
+    if found is None and spec.get("acceptsText"):
+        return None, line
+    if found is None:
+        labels = ", ".join(str(option["label"]) for option in options)
+        raise InvalidAnswer(f"Please choose one of: {labels}.")
+    return found["value"], None

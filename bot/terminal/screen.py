@@ -1,0 +1,284 @@
+"""The terminal as a follower sees it: lines, a spinner while something works, and lines that are typed.
+
+Lines are read by the event loop from a terminal that keeps its own line editing, so a question can be given up the
+moment somebody else answers it, and no thread is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from bot.rendering.agents import text_of
+from bot.rendering.text import elapsed
+from bot.terminal.follower import EDIT
+from bot.terminal.forms import editing_of, field_lines, filling_of
+from bot.terminal.narration import asked_of, happened, moment, proposal_lines, question_lines, where
+from bot.terminal.output import Paint, clean, one_line
+from engine.flow.missing_types import spec_of
+from engine.forms import Field, is_numbered
+from engine.journal import events as ev
+from engine.journal.events import Event
+from engine.journal.folds.agents import TURN
+from engine.journal.state import PromptRun, State
+from engine.language import timestamps
+from engine.run.active import utc_now
+
+if TYPE_CHECKING:
+    from engine.messages.turns import TurnEvent
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAME_SECONDS = 0.12
+_OVER = (
+    *(ev.NodeCompleted, ev.ChildCompleted, ev.NodeFailed, ev.NodeInterrupted, ev.NodeRetried),
+    *(ev.AgentMessage, ev.AgentToolResult, ev.AgentCompacted),
+)
+
+
+class TerminalScreen:
+    """Tells on `out`; reads from standard input."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self.paint = Paint(out)
+        self._live = out.isatty()
+        self._spinner: asyncio.Task[None] | None = None
+        self._working: dict[str, float] = {}
+        self._until: str | None = None
+        self._typed = b""
+        self._texts: dict[str, tuple[dict[int, str], int]] = {}
+        self._handling: set[str] = set()
+
+    @property
+    def working(self) -> str:
+        """The nodes that work right now."""
+        return ", ".join(clean(path) for path in self._working)
+
+    # --- lines ---------------------------------------------------------------------------------------------
+
+    def line(self, text: str = "") -> None:
+        """One line of ours, whose parts from outside were cleaned."""
+        self._wipe()
+        print(text, file=self._out, flush=True)
+
+    def note(self, text: str) -> None:
+        """See `Screen.note`."""
+        self.line(self.paint("dim", clean(text)))
+
+    def problem(self, text: str) -> None:
+        """See `Screen.problem`."""
+        self.line(f"  {self.paint('red', clean(text))}")
+        if sys.stdin.isatty():
+            self._cursor()
+
+    def message(self, text: str) -> None:
+        """See `Screen.message`."""
+        for part in clean(text).splitlines() or [""]:
+            self.line(f"  {self.paint('blue', '┃')} {part}")
+
+    def narrate(self, state: State, event: Event) -> None:
+        """See `Screen.narrate`."""
+        self._until = None
+        self._track(event)
+        if isinstance(event, ev.AgentMessage) and event.source == "model":
+            self._said(event)
+        text = None if self._handled(event) else happened(state, event, self.paint)
+        if text is not None:
+            self.line(text)
+
+    def _handled(self, event: Event) -> bool:
+        """Whether an event says that the `on_failure` of a node is over: the node's own outcome comes after it."""
+        path = event.path or ""
+        if isinstance(event, ev.NodeFailing) and event.list_id is not None:
+            self._handling.add(path)
+        elif isinstance(event, ev.ContainerCompleted) and path in self._handling:
+            self._handling.discard(path)
+            return True
+        return False
+
+    # --- agents --------------------------------------------------------------------------------------------
+
+    def streamed(self, session_id: str, path: str, event: TurnEvent) -> None:
+        """A model says something: its lines are told as soon as each is whole."""
+        from engine.messages.turns import TextDelta  # only with the first that a model says
+
+        if not isinstance(event, TextDelta):
+            return
+        blocks, told = self._texts.setdefault(path, ({}, 0))
+        blocks[event.index] = blocks.get(event.index, "") + event.text
+        text = _joined(blocks)
+        end = text.rfind("\n") + 1
+        if end > told:
+            self._tell_model(text[told:end])
+        self._texts[path] = (blocks, max(told, end))
+
+    def _begins(self, path: str) -> None:
+        """A model call begins, or begins again: what an earlier attempt said is not part of it."""
+        _, told = self._texts.pop(path, ({}, 0))
+        if told:
+            self.note(f"  {path} begins again")
+
+    def _said(self, event: ev.AgentMessage) -> None:
+        """A model call is whole: what was not told yet of its text is told."""
+        text, (blocks, told) = text_of(event.content), self._texts.pop(event.turn or "", ({}, 0))
+        if not text.startswith(_joined(blocks)[:told]):
+            told = 0
+        self._tell_model(text[told:])
+        if event.interrupted:
+            self.line(f"  {self.paint('yellow', '!')} stopped here")
+
+    def _tell_model(self, text: str) -> None:
+        for part in clean(text).strip("\n").splitlines():
+            self.line(f"  {self.paint('dim', '│')} {part}")
+
+    def waiting(self, due_at: str) -> None:
+        """See `Screen.waiting`."""
+        self._until = due_at
+        if self._live:
+            self._spin()
+        else:
+            self.line(f"  ⏸ until {moment(due_at)}")
+
+    # --- the spinner ---------------------------------------------------------------------------------------
+
+    def _track(self, event: Event) -> None:
+        """Which nodes work right now."""
+        path = event.path or ""
+        if isinstance(event, ev.AgentMessage | ev.AgentCompacted):
+            path = event.turn or path
+        elif isinstance(event, ev.ChildStarted) and event.node_type == TURN:
+            self._begins(path)
+        if isinstance(event, ev.NodeStarted | ev.ChildStarted) and spec_of(event.node_type).mode == "run":
+            self._working[path] = time.monotonic()
+            if self._live:
+                self._spin()
+            else:
+                self.line(f"  ▸ {clean(path)}")
+        elif isinstance(event, _OVER):
+            self._working.pop(path, None)
+
+    def _spin(self) -> None:
+        if self._spinner is None or self._spinner.done():
+            self._spinner = asyncio.get_running_loop().create_task(self._spinning())
+
+    async def _spinning(self) -> None:
+        frame = 0
+        while self._working or self._until:
+            frame += 1
+            sign = self.paint("blue", _FRAMES[frame % len(_FRAMES)])
+            self._out.write(f"\r\x1b[2K  {sign} {self._doing()}")
+            self._out.flush()
+            await asyncio.sleep(_FRAME_SECONDS)
+        self._wipe()
+
+    def _doing(self) -> str:
+        if self._until is not None:
+            left = timestamps.seconds_between(utc_now(), self._until)
+            return f"waits until {moment(self._until)}, {elapsed(max(0.0, left))} left (Ctrl-C keeps it)"
+        now = time.monotonic()
+        return ", ".join(f"{clean(path)} {elapsed(now - since)}" for path, since in self._working.items())
+
+    def _wipe(self) -> None:
+        if self._live:
+            self._out.write("\r\x1b[2K")
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+        self._working.clear()
+        self._until = None
+        if self._spinner is not None:
+            self._spinner.cancel()
+        self._wipe()
+        self._out.flush()
+
+    # --- questions -----------------------------------------------------------------------------------------
+
+    def question(self, state: State, prompt: PromptRun) -> None:
+        """See `Screen.question`."""
+        self._forget_typed()
+        spec = prompt.spec
+        first, *rest = question_lines(spec["message"])
+        self.line()
+        self.line(f"{self.paint('yellow', '?')} {self.paint('bold', first)}")
+        for part in rest:
+            self.line(f"  {part}")
+        for part in proposal_lines(prompt):
+            self.line(f"  {part}")
+        about = [at] if (at := where(state, prompt.path)) else []
+        if prompt.kind == "approval":
+            about.append(f"asked: {asked_of(state, prompt)}")
+        if prompt.deadline and spec.get("timeoutSeconds"):
+            about.append(f"until {moment(prompt.deadline)}")
+        if about:
+            self.line(self.paint("dim", f"  {', '.join(about)}"))
+        for text in option_lines(prompt):
+            self.line(f"  {text}")
+        if filling_of(spec) is None:
+            self._cursor()
+
+    def field(self, field: Field) -> None:
+        """See `Screen.field`."""
+        first, *rest = (one_line(text, 300) for text in field_lines(field))
+        self.line(f"  {self.paint('bold', first)}")
+        for text in rest:
+            self.line(f"    {text}")
+        self._cursor()
+
+    def _cursor(self) -> None:
+        self._out.write("> ")
+        self._out.flush()
+
+    def _forget_typed(self) -> None:
+        """What was typed before a question was seen is no answer to it."""
+        self._typed = b""
+        if sys.stdin.isatty():
+            import termios
+
+            with contextlib.suppress(termios.error, OSError):
+                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+    async def read(self) -> str:
+        """See `Screen.read`."""
+        descriptor = sys.stdin.fileno()
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._typed:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(descriptor, _settle, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(descriptor)
+            data = os.read(descriptor, 65536)
+            if not data:
+                raise EOFError
+            self._typed += data
+        line, _, self._typed = self._typed.partition(b"\n")
+        return line.decode("utf-8", "replace").rstrip("\r")
+
+
+def _joined(blocks: dict[int, str]) -> str:
+    """The text of a model call as far as it has come."""
+    return "\n\n".join(blocks[index] for index in sorted(blocks) if blocks[index])
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def option_lines(prompt: PromptRun) -> list[str]:
+    """The options of a prompt, numbered where a number is clear, and how to change what it proposes."""
+    options = prompt.spec.get("options") or []
+    with_numbers = is_numbered(options)
+    lines = [
+        f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}"
+        for number, option in enumerate(options, 1)
+    ]
+    if options and prompt.spec.get("acceptsText"):
+        lines.append("- or other words")
+    edits = prompt.kind == "approval" and editing_of(prompt.spec) is not None
+    return [*lines, f"- {EDIT}: change it first"] if edits else lines

@@ -1,0 +1,260 @@
+"""One session as lines for people: where it stands, its tree, and what it waits for on whom. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bot.rendering.locks import Behind, lock_fact
+from bot.rendering.text import elapsed
+from bot.terminal.follower import open_prompts
+from bot.terminal.narration import (
+    STATUS_COLORS,
+    ago,
+    asked_of,
+    covered_lines,
+    error_text,
+    moment,
+    question_lines,
+    started_by,
+)
+from bot.terminal.output import Paint, clean, one_line
+from engine.decide import limits
+from engine.flow import Flow
+from engine.flow.missing_types import MISSING
+from engine.journal.code_digests import CHANGED
+from engine.journal.events import Event
+from engine.journal.history import Entry, tree
+from engine.journal.queries import REJECTED, is_rejected, is_rejection, verdict
+from engine.journal.state import PromptRun, State
+from engine.language import timestamps
+from engine.language.codec import Json, encode
+from engine.storage.port import Head
+
+
+@dataclass(frozen=True)
+class View:
+    """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
+    shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock,
+    `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here, `absent` which of
+    its node types cannot be used here, and why."""
+
+    now: str
+    paint: Paint
+    last: int | None = None
+    whole: bool = False
+    behind: Behind | None = None
+    differing: Sequence[str] = ()
+    unread: str | None = None
+    absent: Sequence[str] = ()
+
+
+def show_lines(
+    state: State,
+    head: Head,
+    flow: Flow | None,
+    events: Sequence[Event],
+    view: View,
+    command: Callable[..., str],
+) -> Iterator[str]:
+    """The lines; `events` are those that fold to `state`, `command` makes command lines that work in this place."""
+    now, paint = view.now, view.paint
+    yield f"{paint('bold', clean(state.flow_name))}  {state.session_id}"
+    if view.last is not None:
+        yield _fact("as it was", f"at event {state.seq} of {view.last}, {moment(state.updated_at)}")
+    yield _fact("status", paint(STATUS_COLORS.get(state.status, "dim"), _status(state, head)))
+    yield _fact(
+        "started", f"{moment(state.created_at)} ({ago(state.created_at, now)}) by {started_by(state)}"
+    )
+    yield _fact("changed", f"{moment(state.updated_at)} ({ago(state.updated_at, now)})")
+    if state.parent_session_id:
+        yield _fact("fork of", state.parent_session_id)
+    if state.thread:
+        yield _fact("thread", clean(str(state.thread.get("key"))))
+    for name, value in (state.inputs or state.given).items():
+        yield _fact("input", f"{name} = {_value(value)}")
+    if view.last is None:
+        if head.owner is not None:
+            yield _fact("run by", head.owner)
+        if head.quarantined:
+            yield _fact("set aside", one_line(head.quarantined, 300))
+    if lock := lock_fact(state, view.behind):
+        yield _fact("lock", clean(lock))
+    yield from _code(state, view)
+    yield from _ending(state)
+    yield ""
+    for entry in tree(events, flow).children:
+        yield from _entry(entry, state, view, 1)
+    yield from _waits(state, paint, command)
+
+
+def _code(state: State, view: View) -> Iterator[str]:
+    """What of the code and of the text that it needs is not as it was, or not there."""
+    for key in state.code_changed:
+        yield _fact("code", f"{clean(key)} was changed since the session began, and ran so")
+    for key in view.differing:
+        yield _fact(
+            "code",
+            f"{clean(key)} was changed since the session last ran it; what starts now runs the new one",
+        )
+    for why in view.absent:
+        yield _fact("needs", f"{one_line(why, 200)}; what is of that type waits")
+    if view.unread is not None:
+        yield _fact(
+            "flow", f"its text cannot be read here: {one_line(view.unread, 200)}; nodes to come are left out"
+        )
+
+
+def _ending(state: State) -> Iterator[str]:
+    """Why it failed, and the limits that it went on at."""
+    if is_rejection(state.error):
+        yield _fact("rejected", one_line(verdict(state.error).removeprefix(REJECTED).lstrip(": "), 200))
+    elif state.error:
+        yield _fact("error", error_text(state.error))
+    for limit in state.limits:
+        yield _fact("limit", f"went on at {clean(limits.told(limit))} (max_iterations)")
+
+
+def _fact(name: str, value: str) -> str:
+    return f"  {name:<9} {value}"
+
+
+def _status(state: State, head: Head) -> str:
+    if head.quarantined:
+        return "set aside"
+    if state.ended and is_rejection(state.error):
+        return REJECTED
+    why = one_line(state.pause_reason or "", 200)
+    since = f", {why} since {moment(state.paused_at)}" if state.paused_at else ""
+    return state.status + since
+
+
+def _entry(entry: Entry, state: State, view: View, depth: int) -> Iterator[str]:
+    """A node or pass and what is in it, each on its line."""
+    color, sign = _MARKS[REJECTED if is_rejected(entry) else entry.status]
+    if entry.prompts:
+        color, sign = _MARKS["waiting"]
+    label = f"{clean(entry.name):<16} {entry.type:<9}" if entry.kind == "node" else _pass_name(entry)
+    lead = "  " * depth
+    if entry.status == "pending":
+        yield view.paint("dim", f"{lead}{sign} {label}".rstrip())
+    else:
+        yield f"{lead}{view.paint(color, sign)} {label} {_outcome(entry, state, view)}".rstrip()
+    for child in _folded(entry.children, whole=view.whole):
+        if isinstance(child, Entry):
+            yield from _entry(child, state, view, depth + 1)
+        else:
+            yield view.paint("dim", f"{lead}  … {child} more, done (--all shows them)")
+
+
+_MARKS = {
+    "pending": ("dim", "·"),
+    "started": ("blue", "▸"),
+    "waiting": ("yellow", "●"),
+    "retrying": ("yellow", "↻"),
+    "interrupted": ("yellow", "!"),
+    "completed": ("green", "✓"),
+    REJECTED: ("red", "🚫"),
+    "failed": ("red", "✗"),
+    "aborted": ("red", "■"),
+    "skipped": ("dim", "–"),
+    "stopped": ("dim", "■"),
+}
+
+_SHOWN_PASSES = 12
+_SHOWN_ENDS = 3
+
+
+def _folded(children: Sequence[Entry], *, whole: bool) -> Iterator[Entry | int]:
+    """The children; of many passes that are done only the first and last ones, and how many are between."""
+    done = [child for child in children if child.kind == "pass" and child.status == "completed"]
+    if whole or len(done) <= _SHOWN_PASSES:
+        yield from children
+        return
+    hidden = {id(child) for child in done[_SHOWN_ENDS:-_SHOWN_ENDS]}
+    told = False
+    for child in children:
+        if id(child) not in hidden:
+            yield child
+        elif not told:
+            told = True
+            yield len(hidden)
+
+
+def _pass_name(entry: Entry) -> str:
+    """Which pass it is: the item and its number, the round, the branch, the case."""
+    name = clean(entry.name)
+    match entry.type:
+        case "foreach":
+            return f"[{name}] {one_line(_value(entry.item), 40)}"
+        case "loop":
+            return f"round {int(entry.name) + 1}"
+        case "flow":
+            return "its nodes"
+        case "switch":
+            return f"case {name}"
+        case _:
+            return name
+
+
+def _outcome(entry: Entry, state: State, view: View) -> str:
+    """How long it took, and what came of it, on one line."""
+    if entry.status == "skipped":
+        return f"skipped: {entry.reason}"
+    took = elapsed(timestamps.seconds_between(entry.started_at or view.now, entry.ended_at or view.now))
+    tries = f", attempt {entry.attempts}" if entry.attempts > 1 else ""
+    match entry.status:
+        case "failed":
+            return f"{took}{tries}  {error_text(entry.error)}"
+        case "interrupted" if entry.reason == CHANGED:
+            return "not started: its code was changed"
+        case "interrupted" if entry.reason == MISSING:
+            return "not started: its node type cannot be used here"
+        case "interrupted" if entry.reason == "left":
+            return "left at a checkpoint; goes on from there"
+        case "interrupted":
+            return f"interrupted ({entry.reason}); what it did is not known"
+        case "retrying":
+            return f"failed: {error_text(entry.error)}; again at {moment(entry.until or view.now)}"
+        case "waiting":
+            return f"waits {_for_whom(entry, state)}, {took} so far"
+        case "stopped":
+            return f"left without an outcome after {took}"
+        case "completed":
+            output = "" if entry.output is None else one_line(_value(entry.output), 100)
+            return f"{took + tries:<8} {output}"
+        case _:
+            return f"{took} so far{tries}"
+
+
+def _for_whom(entry: Entry, state: State) -> str:
+    prompts = [state.prompts[prompt_id] for prompt_id in entry.prompts if prompt_id in state.prompts]
+    if prompts:
+        return "for " + "; ".join(asked_of(state, prompt) for prompt in prompts)
+    return f"until {moment(entry.until)}" if entry.until else ""
+
+
+def _value(value: Json) -> str:
+    return one_line(value if isinstance(value, str) else encode(value).decode(), 120)
+
+
+def _waits(state: State, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
+    for prompt in open_prompts(state):
+        yield ""
+        yield from _prompt(state, prompt, paint, command)
+    for timer in state.timers.values():
+        if timer.purpose == "wait":
+            yield ""
+            yield f"{paint('yellow', '●')} {clean(timer.path or '')} waits until {moment(timer.due_at)}"
+
+
+def _prompt(state: State, prompt: PromptRun, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
+    first, *rest = question_lines(prompt.spec["message"])
+    yield f"{paint('yellow', '●')} {paint('bold', first)}"
+    yield from (f"  {part}" for part in rest)
+    yield from (f"  {clean(line)}" for line in covered_lines(prompt.spec.get("covers")))
+    until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
+    place = f"{clean(prompt.path)}: " if "/" in prompt.path and prompt.kind != "input" else ""
+    yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
+    labels = " | ".join(clean(str(option["label"])) for option in prompt.spec["options"])
+    yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"

@@ -1,0 +1,192 @@
+"""Clients for Slack's Web API, and what its errors mean for whoever called it.
+
+slack_sdk repeats a request after a lost connection unless it is told not to. For a post that would show something
+twice, so `quiet_client` repeats nothing: whoever posts finds out first what became of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackRequestError
+from slack_sdk.http_retry.async_handler import AsyncRetryHandler
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.wire.channel_aliases import AliasedClient
+from engine.language.errors import SaysoError
+
+DEFAULT_RETRY_AFTER = 30.0
+"""Seconds to wait where Slack limits without saying for how long."""
+
+_AUTH = (
+    "invalid_auth",
+    "not_authed",
+    "token_revoked",
+    "token_expired",
+    "account_inactive",
+    "user_removed_from_team",
+    "not_allowed_token_type",
+)
+_THEIRS = ("internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org")
+_NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+
+
+class SlackFault(SaysoError):
+    """A call of the Web API did not succeed."""
+
+    code = "slack"
+
+
+class Permanent(SlackFault):
+    """Slack refused, and would refuse the same call again. `reason` is its error code."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        self.reason = reason
+        super().__init__(f"Slack refuses: {reason}{f' ({detail})' if detail else ''}")
+
+
+class RateLimited(SlackFault):
+    """Nothing was done; the same call may be made again in `retry_after` seconds."""
+
+    def __init__(self, retry_after: float) -> None:
+        self.retry_after = retry_after
+        super().__init__(f"Slack asks to wait {retry_after:g} s")
+
+
+class NotSent(SlackFault):
+    """No connection could be made: nothing was done."""
+
+
+class Unknown(SlackFault):
+    """The request was sent and its answer is lost, or says nothing: it may have been carried out."""
+
+
+class AuthLost(SlackFault):
+    """The token is not accepted any more: no call can succeed until somebody gives another one."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"Slack does not accept the bot token any more ({reason}). Nothing is lost: install the app again or put "
+            "the right SLACK_BOT_TOKEN in place, and start again."
+        )
+
+
+# --- clients -----------------------------------------------------------------------------------------------
+
+
+def bot_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AliasedClient:
+    """The client of the bot user, for reading: it waits where Slack asks it to, and repeats nothing else."""
+    handlers: list[AsyncRetryHandler] = [AsyncRateLimitErrorRetryHandler(2)]
+    return AliasedClient(token=token, base_url=api_url, session=session, retry_handlers=handlers)
+
+
+def app_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AsyncWebClient:
+    """The client of the app-level token, for opening sockets."""
+    return bot_client(token, api_url, session)
+
+
+def quiet_client(client: AsyncWebClient) -> AsyncWebClient:
+    """The same client without any repetition, for posts."""
+    return AliasedClient(
+        aliases=client.aliases if isinstance(client, AliasedClient) else None,
+        token=client.token,
+        base_url=client.base_url,
+        timeout=client.timeout,
+        ssl=client.ssl,
+        proxy=client.proxy,
+        session=client.session,
+        retry_handlers=[],
+    )
+
+
+@asynccontextmanager
+async def plain_session(client: AsyncWebClient, seconds: float) -> AsyncIterator[aiohttp.ClientSession]:
+    """What requests go through that are no calls of the Web API: the client's own session, or one for this request."""
+    if client.session is not None:
+        yield client.session
+        return
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
+        yield session
+
+
+# --- errors ------------------------------------------------------------------------------------------------
+
+
+def classify(error: Exception) -> SlackFault:
+    """What an exception of a Web API call means. Where nobody can know, it may have been carried out."""
+    if isinstance(error, SlackFault):
+        return error
+    if isinstance(error, SlackApiError):
+        return _of_answer(error)
+    if isinstance(error, _NOT_CONNECTED):
+        return NotSent(f"Slack cannot be reached: {error}")
+    if isinstance(error, SlackRequestError | TypeError | ValueError):
+        return Permanent("invalid_request", str(error))
+    return Unknown(f"the answer is lost ({type(error).__name__}: {error})")
+
+
+def passing(error: Exception) -> bool:
+    """Whether an exception says that Slack, or the way to it, does not work just now: it may at another time."""
+    from_slack = isinstance(
+        error, SlackFault | SlackApiError | aiohttp.ClientError | TimeoutError | ConnectionError
+    )
+    return from_slack and not isinstance(classify(error), Permanent)
+
+
+def code_of(error: SlackApiError) -> str | None:
+    """Slack's own error code; None where the answer is not Slack's, such as the page of a broken proxy."""
+    data = getattr(error.response, "data", error.response)
+    code = data.get("error") if isinstance(data, dict) else None
+    return None if code is None else str(code)
+
+
+def of_status(status: int, headers: Mapping[str, Any], code: str | None, detail: str = "") -> SlackFault:
+    """What an answer that is no success means: its HTTP status, its headers, and Slack's error code if it has one."""
+    if status == 429 or code in ("ratelimited", "rate_limited"):
+        return RateLimited(_retry_after(headers))
+    if code in _AUTH:
+        return AuthLost(str(code))
+    if status >= 500 or code is None or code in _THEIRS:
+        return Unknown(f"Slack answered with status {status}{f' and {code}' if code else ''}")
+    return Permanent(code, detail)
+
+
+def _of_answer(error: SlackApiError) -> SlackFault:
+    response: Any = error.response
+    status: Any = getattr(response, "status_code", None) or getattr(response, "status", 0)
+    data = getattr(response, "data", None)
+    answer: Mapping[str, Any] = data if isinstance(data, dict) else {}
+    messages = (answer.get("response_metadata") or {}).get("messages") or []
+    detail = answer.get("needed") or "; ".join(map(str, messages))
+    return of_status(int(status), getattr(response, "headers", None) or {}, answer.get("error"), str(detail))
+
+
+def _retry_after(headers: Mapping[str, Any]) -> float:
+    for name, value in headers.items():
+        if name.lower() == "retry-after":
+            try:
+                return max(0.0, float(value[0] if isinstance(value, list) else value))
+            except ValueError:
+                break
+    return DEFAULT_RETRY_AFTER
+
+
+def describe(error: Exception, *, token: str, api_url: str) -> str:
+    """Why a call at the start failed and what to do, for whoever starts the bot. `token` is the setting's name."""
+    match classify(error):
+        case AuthLost(reason=reason):
+            return f"Slack does not accept {token} ({reason}). Copy it again from the app's settings; see the README."
+        case Permanent(reason="missing_scope") as fault:
+            return f"{token} lacks a right that is needed ({fault}). Add it to the app and install the app again."
+        case Permanent() as fault:
+            return f"Slack refuses {token}: {fault}."
+        case RateLimited(retry_after=seconds):
+            return f"Slack asks to wait {seconds:g} s. Start again then."
+        case fault:
+            return f"Slack at {api_url}: {fault}. Check the network, a proxy, and SLACK_API_URL."

@@ -1,0 +1,156 @@
+"""Who somebody is: the facts on which the policy decides, looked up after the acknowledgement.
+
+Facts are kept for at most a minute. A lookup that fails gives no facts, and no facts mean refusal: callers retry
+and then ask the person to press again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.wire.client import code_of
+from engine.decide.commands import Command, HandOver
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+
+KEEP_SECONDS = 60.0
+
+
+class LookupFailed(SaysoError):
+    """Slack did not say who this is."""
+
+    code = "lookup_failed"
+
+
+class UnknownPerson(LookupFailed):
+    """Slack knows nobody by that id: asking again changes nothing."""
+
+    code = "unknown_person"
+
+
+class People:
+    """Looks people up in Slack."""
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        team_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        always: Iterable[str] = (),
+    ) -> None:
+        """`always` are entries that matter for everybody: who may use the bot, and its admins."""
+        self._always = tuple(always)
+        self._client = client
+        self._team_id = team_id
+        self._clock = clock
+        self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
+
+    async def actor(
+        self, data: dict[str, Json], *, entries: Iterable[str] = (), in_channel: bool | None = None
+    ) -> Actor:
+        """The person who sent `data` (a message, click or slash command as `bot.inbound.payloads` makes it).
+
+        `entries` are those of a prompt's approvers: groups and membership are looked up only where they matter.
+        `in_channel` is what the payload itself shows. Raises `LookupFailed`.
+        """
+        entries = (*entries, *self._always)
+        user = await self._user(data["user"])
+        profile = user.get("profile") or {}
+        groups = frozenset[str]()
+        if any(entry.startswith("@") for entry in entries):
+            groups = await self._groups(
+                data["user"], {entry[1:] for entry in entries if entry.startswith("@")}
+            )
+        if in_channel is None:
+            in_channel = data["user"] in await self._members(data["channel"])
+        return Actor(
+            id=data["user"],
+            name=profile.get("display_name") or user.get("real_name") or user.get("name"),
+            team_id=user.get("team_id") or data.get("userTeam"),
+            email=profile.get("email"),
+            is_bot=bool(user.get("is_bot")) or data["user"] == "USLACKBOT",
+            is_app=bool(data.get("app")),
+            deleted=bool(user.get("deleted")),
+            is_restricted=bool(user.get("is_restricted")),
+            is_ultra_restricted=bool(user.get("is_ultra_restricted")),
+            is_stranger=bool(user.get("is_stranger")),
+            groups=groups,
+            in_channel=in_channel,
+            edited=bool(data.get("edited")),
+            facts_known=True,
+        )
+
+    async def informed(self, command: Command, channel: str | None) -> Command:
+        """A hand-over with what Slack knows of whoever gets the prompt; any other command as it is. Raises `LookupFailed`."""
+        if not isinstance(command, HandOver):
+            return command
+        taker = await self.actor({"user": command.to, "channel": channel}, in_channel=True)
+        return command.but(taker=taker)
+
+    async def is_member(self, user_id: str, channel: str) -> bool:
+        """Whether somebody is in a channel now. Raises `LookupFailed`."""
+        return user_id in await self._members(channel)
+
+    async def _user(self, user_id: str) -> dict[str, Any]:
+        found = await self._keep(("user", user_id), self._ask_user, user_id)
+        return dict(found)
+
+    async def _ask_user(self, user_id: str) -> Any:
+        return (await self._client.users_info(user=user_id))["user"]
+
+    async def _groups(self, user_id: str, wanted: set[str]) -> frozenset[str]:
+        """Which of these groups the person is in, as Slack knows it now."""
+        groups = await self._keep(("groups", ""), self._ask_groups, "")
+        mine = set()
+        for handle, group_id in groups.items():
+            if handle.lower() in {name.lower() for name in wanted}:
+                users = await self._keep(("group", group_id), self._ask_group, group_id)
+                if user_id in users:
+                    mine.add(handle)
+        return frozenset(mine)
+
+    async def _ask_groups(self, _: str) -> Any:
+        answer = await self._client.usergroups_list()
+        return {group["handle"]: group["id"] for group in answer["usergroups"]}
+
+    async def _ask_group(self, group_id: str) -> Any:
+        return set((await self._client.usergroups_users_list(usergroup=group_id))["users"])
+
+    async def _members(self, channel: str) -> set[str]:
+        members: set[str] = await self._keep(("channel", channel), self._ask_members, channel)
+        return members
+
+    async def _ask_members(self, channel: str) -> Any:
+        members: set[str] = set()
+        cursor = ""
+        while True:
+            answer = await self._client.conversations_members(channel=channel, limit=1000, cursor=cursor)
+            members.update(answer["members"])
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                return members
+
+    async def _keep(self, key: tuple[str, str], ask: Callable[[str], Any], argument: str) -> Any:
+        kept = self._kept.get(key)
+        if kept is not None and self._clock() - kept[0] < KEEP_SECONDS:
+            return kept[1]
+        try:
+            value = await ask(argument)
+        except SlackApiError as error:
+            code = code_of(error)
+            if code in ("user_not_found", "users_not_found", "user_not_visible"):
+                raise UnknownPerson(f"Slack knows no user {argument}.") from error
+            raise LookupFailed(f"Slack did not answer about {argument}: {code or error}") from error
+        except Exception as error:
+            raise LookupFailed(f"Slack could not be asked about {argument}: {error}") from error
+        self._kept[key] = (self._clock(), value)
+        if len(self._kept) > 5000:
+            self._kept.clear()
+        return value

@@ -1,0 +1,228 @@
+"""What a model call may cost at most, and what happens at a cap: people are asked, and nothing fails by itself. Pure."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.decide.agents.model_request import says_itself, unsent
+from engine.decide.agents.system_prompt import system_text
+from engine.decide.agents.token_estimates import ROOM
+from engine.decide.question import step_prompt
+from engine.flow import Node
+from engine.flow.agent_plan import plan_of
+from engine.journal.state import AgentRun, NodeRun, Spent
+from engine.language.codec import Json, encode
+from engine.messages.messages import Message
+from engine.messages.money import dollars
+from engine.messages.prices import (
+    DEFAULTS,
+    IMAGE_TOKENS,
+    TOOLS_OVERHEAD,
+    Price,
+    UnknownPrice,
+    cost,
+    price_of,
+    prompt_bound,
+    worst_case,
+)
+from engine.messages.turns import TurnRequest, Usage
+
+if TYPE_CHECKING:
+    from engine.decide.step import Turn
+
+UNKNOWN_SCHEMA = 4_000
+"""Tokens that are set aside at first for a tool of which only its server, or its function, knows what it takes."""
+
+UNKNOWN_CONTEXT = 1_000_000
+"""Tokens of the context of a model that has no price."""
+
+_FULL = Decimal("0.8")
+"""The part of a model's context from which on a conversation is compacted."""
+
+
+class Estimate(NamedTuple):
+    """The most that a model call can use: tokens with its answer, and dollars where the model has a price."""
+
+    prompt: int
+    tokens: int
+    cost: Decimal | None
+    full: bool
+    """The conversation comes near what the model can keep in mind."""
+    room: int | None
+    """Tokens that are for what only the runner of the call knows (`engine.decide.agents.token_estimates`); None: as many as there are."""
+
+
+def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> Estimate:
+    """What the next model call of the agent at `path` can use at most; `before` is that call where it began before."""
+    answer = int(turn.state.nodes[path].input["max_tokens"])
+    price = price_for(turn, agent)
+    if agent.context:
+        # What was answered before was counted; what came since has no more tokens than bytes.
+        prompt = agent.context + TOOLS_OVERHEAD + _since(agent, agent.counted, price)
+    else:
+        prompt = _since(agent, 0, price) + _around(turn, path)
+    room = _room(turn, path, agent, before)
+    if room is None:
+        prompt += UNKNOWN_CONTEXT if price is None else price.context
+    else:
+        prompt += room
+    if price is None:
+        return Estimate(prompt, prompt + answer, None, False, room)
+    prompt = min(prompt, price.context)
+    asked = TurnRequest(agent.model, (), answer)
+    full = bool(agent.context) and prompt + answer > price.context * _FULL
+    return Estimate(prompt, prompt + answer, worst_case(asked, price, prompt_tokens=prompt), full, room)
+
+
+def price_for(turn: Turn, agent: AgentRun) -> Price | None:
+    """The price of the agent's model; None where it has none."""
+    prices = turn.facts.agents.prices
+    try:
+        return price_of(agent.model, DEFAULTS if prices is None else prices)
+    except UnknownPrice:
+        return None
+
+
+def caps_cost(turn: Turn, agent: AgentRun) -> bool:
+    """Whether anything caps what an agent may cost."""
+    caps = (agent.caps.get("maxCost"), turn.flow.limits.max_cost, turn.state.caps.get("maxCost"))
+    return turn.facts.agents.day_capped or any(cap is not None for cap in caps)
+
+
+def _around(turn: Turn, path: str) -> int:
+    """Bytes of what is sent beside the conversation."""
+    plan = plan_of(turn.node(path))
+    told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
+    system = system_text(turn.state.nodes[path].input.get("system") or "", plan)
+    return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(encode(system))
+
+
+def _room(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> int | None:
+    """Tokens for what only the runner knows: what it said that it needs, else enough for pictures and usual schemas."""
+    if before is not None and before.saved:
+        needed: int | None = before.saved[ROOM]
+        return needed
+    pictures = sum(map(_pictures, _later(agent, agent.counted if agent.context else 0)))
+    unknown = 0 if agent.context else sum(map(says_itself, plan_of(turn.node(path)).tools))
+    return pictures * IMAGE_TOKENS + unknown * UNKNOWN_SCHEMA
+
+
+def _pictures(block: Json) -> int:
+    """How many files a block names that say that they are pictures; one that is none is not sent."""
+    if block["type"] == "tool_result" and isinstance(block["content"], list):
+        return sum(map(_pictures, block["content"]))
+    return int(block["type"] == "sayso_file" and str(block.get("mediaType")).startswith("image/"))
+
+
+def _later(agent: AgentRun, first: int) -> list[Json]:
+    """The blocks of the messages from the one with this number on, with what the next call adds."""
+    later = range(first, len(agent.messages))
+    return [*(block for number in later for block in agent.messages[number]["content"]), *unsent(agent)]
+
+
+def _since(agent: AgentRun, first: int, price: Price | None) -> int:
+    """More tokens than there are in these blocks, but for those of files."""
+    return sum(_bound(block, price) for block in _later(agent, first))
+
+
+def _bound(block: Json, price: Price | None) -> int:
+    if price is None:
+        return len(encode(block))
+    bare = TurnRequest("", (Message("user", (block,)),), 0)
+    return prompt_bound(bare, price) - TOOLS_OVERHEAD
+
+
+# --- caps ------------------------------------------------------------------------------------------------------
+
+
+class Cap(NamedTuple):
+    """A cap that the next model call would pass."""
+
+    scope: str
+    """`node`, `flow` or `day`."""
+    name: str
+    """`maxCost`, `maxTokensTotal` or `maxTurns`."""
+    used: str
+    cap: str
+    next_: str
+    raised: dict[str, Json]
+    """The caps as they would hold if a person lets the agent go on."""
+
+
+def passed(turn: Turn, path: str, agent: AgentRun, least: Estimate) -> Cap | None:
+    """The cap that the next model call would pass; None where there is room."""
+    limits, state = turn.flow.limits, turn.state
+    own: dict[str, Json] = {name: getattr(limits, _FIELDS[name], None) for name in _FIELDS}
+    configured = state.nodes[path].input
+    for scope, spent, caps, steps in (
+        ("flow", state.spent, {**own, **state.caps}, own),
+        ("node", agent.spent, agent.caps, {name: configured.get(_FIELDS[name]) for name in _FIELDS}),
+    ):
+        found = _passed(scope, spent, caps, steps, least)
+        if found is not None:
+            return found
+    left = turn.facts.agents.day_left
+    if left is not None and not agent.caps.get("day") and least.cost is not None and least.cost > left:
+        return Cap("day", "maxCost", "", _dollars(left), _dollars(least.cost), {"day": True})
+    return None
+
+
+_FIELDS = {"maxCost": "max_cost", "maxTokensTotal": "max_tokens_total", "maxTurns": "max_turns"}
+
+
+def _passed(
+    scope: str, spent: Spent, caps: dict[str, Json], steps: dict[str, Json], least: Estimate
+) -> Cap | None:
+    paid = Decimal(spent.cost) + Decimal(spent.unsure) + Decimal(spent.reserved)
+    cap = caps.get("maxCost")
+    if cap is not None and least.cost is not None and paid + least.cost > Decimal(str(cap)):
+        more = format(paid + max(least.cost, Decimal(str(steps.get("maxCost") or cap))), "f")
+        return Cap(scope, "maxCost", _dollars(paid), _dollars(cap), _dollars(least.cost), {"maxCost": more})
+    cap = caps.get("maxTokensTotal")
+    tokens = spent.most_tokens
+    if cap is not None and tokens + least.tokens > cap:
+        more_tokens = max(tokens + least.tokens, tokens + int(steps.get("maxTokensTotal") or cap))
+        told = (f"{tokens:,} tokens", f"{cap:,} tokens", f"{least.tokens:,} tokens")
+        return Cap(scope, "maxTokensTotal", *told, {"maxTokensTotal": more_tokens})
+    cap = caps.get("maxTurns")
+    if cap is not None and spent.turns + 1 > cap:
+        more_turns = spent.turns + int(steps.get("maxTurns") or cap)
+        return Cap(scope, "maxTurns", str(spent.turns), f"{cap} turns", "", {"maxTurns": more_turns})
+    return None
+
+
+def _dollars(amount: Json) -> str:
+    """A cap is often less than a dollar, and what is left of it less than cents can tell."""
+    return dollars(str(amount), exact_below="1")
+
+
+_OF = {"node": " is at its cap", "flow": " is at the cap of this flow", "day": " is at the cap of today"}
+
+
+def cap_prompt(node: Node, cap: Cap) -> dict[str, Json]:
+    """The question at a cap: go on, or stop here."""
+    used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
+    next_ = f", and the next call may use up to {cap.next_}" if cap.next_ else ""
+    text = f"{_OF[cap.scope]}: {used}{next_}. Nothing more is sent to the model until somebody decides."
+    go_on: dict[str, Json] = {"value": "raise", "label": _allowing(cap), "style": "primary"}
+    stop: dict[str, Json] = {"value": "stop", "label": "Stop the agent", "style": "danger"}
+    asked = step_prompt(node, "budget", text, go_on, stop)
+    # The cap of the day is everybody's: who started this run does not lift it.
+    return {**asked, "scope": cap.scope, "excludeRequester": cap.scope == "day", "caps": cap.raised}
+
+
+def _allowing(cap: Cap) -> str:
+    """What the button says that lets the agent go on."""
+    if cap.scope == "day":
+        return "Go on all the same"
+    raised = cap.raised[cap.name]
+    if cap.name == "maxCost":
+        return f"Allow up to {_dollars(raised)}"
+    return f"Allow {raised:,} {'tokens' if cap.name == 'maxTokensTotal' else 'turns'}"
+
+
+def cost_of(turn: Turn, agent: AgentRun, usage: dict[str, int]) -> str | None:
+    """Dollars for these tokens, exactly; None for a model without a price."""
+    price = price_for(turn, agent)
+    return None if price is None else format(cost(Usage.from_json(usage), price), "f")

@@ -1,0 +1,398 @@
+"""What makes an agent's conversation go on: the first message, model calls and their answers, people who speak. Pure.
+
+Nothing here waits. `startable` says from the state what may begin: the tool calls of the last answer, or the next model
+call once each of them has its result. Whoever asks for a model call (`begin_turn`) looks at the caps first: at a cap
+people are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from engine.decide.agents import budget, outages, tool_calls
+from engine.decide.agents.model_request import compacted, spoken, stays, transcript, unsent
+from engine.decide.agents.system_prompt import person_message
+from engine.decide.agents.tool_results import unposed
+from engine.decide.evaluate import named_path, node_at
+from engine.flow import Flow, Node
+from engine.flow.agent_plan import plan_of
+from engine.journal import events as ev
+from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_at, agent_of
+from engine.journal.queries import doomed, open_prompt_at
+from engine.journal.state import LEFT, AgentRun, NodeRun, PromptRun, State, in_finally, scope_of
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.messages.final_answer import problem_of
+
+if TYPE_CHECKING:
+    from engine.decide.step import Turn
+
+_WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but the JSON that was asked for."
+
+
+# --- the beginning ---------------------------------------------------------------------------------------------
+
+
+def frozen(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    """What `container:started` says of an agent."""
+    plan = plan_of(node)
+    return {
+        "agent": {
+            "model": config.get("model") or turn.facts.agents.default_model,
+            "turnList": node.lists["turn"],
+            "toolList": node.lists["tools"],
+            "maxCost": None if config.get("max_cost") is None else str(config["max_cost"]),
+            "maxTokensTotal": config.get("max_tokens_total"),
+            "maxTurns": config.get("max_turns"),
+            "structured": plan.output is not None,
+            "keeps": plan.keeps,
+            **({} if turn.state.nodes[path].kept is None else {"goesOn": True}),
+        }
+    }
+
+
+def open_conversation(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
+    """The first message: earlier conversations, files, and what the flow asks; nothing where it goes on with its own."""
+    if agent_at(turn.state, path).messages:
+        return
+    blocks: list[Json] = []
+    for name in plan_of(node).context:
+        earlier = named_path(turn.state, path, name)
+        said = turn.state.conversations.get(earlier or "")
+        if said:
+            blocks.append({"type": "text", "text": transcript(name, said)})
+    blocks += [_file_block(given) for given in config.get("files") or ()]
+    blocks.append({"type": "text", "text": unposed(config["prompt"])})
+    _say(turn, path, node.id, "prompt", blocks)
+
+
+def _file_block(given: Json) -> Json:
+    if isinstance(given, str):
+        return {"type": "sayso_file", "path": given, "name": given.rpartition("/")[2], "mediaType": None}
+    return {
+        "type": "sayso_file",
+        "path": given["path"],
+        "name": given.get("name") or given["path"],
+        "mediaType": given.get("type"),
+    }
+
+
+def _say(turn: Turn, path: str, node_id: str, source: str, content: Sequence[Json], **more: Json) -> None:
+    fields = {"role": "user", "source": source, "content": list(content), **more}
+    turn.emit(ev.AgentMessage, path=path, node_id=node_id, **fields)
+
+
+def hear(turn: Turn, text: str, actor: Actor, key: str) -> None:
+    """A person's message that answers nothing is for the agent that began last, where one is under way: it stands in
+    its next call."""
+    runs = [
+        (turn.state.nodes[path].started_at or "", path)
+        for path, container in turn.state.containers.items()
+        if container.agent is not None and container.error is None and path in turn.state.active
+    ]
+    if not runs or turn.state.phase == "finalizing":
+        return
+    path = max(runs)[1]
+    record = actor.record()
+    block = {"type": "text", "text": person_message(text, record)}
+    _say(turn, path, turn.state.nodes[path].node_id, "person", [block], actor=record, key=key)
+    if turn.state.phase in ("running", "waiting"):
+        outages.try_now(turn, path)
+
+
+# --- what may begin --------------------------------------------------------------------------------------------
+
+
+def startable(flow: Flow, state: State, scope: str) -> Iterator[tuple[str, str]]:
+    """What of an agent may begin in the pass `scope`: its child's id, with the mode of what it is."""
+    frame = state.frames[scope]
+    owner = frame.owner
+    assert owner is not None
+    container = state.containers[owner]
+    agent = container.agent
+    assert agent is not None
+    if container.error is not None or open_prompt_at(state, owner) or doomed(state, owner):
+        return
+    if frame.list_id == agent.lists[0]:
+        if not frame.running and not agent.calls and not agent.final:
+            yield f"turn[{len(frame.nodes) + 1}]", "run"
+        return
+    for path in sorted(agent.calls, key=_number):
+        if scope_of(path) == scope and path not in state.nodes and _decided(state, agent, path):
+            yield path.rpartition("/")[2], _mode(flow, state, owner, agent, path)
+
+
+def _number(path: str) -> int:
+    return int(path.rpartition("[")[2].removesuffix("]"))
+
+
+def _decided(state: State, agent: AgentRun, path: str) -> bool:
+    """Whether nobody has to be waited for before this call begins, or is known not to."""
+    prompt_id = agent.calls[path].prompt_id
+    prompt = None if prompt_id is None else state.prompts[prompt_id]
+    return prompt is None or not prompt.open
+
+
+def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> str:
+    plan, call = plan_of(node_at(flow, state, owner)), agent.calls[path]
+    if call.tool is None:
+        return "pure"
+    mode = str(plan.tools[call.tool].node.spec.mode)
+    rules = (
+        [] if tool_calls.asked_here(state, call) else [rule for rule in plan.rules if rule.tool == call.name]
+    )
+    if not rules:
+        return mode
+    # A rule with a condition is looked at when the call begins: it asks, or the call runs.
+    return "prompt" if mode != "run" or any(rule.when is None for rule in rules) else ASKED_OR_RUN
+
+
+# --- model calls -----------------------------------------------------------------------------------------------
+
+
+def begin_turn(turn: Turn, scope: str, key: str) -> None:
+    """Begin a model call, or begin one again; at a cap ask people."""
+    owner = turn.state.frames[scope].owner
+    assert owner is not None
+    path = f"{scope}/{key}"
+    before = turn.state.nodes.get(path)
+    agent = agent_at(turn.state, owner)
+    if budget.price_for(turn, agent) is None and budget.caps_cost(turn, agent):
+        message = (
+            f"node {turn.node(owner).id}: there is no price for {agent.model}, so its cost cannot be capped"
+        )
+        turn.fail(owner, {"type": "price_unknown", "message": f"{message}: set SAYSO_PRICES"})
+        return
+    least = budget.estimate(turn, owner, agent, before)
+    cap = budget.passed(turn, owner, agent, least)
+    if cap is not None:
+        _at_cap(turn, owner, cap)
+        return
+    if before is None and not unsent(agent) and spoken(agent)[-1]["role"] == "assistant":
+        # It was stopped in the middle of an answer, and nobody said anything since.
+        _say(turn, owner, turn.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
+        agent = agent_at(turn.state, owner)
+    config: dict[str, Json] = {
+        "purpose": _purpose(agent, before, least.full),
+        "reserved": None if least.cost is None else format(least.cost, "f"),
+        "tokens": least.tokens,
+        "room": least.room,
+        **({"exempt": True} if agent.caps.get("day") else {}),
+    }
+    attempt = 1 if before is None else before.attempt + 1
+    turn.start(path, key, TURN, 0, config, attempt)
+
+
+def _at_cap(turn: Turn, owner: str, cap: budget.Cap) -> None:
+    """Ask people whether the agent may go on; what runs at the end asks nobody."""
+    node = turn.node(owner)
+    if not in_finally(owner):
+        turn.ask(owner, budget.cap_prompt(node, cap))
+        return
+    used = f"{cap.used} of {cap.cap} are used" if cap.used else f"{cap.cap} are left"
+    message = f"node {node.id}: {used}, the next call may use up to {cap.next_}, and `finally` asks nobody"
+    turn.fail(owner, {"type": "budget", "message": message})
+
+
+def _purpose(agent: AgentRun, before: NodeRun | None, full: bool) -> str:
+    """What the model is asked for: a call that is made again asks for the same."""
+    if before is not None and before.input:
+        return str(before.input["purpose"])
+    return "compact" if full and len(agent.messages) > 1 else "answer"
+
+
+def answered(turn: Turn, path: str, output: Json) -> None:
+    """A model call has ended with an answer, or was stopped in the middle of one."""
+    owner = agent_of(turn.state, path)
+    assert owner is not None
+    run, content = turn.state.nodes[path], list(output["content"])
+    if output.get("interrupted"):
+        _stopped(turn, owner, path, run, output)
+        return
+    uses = [block for block in content if block["type"] == "tool_use"]
+    if (run.input or {}).get("purpose") == "compact":
+        _compact(turn, owner, path, output)
+        return
+    if _known_ids(agent_at(turn.state, owner)) & {block["id"] for block in uses} or _twice(uses):
+        message = "a tool call of the answer has the id of another one"
+        turn.break_(path, {"type": "bad_response", "message": message})
+        return
+    reason = output.get("stopReason")
+    if reason in _UNUSABLE or (reason == "max_tokens" and uses):
+        # A tool call that was cut may be half of what was meant.
+        _record(turn, owner, path, output, stays(content))
+        _give_up(turn, owner, str(reason))
+    elif uses:
+        _record(turn, owner, path, output, content)
+        _request_tools(turn, owner, path, uses)
+    else:
+        _conclude(turn, owner, path, output, content)
+
+
+def _twice(uses: list[Json]) -> bool:
+    return len({block["id"] for block in uses}) < len(uses)
+
+
+def _known_ids(agent: AgentRun) -> set[str]:
+    """The ids of all tool calls of the conversation."""
+    said = (block for message in agent.messages.values() for block in message["content"])
+    return {block["id"] for block in said if block["type"] == "tool_use"}
+
+
+_UNUSABLE = {
+    "refusal": "the model declined to go on",
+    "model_context_window_exceeded": "the conversation is longer than the model can keep in mind",
+    "pause_turn": "the model paused, which nothing here asks it to do",
+}
+
+
+def _give_up(turn: Turn, owner: str, reason: str) -> None:
+    name = turn.node(owner).id
+    why = _UNUSABLE.get(reason) or "the answer was cut within a tool call: raise `max_tokens`"
+    _fail(turn, owner, {"type": reason, "message": f"node {name}: {why}"})
+
+
+def _fail(turn: Turn, owner: str, error: dict[str, Json]) -> None:
+    """The agent fails, unless it is given up already: then it ends with the reason for that."""
+    if turn.state.containers[owner].error is None:
+        turn.fail(owner, error)
+
+
+def _record(
+    turn: Turn, owner: str, path: str, output: Json, content: list[Json], *, final: bool = False
+) -> None:
+    turn.emit(
+        ev.AgentMessage,
+        **_outcome(turn, owner, path, output),
+        role="assistant",
+        source="model",
+        content=content,
+        stop_reason=output.get("stopReason"),
+        interrupted=True if output.get("interrupted") else None,
+        final=True if final else None,
+        weighed=output.get("weighed") or None,
+    )
+
+
+def _outcome(turn: Turn, owner: str, path: str, output: Json) -> dict[str, Json]:
+    """What every outcome of a model call says: whose it is, and what it used."""
+    usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
+    return {
+        "path": owner,
+        "node_id": turn.state.nodes[owner].node_id,
+        "turn": path,
+        "usage": usage,
+        "cost": budget.cost_of(turn, agent_at(turn.state, owner), usage),
+        "model": output.get("model"),
+    }
+
+
+def _stopped(turn: Turn, owner: str, path: str, run: NodeRun, output: Json) -> None:
+    """An answer that was cut. Where people wanted that, what was said so far stays; where only this process ends, the
+    call is made again elsewhere."""
+    goes_on = turn.state.phase == "running" or (
+        turn.state.phase == "finalizing" and in_finally(path) and not turn.state.finally_skipped
+    )
+    wanted = turn.facts.pausing or not goes_on or doomed(turn.state, path)
+    if not wanted:
+        turn.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason=LEFT)
+        return
+    # Half a summary is no answer: nothing of it was for the people, nor is it part of the conversation.
+    summing = (run.input or {}).get("purpose") == "compact"
+    _record(turn, owner, path, output, [] if summing else stays(output["content"]))
+
+
+def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
+    summary = "".join(block["text"] for block in output["content"] if block["type"] == "text")
+    reason = str(output.get("stopReason"))
+    wrong = _UNUSABLE.get(reason) if summary.strip() else "it is empty"
+    if wrong is not None:
+        # It would take the place of everything that was said.
+        message = f"the summary of the conversation cannot be used: {wrong}"
+        turn.break_(path, {"type": "bad_response", "message": message})
+        return
+    agent = agent_at(turn.state, owner)
+    made = {"content": compacted(agent, summary), "replaced": len(agent.messages)}
+    turn.emit(ev.AgentCompacted, **_outcome(turn, owner, path, output), **made)
+
+
+def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:
+    places = {tool.name: tool.node.index for tool in plan_of(turn.node(owner)).tools}
+    for number, block in enumerate(uses):
+        turn.emit(
+            ev.AgentToolRequested,
+            path=f"{path}/tool[{number}]",
+            node_id=turn.state.nodes[owner].node_id,
+            tool_use_id=block["id"],
+            name=block["name"],
+            input=block["input"],
+            tool=places.get(block["name"]),
+        )
+
+
+def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Json]) -> None:
+    """An answer without tool calls: the last one, unless somebody spoke meanwhile or its form is wrong."""
+    agent, node = agent_at(turn.state, owner), turn.node(owner)
+    schema = plan_of(node).output
+    text = "".join(block["text"] for block in content if block["type"] == "text")
+    cut = output.get("stopReason") == "max_tokens"
+    spoke = bool(agent.pending)
+    problem = "it was cut at `max_tokens`" if cut else None
+    if problem is None and schema is not None and not spoke:
+        problem = problem_of(schema, text)
+    # What ends in thinking, where nothing was said, could not be sent back.
+    _record(turn, owner, path, output, stays(content), final=problem is None and not spoke)
+    if spoke or problem is None:
+        return
+    if cut and schema is None:
+        _fail(
+            turn,
+            owner,
+            {"type": "max_tokens", "message": f"node {node.id}: the answer was cut: raise `max_tokens`"},
+        )
+    elif agent.corrections:
+        message = f"node {node.id}: the answer has not the form that `output` asks for: {problem}"
+        _fail(turn, owner, {"type": "output", "message": message, "details": {"text": text}})
+    else:
+        wrong = {"type": "text", "text": _WRONG.format(problem=problem)}
+        _say(turn, owner, turn.state.nodes[owner].node_id, "engine", [wrong])
+
+
+def may_go_on(turn: Turn, path: str) -> bool:
+    """Whether an agent that fails keeps its conversation for another try. Each call that the model asked for has its
+    result then: one that was cut off is told as such, and never made again."""
+    container = turn.state.containers.get(path)
+    if container is None or container.agent is None or not container.agent.messages:
+        return False
+    for call_path in sorted(container.agent.calls, key=_number):
+        tool_calls.cut_off(turn, call_path)
+    return True
+
+
+def ended(turn: Turn, path: str) -> bool:
+    """Whether the agent at `path` has given its last answer and nothing of it runs any more."""
+    container = turn.state.containers[path]
+    agent = container.agent
+    assert agent is not None
+    busy = any(frame.owner == path and frame.running for frame in turn.state.frames.values())
+    return agent.final and not agent.calls and not busy
+
+
+def cap_decided(turn: Turn, prompt: PromptRun, value: Json) -> None:
+    """A person let the agent go on at a cap, or did not."""
+    run = turn.state.nodes[prompt.path]
+    if value == "raise":
+        turn.emit(
+            ev.AgentBudget,
+            path=prompt.path,
+            node_id=run.node_id,
+            scope=prompt.spec["scope"],
+            caps=prompt.spec["caps"],
+            actor=prompt.actor or {},
+        )
+        return
+    message = f"node {run.node_id}: it was stopped at its cap"
+    if prompt.status == "expired":
+        message = f"node {run.node_id}: nobody decided in time whether it may go on at its cap"
+    turn.fail(prompt.path, {"type": "budget", "message": message})

@@ -1,0 +1,139 @@
+"""What is sent to the model: the conversation as it stands, the tools, the words around them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.decide.agents.system_prompt import system_text
+from engine.decide.agents.tool_results import wrapped
+from engine.decide.evaluate import node_at
+from engine.flow import Flow
+from engine.flow.agent_plan import AgentPlan, ToolPlan, plan_of
+from engine.journal.folds.agents import agent_at, agent_of
+from engine.journal.state import AgentRun, State
+from engine.language.codec import Json, encode
+
+SUMMARY = "<summary_of_the_conversation>"
+"""What the block of a summary begins with."""
+
+SUMMARISE = (
+    "The conversation is about to exceed what you can keep in mind. Do not call tools now. Write a summary from which you "
+    "can go on without anything else that was said: the task, what was found out (with exact names, numbers and commands), "
+    "what was tried and how it ended, what people said and decided, what is open, and what you were about to do next."
+)
+"""What a model is told whose conversation is compacted."""
+
+_MOST_TRANSCRIPT = 100_000
+_MOST_RESULT = 2_000
+
+
+def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
+    """What the runner of the model call at `path` gets; see `engine.models.turn_runner`."""
+    owner = agent_of(state, path)
+    assert owner is not None
+    node, agent = node_at(flow, state, owner), agent_at(state, owner)
+    plan, config = plan_of(node), state.nodes[owner].input
+    called = state.nodes[path].input
+    messages = spoken(agent)
+    if called["purpose"] == "compact":
+        last = messages[-1]
+        asked = {"type": "text", "text": SUMMARISE}
+        messages = [*messages[:-1], {**last, "content": [*last["content"], asked]}]
+    return {
+        "purpose": called["purpose"],
+        "model": agent.model,
+        "system": system_text(config.get("system") or "", plan),
+        "maxTokens": config["max_tokens"],
+        "temperature": config.get("temperature"),
+        "messages": messages,
+        "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
+        "mcp": _servers(plan),
+        "room": called.get("room"),
+        "weighed": list(agent.weighed) if agent.context else [],
+    }
+
+
+def says_itself(tool: ToolPlan) -> bool:
+    """Whether only a server, or a function, knows what this tool takes or what it is for."""
+    return tool.kind == "mcp" or (
+        tool.kind == "python" and (tool.input_schema is None or not tool.description)
+    )
+
+
+def _tool(tool: ToolPlan) -> dict[str, Json]:
+    """What the model is told of a tool. `call` names a function that says itself what it takes and what it is for."""
+    told: dict[str, Json] = {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+    }
+    return {**told, "call": tool.node.config["call"]} if says_itself(tool) else told
+
+
+def _servers(plan: AgentPlan) -> list[Json]:
+    found: dict[str, list[Json]] = {}
+    for tool in plan.tools:
+        if tool.kind == "mcp":
+            server, _, name = tool.name.partition("__")
+            found.setdefault(server, []).append(name)
+    return [{"server": server, "tools": names} for server, names in found.items()]
+
+
+def spoken(agent: AgentRun) -> list[Json]:
+    """The conversation as it was sent last, with the answer."""
+    return [agent.messages[number] for number in range(len(agent.messages))]
+
+
+def unsent(agent: AgentRun) -> list[Json]:
+    """The blocks that the next call adds."""
+    return [*(agent.results[tool] for tool in agent.order if tool in agent.results), *agent.pending]
+
+
+def stays(content: Sequence[Json]) -> list[Json]:
+    """What of an answer that was cut may stand in the conversation: no tool calls, since none of them was begun, no
+    empty text, and nothing that ends in thinking."""
+    kept = [
+        block
+        for block in content
+        if block["type"] != "tool_use" and (block["type"] != "text" or block["text"].strip())
+    ]
+    while kept and kept[-1]["type"] in ("thinking", "redacted_thinking"):
+        kept.pop()
+    return kept
+
+
+def compacted(agent: AgentRun, summary: str) -> list[Json]:
+    """The first message of a conversation that goes on from a summary: the task, the summary, and what people said
+    since the last answer."""
+    messages = spoken(agent)
+    task = [block for block in messages[0]["content"] if not _is_summary(block)]
+    latest = messages[-1]["content"] if len(messages) > 1 else []
+    said = [block for block in latest if block["type"] != "tool_result"]
+    text = f"{SUMMARY}\n{summary.strip()}\n</summary_of_the_conversation>\nGo on from here."
+    return [*task, {"type": "text", "text": text}, *said]
+
+
+def _is_summary(block: Json) -> bool:
+    return bool(block["type"] == "text" and block["text"].startswith(SUMMARY))
+
+
+def transcript(name: str, messages: Sequence[Json]) -> str:
+    """An earlier agent's conversation as text, for another agent to read. Of long ones the beginning is left out."""
+    lines = "\n\n".join(line for message in messages for line in _told(message))
+    if len(lines) > _MOST_TRANSCRIPT:
+        lines = f"(the beginning is left out)\n{lines[-_MOST_TRANSCRIPT:]}"
+    return wrapped("earlier_conversation", lines, agent=name)
+
+
+def _told(message: Json) -> Iterator[str]:
+    who = "user" if message["role"] == "user" else "assistant"
+    for block in message["content"]:
+        match block["type"]:
+            case "text":
+                yield f"[{who}] {block['text']}"
+            case "tool_use":
+                yield f"[assistant calls {block['name']}] {encode(block['input']).decode()}"
+            case "tool_result":
+                parts = block["content"] if isinstance(block["content"], list) else []
+                text = "\n".join(part["text"] for part in parts if part["type"] == "text")
+                yield f"[result] {text[:_MOST_RESULT]}"

@@ -1,0 +1,76 @@
+"""What becomes of a model call that failed: which failures are waited out, how long, and who may cut that short. Pure.
+
+A provider that is overloaded, limits the rate, fails or cannot be reached ends no conversation: the call is made again
+after growing waits, each a durable timer that holds nothing, until the flow's `limits.deadline` has passed since the call
+first began (an agent's own `timeout` ends it before). Whoever writes to the agent meanwhile has it tried at once.
+A `retry` of the flow's author is kept to as it is written, for these failures too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.flow.model import Retry
+from engine.journal import events as ev
+from engine.journal.folds.agents import TURN, agent_of
+from engine.journal.state import NodeRun
+from engine.language import timestamps
+from engine.language.codec import Json
+
+if TYPE_CHECKING:
+    from engine.decide.step import Turn
+
+
+class Remedy(NamedTuple):
+    """What is done about one kind of failure before the agent fails with it."""
+
+    waits: bool = False
+    """Tried again until the deadline, however often."""
+    unpaid: bool = False
+    """It was refused before any answer, and costs nothing."""
+
+
+REMEDIES: Mapping[str, Remedy] = {
+    "overloaded": Remedy(waits=True, unpaid=True),
+    "rate_limited": Remedy(waits=True, unpaid=True),
+    "unavailable": Remedy(waits=True),
+    "stream_cut": Remedy(waits=True),
+}
+"""By the type of the error; any other failure is tried again as `retry` says, where that can help."""
+
+
+def _remedy(error: Mapping[str, Json]) -> Remedy:
+    return REMEDIES.get(str(error.get("type")), Remedy())
+
+
+def tries_again(turn: Turn, run: NodeRun, retry: Retry, error: Mapping[str, Json], due_at: str) -> bool:
+    """Whether another attempt follows at `due_at`."""
+    if retry.until_deadline and _remedy(error).waits and run.started_at is not None:
+        return due_at < timestamps.after(run.started_at, turn.flow.deadline)
+    return run.failures + 1 < retry.attempts
+
+
+def unpaid(run: NodeRun, error: Mapping[str, Json]) -> bool:
+    """Whether a model call that failed cost nothing: refused, and nothing was counted."""
+    details = error.get("details")
+    used = details.get("usage") if isinstance(details, dict) else None
+    return run.type == TURN and _remedy(error).unpaid and not (isinstance(used, dict) and any(used.values()))
+
+
+def waited_out(run: NodeRun | None) -> bool:
+    """Whether this is a model call that waits for its provider."""
+    if run is None or run.type != TURN or run.status != "retrying":
+        return False
+    return _remedy(run.error or {}).waits
+
+
+def try_now(turn: Turn, owner: str) -> None:
+    """Make the call at once that an agent is waiting to make again."""
+    for path in sorted(turn.state.active):
+        run = turn.state.nodes[path]
+        if run.type == TURN and run.status == "retrying" and agent_of(turn.state, path) == owner:
+            for timer in list(turn.state.timers.values()):
+                if (timer.path, timer.purpose) == (path, "retry"):
+                    turn.emit(ev.TimerFired, path=path, timer_id=timer.timer_id)
+                    turn.wake(path)

@@ -1,0 +1,112 @@
+"""What model calls cost, as rows beside a step's events: set aside when a call begins, settled when it has ended. Pure.
+
+A call that was cut, or lost in a crash, or that failed while it was answered keeps what was set aside for it: it may have
+been paid for, and the day's cap must hold. One that was refused before there was any answer costs nothing, so that an hour in
+which the API refuses everything does not use up the day. What is settled counts on the day on which its call began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+
+from engine.journal.events import (
+    AgentCompacted,
+    AgentMessage,
+    ChildStarted,
+    Event,
+    NodeFailed,
+    NodeInterrupted,
+    NodeRetried,
+)
+from engine.journal.folds.agents import TURN, unmade
+from engine.journal.state import State
+from engine.language.codec import Json
+from engine.storage.port import NANO, PutSpend, Row, SettleSpend
+
+_REFUSALS = frozenset(
+    {
+        "rate_limited",
+        "overloaded",
+        "request_invalid",
+        "context_too_long",
+        "access_denied",
+        "script",
+        "mcp",
+        "file",
+    }
+)
+"""Failures of a call that was not sent, or that was refused without an answer."""
+
+
+def nanos(dollars: Json) -> int:
+    """Dollars as billionths, never less than they are."""
+    return int((Decimal(str(dollars)) * NANO).to_integral_value(ROUND_CEILING))
+
+
+@dataclass(frozen=True)
+class SpendRows:
+    """The extension that writes them, with the cap of a day in dollars (UTC days); None is without one."""
+
+    cap: Decimal | None = None
+
+    def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+        """What a step sets aside and settles. A journal that comes from elsewhere as a whole (a fork, an imported
+        session) has calls that ended: they were paid for where they were made."""
+        rows: list[Row] = []
+        for event in events:
+            if isinstance(event, ChildStarted):
+                rows += self._begun(after, event)
+            elif isinstance(event, AgentMessage | AgentCompacted):
+                rows += _ended(before, after, event)
+            elif isinstance(event, NodeRetried | NodeFailed):
+                rows += _refused(before, after, event)
+            elif isinstance(event, NodeInterrupted):
+                rows += _unmade(before, after, event)
+        return rows
+
+    def _begun(self, after: State, event: ChildStarted) -> list[Row]:
+        run = after.nodes.get(event.path or "")
+        reserved = (event.input or {}).get("reserved") if event.node_type == TURN else None
+        if reserved is None or run is None or (run.status, run.attempt) != ("started", event.attempt):
+            return []
+        cap = None if self.cap is None or event.input.get("exempt") else nanos(self.cap)
+        return [
+            PutSpend(
+                session_id=after.session_id,
+                path=event.path or "",
+                attempt=event.attempt,
+                flow_name=after.flow_name,
+                day=event.timestamp[:10],
+                amount=nanos(reserved),
+                cap=cap,
+            )
+        ]
+
+
+def _ended(before: State, after: State, event: AgentMessage | AgentCompacted) -> list[Row]:
+    run = before.nodes.get(event.turn or "")
+    if event.turn is None or event.cost is None or run is None:
+        return []
+    sure = not (isinstance(event, AgentMessage) and event.interrupted)
+    return [SettleSpend(after.session_id, event.turn, run.attempt, nanos(event.cost), sure)]
+
+
+def _unmade(before: State, after: State, event: NodeInterrupted) -> list[Row]:
+    """A call that left before anything was sent costs nothing; what it begins with next is set aside anew."""
+    run = before.nodes.get(event.path or "")
+    if run is None or run.status != "started" or not unmade(run, event):
+        return []
+    return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]
+
+
+def _refused(before: State, after: State, event: NodeRetried | NodeFailed) -> list[Row]:
+    run = before.nodes.get(event.path or "")
+    if run is None or run.type != TURN or run.status != "started" or event.error.get("type") not in _REFUSALS:
+        return []
+    details = event.error.get("details")
+    used = details.get("usage") if isinstance(details, dict) else None
+    if not isinstance(used, dict) or any(used.values()):
+        return []  # it had begun to answer
+    return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]

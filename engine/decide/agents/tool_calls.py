@@ -1,0 +1,270 @@
+"""Tool calls of an agent: whether they may run, as what, and what the model is told of them. Pure.
+
+A call becomes a node of the type that does the work. Where the flow wants people to decide first, they see exactly what
+would run, and what runs is compared with that: a model cannot talk its way around it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.decide import binding, question
+from engine.decide.agents import call_edits, call_to_node, tool_results
+from engine.decide.evaluate import context, evaluate_config
+from engine.flow import Node
+from engine.flow.agent_plan import AgentPlan, Rule, ToolPlan, plan_of
+from engine.journal import events as ev
+from engine.journal.folds.agents import agent_at, agent_of
+from engine.journal.state import Call, PromptRun, State, scope_of
+from engine.language.codec import Json, copy
+from engine.language.errors import NotJson, SaysoError
+from engine.language.expressions import evaluate_condition
+from engine.language.markup import escape_markup
+
+if TYPE_CHECKING:
+    from engine.decide.step import Turn
+
+VALID_SECONDS = 30 * 86400.0
+"""How long the approval of a call holds: it runs at once, unless the session is held."""
+
+
+def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
+    """Begin a tool call: its node with its configuration where it runs now. Else it is asked about, or refused."""
+    owner = agent_of(turn.state, path)
+    assert owner is not None
+    call = agent_at(turn.state, owner).calls[path]
+    plan = plan_of(turn.node(owner))
+    if asked_here(turn.state, call) and not _approved(turn.state, call):
+        decided(turn, turn.state.prompts[call.prompt_id or ""])
+        return None
+    if call.tool is None:
+        names = ", ".join(tool.name for tool in plan.tools) or "none at all"
+        _refuse(turn, path, call, f"There is no tool {call.name}. There are: {names}.")
+        return None
+    tool = plan.tools[call.tool]
+    try:
+        given = _given(turn, tool, call)
+        config = configured(turn, path, tool, given)
+        rule = _rule(turn, path, plan, call, call_to_node.as_read(tool, given, config))
+        if rule is not None and not asked_here(turn.state, call):
+            _ask(turn, path, tool, rule, call, config)
+            return None
+        if rule is not None or asked_here(turn.state, call):
+            _enforce(turn, path, tool, call, config)
+    except SaysoError as error:
+        _refuse(turn, path, call, str(error))
+        return None
+    return tool.node, config
+
+
+def _called(turn: Turn, path: str) -> tuple[Call, ToolPlan]:
+    """A tool call that has no result yet, and the tool that it is of."""
+    owner = agent_of(turn.state, path)
+    assert owner is not None
+    call = agent_at(turn.state, owner).calls[path]
+    assert call.tool is not None, "a call of no tool is refused before anything happens to it"
+    return call, plan_of(turn.node(owner)).tools[call.tool]
+
+
+def configured(turn: Turn, path: str, tool: ToolPlan, given: Json) -> dict[str, Json]:
+    """The configuration of the node that this call becomes. Raises `SaysoError`, in words for the model."""
+    if tool.kind in ("node", "flow"):
+        call_to_node.checked(tool, given)
+        if tool.kind == "flow":
+            return {**tool.node.config, "inputs": copy(given)}
+        given = call_to_node.filled(tool, given)
+        return evaluate_config(turn.flow, tool.node, turn.state, scope_of(path), None, {"input": given})
+    names = context(tool.node.compiled, turn.flow, turn.state, scope_of(path), None)
+    return call_to_node.prepare(tool, given, tool.node.compiled.evaluate(names))
+
+
+def _given(turn: Turn, tool: ToolPlan, call: Call) -> Json:
+    """What the call is given: what the model wrote, or what a person made of it."""
+    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
+    if prompt is None or not prompt.spec.get("editors") or not asked_here(turn.state, call):
+        return call.input
+    return call_edits.edited(tool, call.input, prompt.spec.get("values") or {})
+
+
+# --- approvals ---------------------------------------------------------------------------------------------------
+
+
+def asked_here(state: State, call: Call) -> bool:
+    """Whether people were asked about this call in this session; what was approved in another is asked anew in a copy."""
+    prompt = None if call.prompt_id is None else state.prompts[call.prompt_id]
+    return prompt is not None and (prompt.spec.get("covers") or {}).get("sessionId") == state.session_id
+
+
+def _rule(turn: Turn, path: str, plan: AgentPlan, call: Call, given: Json) -> Rule | None:
+    """The rule by which people decide this call first. A rule that cannot be evaluated holds."""
+    for rule in plan.rules:
+        if rule.tool == call.name and (rule.when is None or _holds(turn, path, rule, given)):
+            return rule
+    return None
+
+
+def _holds(turn: Turn, path: str, rule: Rule, given: Json) -> bool:
+    assert rule.when is not None
+    try:
+        names = context(rule.when, turn.flow, turn.state, scope_of(path), turn.facts.now)
+        names |= {"input": given, "tool": rule.tool}
+        return evaluate_condition(rule.when, names, f"approvals.{rule.tool}: when")
+    except SaysoError:
+        return True
+
+
+def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: dict[str, Json]) -> None:
+    agent = turn.node(agent_of(turn.state, path) or "")
+    name = agent.name or agent.id
+    editable = "edit" in rule.verdicts
+    fields = call_edits.edit_fields(tool, call.input) if editable else []
+    approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
+    turn.ask(
+        path,
+        {
+            "kind": "approval",
+            "message": rule.message or f"*{escape_markup(name)}* wants to use `{tool.name}`.",
+            "nodeId": tool.node.id,
+            "nodeName": f"{name}: {tool.name}",
+            "options": [
+                {"value": "approve", "label": "Approve", "style": "primary"},
+                {"value": "reject", "label": "Reject", "style": "danger"},
+            ],
+            "acceptsText": False,
+            "approvers": list(approvers),
+            "excludeRequester": rule.exclude_requester,
+            "required": rule.required,
+            "veto": "any",
+            "requireReason": False,
+            "editable": [field["name"] for field in fields],
+            "form": {"fields": fields} if fields else None,
+            "values": {field["name"]: field.get("default") for field in fields},
+            "timeoutSeconds": rule.timeout,
+            "onTimeout": "reject",
+            "tool": {"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input},
+            "covers": _covered(turn, path, tool, config),
+        },
+    )
+
+
+def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> dict[str, Json]:
+    return {
+        "nodeId": tool.node.id,
+        "path": path,
+        "sessionId": turn.state.session_id,
+        "type": tool.node.type,
+        "text": call_to_node.call_text(tool, config),
+        "digest": binding.digest(tool.node.type, config),
+        "validSeconds": VALID_SECONDS,
+    }
+
+
+def covered_after(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json]:
+    """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
+    call, tool = _called(turn, prompt.path)
+    given = call_edits.edited(tool, call.input, values)
+    return _covered(turn, prompt.path, tool, configured(turn, prompt.path, tool, given))
+
+
+def _enforce(turn: Turn, path: str, tool: ToolPlan, call: Call, config: dict[str, Json]) -> None:
+    """Raise `NotApproved` unless people approved exactly this."""
+    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
+    shown = {} if prompt is None else prompt.spec.get("covers") or {}
+    approved = _approved(turn.state, call)
+    same = shown.get("path") == path and shown.get("sessionId") == turn.state.session_id
+    if not (approved and same and shown.get("digest") == binding.digest(tool.node.type, config)):
+        raise binding.NotApproved(
+            f"{tool.name} did not run: what it was about to do is not what was approved."
+        )
+
+
+def _approved(state: State, call: Call) -> bool:
+    prompt = None if call.prompt_id is None else state.prompts[call.prompt_id]
+    return prompt is not None and (prompt.answer or {}).get("value") == "approve"
+
+
+def decided(turn: Turn, prompt: PromptRun) -> None:
+    """People decided a call. Approved ones begin by themselves."""
+    if (prompt.answer or {}).get("value") == "approve":
+        return
+    call, tool = _called(turn, prompt.path)
+    reason = (prompt.answer or {}).get("reason")
+    by, late = question.deciders(prompt), prompt.status == "expired"
+    content = tool_results.rejected_content(tool, by, reason, timed_out=late)
+    _result(turn, prompt.path, call, content, is_error=True)
+
+
+# --- results -----------------------------------------------------------------------------------------------------
+
+
+def _refuse(turn: Turn, path: str, call: Call, message: str) -> None:
+    _result(turn, path, call, tool_results.refused_content(message), is_error=True)
+
+
+def _result(
+    turn: Turn,
+    path: str,
+    call: Call,
+    content: list[Json],
+    *,
+    is_error: bool = False,
+    error: dict[str, Json] | None = None,
+) -> None:
+    owner = agent_of(turn.state, path) or ""
+    turn.emit(
+        ev.AgentToolResult,
+        path=path,
+        node_id=turn.state.nodes[owner].node_id,
+        tool_use_id=call.tool_use_id,
+        content=content,
+        is_error=True if is_error else None,
+        error=error,
+    )
+
+
+def done(turn: Turn, path: str, output: Json) -> None:
+    """A tool call has its output: what the model is told of it."""
+    call, tool = _called(turn, path)
+    try:
+        copy(output)
+    except NotJson as error:
+        failed(turn, path, {"type": error.code, "message": f"its output: {error}"})
+        return
+    content = [*_note(turn, tool, call), *tool_results.content(tool, tool.node.type, output)]
+    _result(turn, path, call, content)
+
+
+def failed(turn: Turn, path: str, error: dict[str, Json]) -> None:
+    """A tool call failed for good: that is for the model to know, and fails nothing else."""
+    call, tool = _called(turn, path)
+    content = [*_note(turn, tool, call), *tool_results.error_content(tool, error)]
+    _result(turn, path, call, content, is_error=True, error=error)
+
+
+def cut_off(turn: Turn, path: str) -> None:
+    """A call that has no result when its agent fails: the model is told what is known of it."""
+    owner = agent_of(turn.state, path) or ""
+    call, run = agent_at(turn.state, owner).calls[path], turn.state.nodes.get(path)
+    if run is None:
+        _refuse(turn, path, call, "the work was interrupted before it began.")
+        return
+    told = "This call was cut off before it had a result. Whether it had its effect is not known: look before you repeat it."
+    error: dict[str, Json] = {"type": "interrupted", "message": told}
+    _result(turn, path, call, tool_results.cut_off_content(told), is_error=True, error=error)
+
+
+def _note(turn: Turn, tool: ToolPlan, call: Call) -> list[Json]:
+    """What a person changed before the call ran."""
+    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
+    if prompt is None or not prompt.spec.get("editors"):
+        return []
+    by = [{"id": editor} for editor in prompt.spec["editors"]]
+    return tool_results.edited_note(by, call_edits.edited(tool, call.input, prompt.spec.get("values") or {}))
+
+
+def settle_containers(turn: Turn, owner: str) -> None:
+    """Tool calls that were flows and have ended."""
+    for path in sorted(agent_at(turn.state, owner).calls):
+        run = turn.state.nodes.get(path)
+        if run is not None and run.status == "completed":
+            done(turn, path, run.output)

@@ -1,0 +1,333 @@
+"""What people do to a prompt beside answering it: vote, change what is proposed, hand over, take back. Pure.
+
+An approval that one person decides is answered like any other question. Where several must agree, each vote is a
+fact of its own until one side stands; then the answer follows, with the votes in it. A vote replaces one's own. An edit
+voids the votes before it, and shows the prompt anew under another nonce, so that a button of the copy before decides
+nothing. An answer with `undo` is recorded at once and starts nothing before its timer has fired.
+"""
+
+from __future__ import annotations
+
+import re
+
+from engine.decide import agents, binding, prompt_timers, question
+from engine.decide.commands import Answer, Edit, Facts, HandOver, Undo
+from engine.decide.step import Turn
+from engine.flow import Flow
+from engine.forms import check_form
+from engine.forms.ask import asked_fields, wrong_text
+from engine.journal import events as ev
+from engine.journal.folds.prompts import asked_people, votes_without
+from engine.journal.grammar.ids import undo_id
+from engine.journal.state import PromptRun, State
+from engine.language import timestamps
+from engine.language.actors import Actor
+from engine.language.codec import Json, clean_text
+from engine.language.errors import (
+    AlreadyAnswered,
+    ClockJumped,
+    InvalidAnswer,
+    PromptClosed,
+    PromptTimedOut,
+    SaysoError,
+)
+
+OPEN_PHASES = ("running", "waiting", "pausing", "held", "unreachable")
+"""Phases in which answers and times still count."""
+
+_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:[^\s:]+", re.ASCII)
+
+
+def open_prompt(turn: Turn, prompt_id: str, nonce: str | None = None) -> PromptRun:
+    """The prompt, if an answer still counts: its own deadline decides, whatever became of the timer.
+
+    Raises `PromptClosed`, `PromptTimedOut` and `AlreadyAnswered`, in words for the late one, and `ClockJumped`.
+    """
+    prompt = turn.state.prompts.get(prompt_id)
+    if prompt is None:
+        raise PromptClosed("This question is not known here.")
+    _refuse_closed(turn.state, prompt)
+    if is_over(prompt.deadline, turn.facts):
+        raise PromptTimedOut(question.timed_out(prompt.deadline))
+    if nonce is not None and nonce != prompt.spec["nonce"]:
+        raise PromptClosed("This button belongs to an older copy of the question.")
+    return prompt
+
+
+def _refuse_closed(state: State, prompt: PromptRun) -> None:
+    if prompt.status == "answered":
+        raise AlreadyAnswered(question.already(prompt))
+    if prompt.status == "expired":
+        raise PromptTimedOut(question.timed_out(prompt.deadline or prompt.at))
+    if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
+        raise PromptClosed("This question was withdrawn.")
+
+
+def is_over(moment: str | None, facts: Facts) -> bool:
+    """Whether this time has come. Raises `ClockJumped` where only a clock says so that was just put forward."""
+    if moment is None or facts.now < moment:
+        return False
+    if facts.clock_jumped:
+        raise ClockJumped(
+            f"The clock of this machine was put forward to {timestamps.told(facts.now)}, by which the time was over at "
+            f"{timestamps.told(moment)}. The clock is looked at again in half a minute; please try again then."
+        )
+    return True
+
+
+# --- votes -----------------------------------------------------------------------------------------------
+
+
+def vote(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[str, Json]) -> dict[str, Json] | None:
+    """Count a decision on an approval. The answer as it is journaled once a side stands, None before that.
+
+    Raises `InvalidAnswer` where the reason is missing, `AlreadyAnswered` for the same vote once more.
+    """
+    reason = _reason(prompt, command, answer["value"])
+    if answer["value"] == "approve":
+        _refuse_unfilled(prompt)
+    before = votes_without(prompt, command.actor.id)
+    if len(before) < len(prompt.votes):
+        _refuse_same(prompt, command.actor, answer["value"], reason)
+    mine = {
+        "actor": command.actor.record(),
+        "vote": answer["value"],
+        "reason": reason,
+        "at": turn.facts.now,
+    }
+    votes = (*before, mine)
+    decision = outcome(prompt.spec, votes)
+    if decision is None or prompt.votes or _required(prompt.spec) > 1:
+        fields = {"actor": mine["actor"], "vote": mine["vote"], "reason": reason, "key": command.key}
+        turn.emit(ev.PromptVoted, path=prompt.path, prompt_id=prompt.prompt_id, **fields)
+    if decision is None:
+        return None
+    return _decided(prompt, answer, votes)
+
+
+def outcome(spec: dict[str, Json], votes: tuple[dict[str, Json], ...]) -> str | None:
+    """What these votes decide: `approve`, `reject`, or nothing yet."""
+    required = _required(spec)
+    rejected = sum(vote["vote"] == "reject" for vote in votes)
+    if rejected * 2 > required or (rejected and spec.get("veto") != "majority"):
+        return "reject"
+    return "approve" if len(votes) - rejected >= required else None
+
+
+def _required(spec: dict[str, Json]) -> int:
+    return int(spec.get("required") or 1)
+
+
+def _reason(prompt: PromptRun, command: Answer, decision: Json) -> str | None:
+    reason = clean_text(command.reason or "")[0].strip()
+    question.refuse_long(reason)
+    if not reason and decision == "reject" and prompt.spec.get("requireReason"):
+        raise InvalidAnswer("Please say why: a rejection needs a reason here. Nothing was decided.")
+    return reason or None
+
+
+def _refuse_unfilled(prompt: PromptRun) -> None:
+    """Refuse to approve a form in which something is missing that it needs."""
+    fields = asked_fields(prompt.spec)
+    _, errors = check_form(fields, prompt.spec.get("values") or {})
+    if errors:
+        raise InvalidAnswer(f"This cannot be approved as it is. {wrong_text(fields, errors)}")
+
+
+def _refuse_same(prompt: PromptRun, actor: Actor, decision: Json, reason: str | None) -> None:
+    """Refuse a vote that this person has given already, in these words."""
+    for old in prompt.votes:
+        if old["actor"].get("id") == actor.id and (old["vote"], old["reason"]) == (decision, reason):
+            raise AlreadyAnswered(
+                f"You voted already, at {timestamps.told(old['at'])}: {question.DECIDED[str(decision)]}. "
+                f"{question.tally(prompt)}"
+            )
+
+
+def _decided(
+    prompt: PromptRun, answer: dict[str, Json], votes: tuple[dict[str, Json], ...]
+) -> dict[str, Json]:
+    winning = [vote for vote in votes if vote["vote"] == answer["value"]]
+    reasons = [str(vote["reason"]) for vote in winning if vote["reason"] is not None]
+    decided = {**answer, "values": prompt.spec.get("values") or {}, "reason": "\n".join(reasons) or None}
+    if len(votes) > 1:
+        decided["votes"] = list(votes)
+    return decided
+
+
+# --- edits -----------------------------------------------------------------------------------------------
+
+
+def edit(turn: Turn, command: Edit) -> None:
+    """Change what an approval proposes: checked like any form, shown with what would run then, and put to vote anew."""
+    if command.key in turn.state.seen:
+        return
+    prompt = open_prompt(turn, command.prompt_id, command.nonce)
+    turn.permit(command.actor, "edit", prompt)
+    current = prompt.spec.get("values") or {}
+    values = _edited(prompt.spec, current, command.values)
+    before = {name: current.get(name) for name in values if values[name] != current.get(name)}
+    if not before:
+        raise InvalidAnswer("Nothing was changed: all values are as they were.")
+    _refuse_nobody_left(turn.state, prompt, command.actor)
+    turn.emit(
+        ev.PromptEdited,
+        path=prompt.path,
+        prompt_id=prompt.prompt_id,
+        actor=command.actor.record(),
+        values=values,
+        before=before,
+        covers=_covered(turn, prompt, values),
+        nonce=turn.new_id("", f"nonce {prompt.path}"),
+        key=command.key,
+    )
+
+
+def change_problem(flow: Flow, state: State, prompt: PromptRun, changed: dict[str, Json]) -> str | None:
+    """Why an approval cannot be changed like this, whoever does it, to be told before anything is stored; None where
+    it can."""
+    turn = Turn(flow, state, Facts("", 0, "", lambda *asked: None))
+    try:
+        _covered(turn, prompt, _edited(prompt.spec, prompt.spec.get("values") or {}, changed))
+    except InvalidAnswer as error:
+        return str(error)
+    return None
+
+
+def _covered(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json] | None:
+    try:
+        if prompt.spec.get("tool"):
+            return agents.tool_calls.covered_after(turn, prompt, values)
+        return binding.foreseen(turn.flow, turn.state, prompt.path, values)
+    except SaysoError as error:
+        raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error
+
+
+def _edited(spec: dict[str, Json], current: dict[str, Json], changed: dict[str, Json]) -> dict[str, Json]:
+    """All values of the form with these changed. Raises `InvalidAnswer` where that cannot be."""
+    editable = spec.get("editable") or []
+    if not editable:
+        raise InvalidAnswer("Nothing of this question can be changed: decide it as it is.")
+    fixed = [name for name in changed if name not in editable]
+    if fixed:
+        named = ", ".join(f"`{name[:80]}`" for name in fixed)
+        raise InvalidAnswer(
+            f"{named} cannot be changed here, only {', '.join(f'`{name}`' for name in editable)}."
+        )
+    values, errors = check_form(asked_fields(spec), {**current, **changed})
+    if errors:
+        raise InvalidAnswer(f"Nothing was changed. {wrong_text(asked_fields(spec), errors)}")
+    # What may not be changed stays exactly what was shown, however the check would write it.
+    return {**values, **{name: value for name, value in current.items() if name not in editable}}
+
+
+def _refuse_nobody_left(state: State, prompt: PromptRun, editor: Actor) -> None:
+    """Refuse an edit after which fewer people are left than must agree, as far as the list names people one by one."""
+    if not prompt.spec.get("excludeRequester"):
+        return
+    asked = set(asked_people(state, prompt))
+    if any(entry.startswith("@") or entry == "channel" for entry in asked):
+        return
+    out = {*(prompt.spec.get("editors") or []), *(prompt.spec.get("excluded") or [])} - {editor.id}
+    # Each of them is on the list: who is not there by id, by an e-mail address that is not known here.
+    by_address = len(out - asked)
+    left = asked - out - {"requester", state.actor.get("id"), editor.id, editor.email}
+    if len(left) - by_address < _required(prompt.spec):
+        raise InvalidAnswer(
+            "Nothing was changed: whoever changes this cannot approve it, and then too few people would be left who "
+            "can. Reject it, and have it proposed anew."
+        )
+
+
+# --- handing over ----------------------------------------------------------------------------------------
+
+
+def hand_over(turn: Turn, command: HandOver) -> None:
+    """Somebody else answers in the actor's place from now on."""
+    if command.key in turn.state.seen:
+        return
+    prompt = open_prompt(turn, command.prompt_id)
+    turn.permit(command.actor, "hand_over", prompt)
+    to = _person(turn.state, command.to)
+    _refuse_taker(turn.state, prompt, command, to)
+    turn.emit(
+        ev.PromptHanded,
+        path=prompt.path,
+        prompt_id=prompt.prompt_id,
+        actor=command.actor.record(),
+        to=to,
+        key=command.key,
+    )
+
+
+def _person(state: State, to: str) -> str:
+    to = clean_text(to)[0].strip()
+    if to == "requester" and state.actor.get("id"):
+        return str(state.actor["id"])
+    if not _PERSON.fullmatch(to):
+        raise InvalidAnswer(
+            f"{to[:80]!r} names no person: a question is handed to one person, by user id (U012ABCDEF), e-mail address "
+            "or local:<user>."
+        )
+    return to
+
+
+def _refuse_taker(state: State, prompt: PromptRun, command: HandOver, to: str) -> None:
+    giver, taker = command.actor, command.taker
+    if to in (giver.id, giver.email):
+        raise InvalidAnswer("This is with you already.")
+    if taker is not None and (taker.is_bot or taker.deleted):
+        raise InvalidAnswer(
+            f"{taker.name or to} cannot answer this: that is no account of a person who works here."
+        )
+    excluded = prompt.spec.get("excluded") or []
+    names = {to.lower(), (taker.email if taker is not None and taker.email else to).lower()}
+    if names & {entry.lower() for entry in asked_people(state, prompt)} and to not in excluded:
+        known = taker.name if taker is not None and taker.name else to
+        raise InvalidAnswer(f"{known} is asked already. Nothing was changed.")
+    if prompt.kind != "approval" or not prompt.spec.get("excludeRequester"):
+        return
+    if to == state.actor.get("id"):
+        raise InvalidAnswer(f"{to} started this and cannot approve it. Hand it to somebody else.")
+    if to in (prompt.spec.get("editors") or []):
+        raise InvalidAnswer(f"{to} changed this and cannot approve it. Hand it to somebody else.")
+
+
+# --- taking back -----------------------------------------------------------------------------------------
+
+
+def start_undo(turn: Turn, prompt: PromptRun, seconds: float) -> None:
+    """The answer can be taken back for so many seconds; what follows it starts then."""
+    turn.emit(
+        ev.TimerSet,
+        path=prompt.path,
+        timer_id=undo_id(turn.state, prompt),
+        due_at=timestamps.after(turn.facts.now, seconds),
+        purpose="undo",
+        prompt_id=prompt.prompt_id,
+    )
+
+
+def undo(turn: Turn, command: Undo) -> None:
+    """Take an answer back: the prompt is open again, its older buttons match no more."""
+    if command.key in turn.state.seen:
+        return
+    prompt = turn.state.prompts.get(command.prompt_id)
+    if prompt is None:
+        raise PromptClosed("This question is not known here.")
+    if prompt.open:
+        raise PromptClosed("This question is not answered, so there is nothing to take back.")
+    if turn.state.phase not in OPEN_PHASES or undo_id(turn.state, prompt) not in turn.state.timers:
+        raise PromptClosed(f"This cannot be taken back any more. {question.already(prompt)}")
+    if is_over(prompt.undo_until, turn.facts):
+        raise PromptTimedOut(f"This cannot be taken back any more. {question.already(prompt)}")
+    turn.permit(command.actor, "undo", prompt)
+    turn.emit(
+        ev.PromptUndone,
+        path=prompt.path,
+        prompt_id=prompt.prompt_id,
+        actor=command.actor.record(),
+        nonce=turn.new_id("", f"nonce {prompt.path}"),
+        key=command.key,
+    )
+    prompt_timers.start_again(turn, prompt, float(prompt.spec.get("undoSeconds") or 0))

@@ -1,0 +1,273 @@
+"""What can be asked of a session: the commands that `decide` takes. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from engine.journal.state import State
+from engine.journal.values import Value
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.messages.limits import AgentFacts
+
+Action: TypeAlias = Literal[
+    "start",
+    "answer",
+    "decide",
+    "resolve",
+    "edit",
+    "hand_over",
+    "undo",
+    "cancel",
+    "steer",
+    "pause",
+    "resume",
+]
+"""What a person wants to do, as the policy knows it: `answer` an ask, `decide` an approval, `resolve` an
+interrupted or failed node, `edit` what an approval proposes, `hand_over` a prompt, `undo` an answer, `cancel` a
+session, `steer` it with a message."""
+
+
+class Asked(Protocol):
+    """What a policy is asked about beside the session: a prompt, or the rule of a start."""
+
+    @property
+    def spec(self) -> dict[str, Json]: ...
+    @property
+    def actor(self) -> dict[str, Json] | None: ...
+
+
+class StartRule(NamedTuple):
+    """Who may start a flow, in the form in which prompts say who may answer."""
+
+    spec: dict[str, Json]
+    actor: dict[str, Json] | None = None
+
+
+class Policy(Protocol):
+    """Says whether an actor may do something. Returns None, or the sentence that tells that person why not. With
+    `start` the prompt is a `StartRule` where the flow has one."""
+
+    def __call__(self, actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None: ...
+
+
+class Facts(Value):
+    """What `decide` may know beside the state. `entropy` is random text from which ids are derived."""
+
+    now: str
+    epoch: int
+    entropy: str
+    policy: Policy
+    code: Mapping[str, str] = MappingProxyType({})
+    """Digests of the code that the flow runs beside itself; see `engine.journal.code_digests`."""
+    agents: AgentFacts = AgentFacts()
+    pausing: bool = False
+    """A person pauses the session: what runs was told to leave for that, and not because the process ends."""
+    clock_jumped: bool = False
+    """`now` jumped ahead and was not confirmed: nothing is over by it yet; see `engine.run.clock_watch`."""
+
+
+class Start(Value):
+    """Begin a session. Missing inputs are asked for before the flow starts."""
+
+    session_id: str
+    given: dict[str, Json]
+    actor: Actor
+    thread: dict[str, Json] | None = None
+    parent_session_id: str | None = None
+
+
+class Claimed(Value):
+    """The session was claimed under `facts.epoch`: starts of earlier epochs are interrupted."""
+
+
+class Installed(Value):
+    """The session is taken up anew, where node types may be installed that were missing before."""
+
+
+class Begin(Value):
+    """Begin everything that is due."""
+
+
+class NodeDone(Value):
+    """A node that was launched has finished. `attempt` tells a late outcome from the current one."""
+
+    path: str
+    attempt: int
+    output: Json
+
+
+class NodeBroke(Value):
+    """A node that was launched has failed."""
+
+    path: str
+    attempt: int
+    error: dict[str, Json]
+
+
+class NodeCut(Value):
+    """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away; `left`:
+    it left by itself at a checkpoint, and `saved` is for its next attempt."""
+
+    path: str
+    attempt: int
+    reason: Literal["cut", "timeout", "lost", "left"]
+    message: str = ""
+    saved: Json = None
+
+
+class Answer(Value):
+    """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
+    type}`). `reason` goes with a decision. With `nonce` it must be the prompt's own."""
+
+    prompt_id: str
+    actor: Actor
+    key: str
+    value: Json = None
+    text: str | None = None
+    values: dict[str, Json] | None = None
+    reason: str | None = None
+    files: list[dict[str, Json]] | None = None
+    nonce: str | None = None
+
+
+class Edit(Value):
+    """Change what an approval proposes: `values` has the fields that are to be other than they are now."""
+
+    prompt_id: str
+    actor: Actor
+    key: str
+    values: dict[str, Json]
+    nonce: str | None = None
+
+
+class HandOver(Value):
+    """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`. `taker` is what is
+    known of that person, who may be asked already under another name."""
+
+    prompt_id: str
+    actor: Actor
+    key: str
+    to: str
+    taker: Actor | None = None
+
+
+class Undo(Value):
+    """Take an answer back while what follows it has not started (`undo: 10s`); the prompt is open again."""
+
+    prompt_id: str
+    actor: Actor
+    key: str
+
+
+class Message(Value):
+    """A message that names no prompt: answers the only open text prompt that this person may answer, else is kept."""
+
+    text: str
+    actor: Actor
+    key: str
+
+
+class Steer(Value):
+    """A message for a session on its way: it answers nothing and wakes nothing, and is `messages` in expressions."""
+
+    text: str
+    actor: Actor
+    key: str
+
+
+class Shown(Value):
+    """People can see the prompt now."""
+
+    prompt_id: str
+    shown: dict[str, Json]
+
+
+class Gone(Value):
+    """The message that showed a prompt is not there any more; `ts` is that message's."""
+
+    prompt_id: str
+    ts: str
+
+
+class Unreachable(Value):
+    """The session's thread cannot be posted in, for the reason that Slack gave."""
+
+    reason: str
+
+
+class Reachable(Value):
+    """The session's thread can be posted in."""
+
+
+class Due(Value):
+    """A timer's time has come."""
+
+    timer_id: str
+
+
+class Abort(Value):
+    """End the session."""
+
+    actor: Actor
+    reason: str | None = None
+
+
+class Hold(Value):
+    """Pause the session: answers and timers are recorded and start nothing until it is resumed. `waits`: something
+    that runs was told to leave and has not yet."""
+
+    actor: Actor
+    reason: str | None = None
+    waits: bool = False
+
+
+class Resume(Value):
+    """Go on with a session that is held; `text` is delivered after everything from before the pause."""
+
+    text: str
+    actor: Actor
+    key: str
+
+
+class LockGranted(Value):
+    """Nobody is ahead of the session in the queue for its lock."""
+
+    name: str
+
+
+class LockQueued(Value):
+    """The session's lock is held by `holder` (or that one is ahead of it), which lives in the thread `thread_key`."""
+
+    name: str
+    holder: str
+    thread_key: str | None = None
+
+
+Command: TypeAlias = (
+    Start
+    | LockGranted
+    | LockQueued
+    | Hold
+    | Resume
+    | Claimed
+    | Installed
+    | Begin
+    | NodeDone
+    | NodeBroke
+    | NodeCut
+    | Answer
+    | Edit
+    | HandOver
+    | Undo
+    | Message
+    | Steer
+    | Shown
+    | Gone
+    | Unreachable
+    | Reachable
+    | Due
+    | Abort
+)

@@ -1,0 +1,319 @@
+"""Containers as state: `foreach`, `loop`, `parallel`, `switch`, `flow`. Pure.
+
+Nothing here waits or calls back. `progress` looks at the passes and containers that are under way and writes what
+follows from where they stand: a pass whose nodes all have their outcome ends, a container with room begins its next
+pass, one with nothing left completes, one whose pass failed gives up once nothing of it runs any more. It is run
+to a fixpoint in every turn, so resuming after a crash needs nothing of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.decide import agents, edges, limits, question
+from engine.decide.evaluate import context
+from engine.decide.step import Turn
+from engine.flow import Node, coerce_inputs
+from engine.journal import events as ev
+from engine.journal.grammar.ids import pass_scope, timeout_id
+from engine.journal.queries import asked_in_order, doomed, launched_below, open_prompt_at
+from engine.journal.state import (
+    COLLECT,
+    FINALLY,
+    ON_FAILURE,
+    ROOT,
+    ContainerRun,
+    Frame,
+    State,
+    below,
+    in_finally,
+    scope_of,
+)
+from engine.language import timestamps
+from engine.language.codec import Json, copy
+from engine.language.errors import ExpressionError, InvalidInputs
+from engine.language.expressions import evaluate_condition
+
+
+def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
+    """A container node began: freeze what it goes through."""
+    depth = path.count("/") + 1
+    if depth > turn.flow.limits.max_depth:
+        message = f"node {node.id}: nested {depth} deep; limits.max_depth is {turn.flow.limits.max_depth}"
+        turn.fail(path, {"type": "limit", "message": message})
+        return
+    try:
+        frozen = _FREEZE[node.type](turn, path, node, config)
+    except InvalidInputs as error:
+        turn.fail(path, {"type": error.code, "message": f"node {node.id}: {error}"})
+        return
+    node_id = turn.state.nodes[path].node_id
+    turn.emit(ev.ContainerStarted, path=path, node_id=node_id, kind=node.type, **frozen)
+    if node.type == "agent":
+        agents.conversation.open_conversation(turn, path, node, config)
+    if node.timeout is not None:
+        due_at = timestamps.after(turn.facts.now, node.timeout)
+        timer_id = timeout_id(turn.state, path)
+        turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
+
+
+def _freeze_foreach(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    items = copy(config["items"])
+    return {"items": items, "total": len(items)}
+
+
+def _freeze_loop(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    return {}
+
+
+def _freeze_parallel(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    keys = list(node.lists)
+    return {"keys": keys, "total": COLLECT if config["mode"] == "collect" else len(keys)}
+
+
+def _freeze_switch(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    value = config["on"]
+    case = value if isinstance(value, str) else _words(value)
+    taken = case if case in node.lists and case != "" else "" if "" in node.lists else None
+    return {"keys": [] if taken is None else [taken], "total": 0 if taken is None else 1}
+
+
+def _words(value: Json) -> str:
+    return {True: "true", False: "false", None: "null"}.get(value, str(value))
+
+
+def _freeze_flow(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    called = turn.flow.flows[node.calls or ""]
+    values, missing = coerce_inputs(called, config.get("inputs") or {})
+    if missing:
+        raise InvalidInputs(f"flow {called.name} needs {', '.join(missing)}")
+    return {"inputs": copy(values), "total": 1}
+
+
+def _freeze_agent(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    return agents.conversation.frozen(turn, path, node, config)
+
+
+_FREEZE: dict[str, Callable[[Turn, str, Node, dict[str, Json]], dict[str, Json]]] = {
+    "foreach": _freeze_foreach,
+    "loop": _freeze_loop,
+    "parallel": _freeze_parallel,
+    "switch": _freeze_switch,
+    "flow": _freeze_flow,
+    "agent": _freeze_agent,
+}
+
+
+# --- progress ----------------------------------------------------------------------------------------------
+
+
+def progress(turn: Turn) -> None:
+    """Write what follows for passes and containers, until nothing more follows."""
+    moved = True
+    while moved:
+        before = turn.state.seq
+        # The innermost first: what ends inside may end what is around it.
+        for scope in sorted(turn.state.frames, key=lambda scope: (-len(scope), scope)):
+            if alive(turn.state, scope):
+                edges.progress(turn, scope)
+                _end_pass(turn, scope)
+        for path in sorted(turn.state.containers, key=lambda path: (-len(path), path)):
+            if path in turn.state.containers and alive(turn.state, path):
+                _move(turn, path, turn.state.containers[path])
+        for path in sorted(turn.state.active):
+            if turn.state.nodes[path].status == "failing":
+                _go_on_failing(turn, path)
+        moved = turn.state.seq != before
+
+
+def alive(state: State, address: str) -> bool:
+    """Whether anything may still begin at this place: while a session ends, only what runs at the end does."""
+    return state.phase != "finalizing" or (in_finally(address) and not state.finally_skipped)
+
+
+def is_over(turn: Turn, frame: Frame) -> bool:
+    """Whether every node of a pass has its outcome, or the pass has failed and nothing of it runs any more."""
+    if frame.running:
+        return False
+    return frame.error is not None or edges.is_through(turn.flow.lists[frame.list_id], frame)
+
+
+def _end_pass(turn: Turn, scope: str) -> None:
+    frame = turn.state.frames.get(scope)
+    if scope in (ROOT, FINALLY) or frame is None or frame.owner is None:
+        return
+    container = turn.state.containers[frame.owner]
+    if container.agent is not None:
+        return
+    # A pass that failed ends early only where its container goes on without it.
+    if container.error is not None or not is_over(turn, frame):
+        return
+    listed = turn.flow.lists[frame.list_id].nodes
+    unreached = [node.id for node in listed if node.id not in frame.nodes] if frame.error is not None else []
+    collected, error = _collected(turn, scope, frame)
+    turn.emit(
+        ev.IterationCompleted,
+        path=frame.owner,
+        node_id=container.node_id,
+        index=frame.order,
+        scope=scope,
+        error=error,
+        unreached=unreached or None,
+        collected=collected,
+    )
+
+
+def _collected(turn: Turn, scope: str, frame: Frame) -> tuple[Json, dict[str, Json] | None]:
+    """What a pass contributes to its `foreach`, and why the pass failed where it did."""
+    owner = frame.owner or ""
+    node = turn.node(owner)
+    # The `on_failure` of a `foreach` is a list of its own, which contributes nothing.
+    if frame.error is not None or node.collect is None or turn.state.containers[owner].kind != "foreach":
+        return None, frame.error
+    try:
+        names = context(node.collect, turn.flow, turn.state, scope, turn.facts.now)
+        return node.collect.evaluate(names), None
+    except ExpressionError as error:
+        return None, {"type": error.code, "message": f"node {node.id}: collect: {error}"}
+
+
+def _move(turn: Turn, path: str, container: ContainerRun) -> None:
+    """Give up, begin what there is room for, or complete."""
+    if container.error is not None:
+        if not launched_below(turn.state, path):
+            _give_up(turn, path, container)
+        return
+    if container.kind == ON_FAILURE:
+        if not container.running:
+            turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+        return
+    if container.agent is not None:
+        agents.tool_calls.settle_containers(turn, path)
+        if agents.conversation.ended(turn, path):
+            turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+        return
+    node = turn.node(path)
+    try:
+        while _has_next(turn, path, node, turn.state.containers[path]):
+            _begin_pass(turn, path, node, turn.state.containers[path])
+    except ExpressionError as error:
+        turn.fail(path, {"type": error.code, "message": str(error)})
+        return
+    container = turn.state.containers[path]
+    if not container.running:
+        if node.type == "loop" and container.begun >= _rounds(turn, path) and _goes_on(turn, path, node):
+            _at_limit(turn, path, node, container.begun)
+            return
+        turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+
+
+def _has_next(turn: Turn, path: str, node: Node, container: ContainerRun) -> bool:
+    """Whether another pass begins now."""
+    config = turn.state.nodes[path].input
+    match node.type:
+        case "foreach":
+            return container.begun < (container.total or 0) and container.running < config["concurrency"]
+        case "loop":
+            return (
+                not container.running and container.begun < _rounds(turn, path) and _goes_on(turn, path, node)
+            )
+        case "parallel" | "switch":
+            return container.begun < len(container.keys or [])
+        case _:
+            return container.begun < 1
+
+
+def _rounds(turn: Turn, path: str) -> int:
+    """How many rounds a loop may have: as its file says, and one for each time that people said so."""
+    most = int(turn.state.nodes[path].input["max_iterations"])
+    if turn.state.containers[path].begun < most:
+        return most
+    return most + limits.times_more(turn.state, path)
+
+
+def _at_limit(turn: Turn, path: str, node: Node, rounds: int) -> None:
+    """A loop that had all its rounds would have another one."""
+    decision = turn.state.nodes[path].input.get("on_limit")
+    if decision != "ask":
+        limit_decided(turn, path, decision or "fail", rounds)
+    elif open_prompt_at(turn.state, path) is None:
+        turn.ask(path, limits.loop_prompt(node, rounds, turn.state.nodes[path].attempt))
+
+
+def limit_decided(turn: Turn, path: str, decision: str, rounds: int) -> None:
+    """How a loop goes on at its limit. One round more begins by itself."""
+    if decision == "continue":
+        node_id = turn.state.nodes[path].node_id
+        turn.emit(ev.ContainerCompleted, path=path, node_id=node_id, limit=rounds)
+    elif decision == "fail":
+        turn.fail(path, limits.loop_error(turn.state, path, rounds))
+
+
+def _goes_on(turn: Turn, path: str, node: Node) -> bool:
+    """The loop's condition, as it stands before a round. `until` is looked at after each round, `while` before."""
+    container = turn.state.containers[path]
+    if node.until_ is not None:
+        return not container.begun or not _test(turn, path, node, "until")
+    return node.while_ is None or _test(turn, path, node, "while")
+
+
+def _test(turn: Turn, path: str, node: Node, word: str) -> bool:
+    compiled = node.until_ if word == "until" else node.while_
+    assert compiled is not None
+    container = turn.state.containers[path]
+    names = context(compiled, turn.flow, turn.state, scope_of(path), turn.facts.now)
+    names |= {"last": container.last, "index": container.begun}
+    return evaluate_condition(compiled, names, f"node {node.id}: {word}")
+
+
+def _begin_pass(turn: Turn, path: str, node: Node, container: ContainerRun) -> None:
+    order = container.begun
+    key = (container.keys or [])[order] if container.keys else None
+    list_id = _list_of(node, key)
+    turn.emit(
+        ev.IterationStarted,
+        path=path,
+        node_id=node.id,
+        index=order,
+        key=key,
+        scope=pass_scope(path, turn.state.nodes[path], container, order),
+        list_id=list_id,
+    )
+
+
+def _list_of(node: Node, key: str | None) -> str:
+    """The id of the list that a pass goes through: a branch, a case, what a flow begins with, or the body."""
+    if node.calls is not None:
+        return f"@{node.calls}/"
+    return node.lists["body" if key is None else key]
+
+
+def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:
+    """Nothing of it runs any more: withdraw its questions and let it fail, or what failed go on failing."""
+    for prompt_id in asked_in_order(turn.state):
+        prompt = turn.state.prompts[prompt_id]
+        inside = prompt.path != path and below(path, prompt.path)
+        if inside or (prompt.path == path and prompt.kind in ("budget", limits.KIND)):
+            reason = f"{container.node_id} failed"
+            turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
+    if container.kind == ON_FAILURE:
+        turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+    else:
+        turn.break_(path, container.error or {})
+
+
+def _go_on_failing(turn: Turn, path: str) -> None:
+    """`on_failure` is over, where there is one: ask people, or let the failure count."""
+    state = turn.state
+    if (
+        path in state.containers
+        or open_prompt_at(state, path)
+        or doomed(state, path)
+        or not alive(state, path)
+    ):
+        return
+    node, run = turn.node(path), state.nodes[path]
+    if node.on_error == "ask" and not in_finally(path):
+        turn.ask(path, question.failed_prompt(node, run))
+    else:
+        turn.fail_for_good(path, run.error or {})

@@ -1,0 +1,162 @@
+"""`decide`: what a command makes true. Pure.
+
+A command that was taken before yields no events; a command that is refused raises and yields none either.
+`settle` (`engine.decide.fixpoint`) ends every turn: it writes what follows without any further command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.decide import approvals, locks, prompt_timers, replies
+from engine.decide.begin import begin
+from engine.decide.commands import (
+    Abort,
+    Answer,
+    Begin,
+    Claimed,
+    Command,
+    Due,
+    Edit,
+    Facts,
+    Gone,
+    HandOver,
+    Hold,
+    Installed,
+    LockGranted,
+    LockQueued,
+    Message,
+    NodeBroke,
+    NodeCut,
+    NodeDone,
+    Reachable,
+    Resume,
+    Shown,
+    Start,
+    StartRule,
+    Steer,
+    Undo,
+    Unreachable,
+)
+from engine.decide.due import must_ask
+from engine.decide.fixpoint import settle
+from engine.decide.reinstalled import installed
+from engine.decide.step import Turn
+from engine.flow import Flow, coerce_inputs
+from engine.flow.missing_types import spec_of
+from engine.journal import events as ev
+from engine.journal.events import Event
+from engine.journal.queries import launched
+from engine.journal.state import LEFT, NodeRun, State
+from engine.language.codec import Json
+from engine.language.errors import NotAllowed
+
+
+def decide(flow: Flow, state: State, command: Command, facts: Facts) -> list[Event]:
+    """The events that a command makes true, run to a fixpoint. Raises a `SaysoError` where it is refused."""
+    return take_turn(flow, state, command, facts).events
+
+
+def take_turn(flow: Flow, state: State, command: Command, facts: Facts) -> Turn:
+    """The same, with the state after the events, for whoever would fold them again otherwise."""
+    turn = Turn(flow, state, facts)
+    _HANDLERS[type(command)](turn, command)
+    settle(turn)
+    return turn
+
+
+def _start(turn: Turn, command: Start) -> None:
+    values, _ = coerce_inputs(turn.flow, command.given)
+    if turn.state.seq:
+        return
+    asked = turn.state._replace(
+        session_id=command.session_id,
+        flow_name=turn.flow.name,
+        actor=command.actor.record(),
+        thread=command.thread,
+    )
+    starters = turn.flow.allowed_to_start
+    rule = None if starters is None else StartRule({"kind": "start", "who": list(starters)})
+    reason = turn.facts.policy(command.actor, "start", asked, rule)
+    if reason is not None:
+        raise NotAllowed(reason)
+    turn.emit(
+        ev.SessionStarted,
+        session_id=command.session_id,
+        flow_name=turn.flow.name,
+        flow_digest=turn.flow.digest,
+        given=values,
+        actor=command.actor.record(),
+        thread=command.thread,
+        parent_session_id=command.parent_session_id,
+    )
+
+
+def _claimed(turn: Turn, command: Claimed) -> None:
+    for path in sorted(launched(turn.state)):
+        run = turn.state.nodes[path]
+        if run.epoch < turn.facts.epoch:
+            turn.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason="crash")
+
+
+# --- outcomes of nodes -------------------------------------------------------------------------------------
+
+
+def _current_run(turn: Turn, path: str, attempt: int) -> NodeRun | None:
+    """The run that an outcome belongs to, or None when the outcome is late and changes nothing."""
+    run = turn.state.nodes.get(path)
+    if run is None or run.status != "started" or run.attempt != attempt or turn.state.phase == "ended":
+        return None
+    # What waits for a person or a time has no outcome that somebody else could report.
+    return run if spec_of(run.type).mode in ("run", "delivery") else None
+
+
+def _node_done(turn: Turn, command: NodeDone) -> None:
+    if _current_run(turn, command.path, command.attempt) is not None:
+        turn.complete(command.path, command.output)
+
+
+def _node_broke(turn: Turn, command: NodeBroke) -> None:
+    if _current_run(turn, command.path, command.attempt) is not None:
+        turn.break_(command.path, command.error)
+
+
+def _node_cut(turn: Turn, command: NodeCut) -> None:
+    run = _current_run(turn, command.path, command.attempt)
+    if run is None:
+        return
+    if command.reason in ("cut", LEFT) or must_ask(turn.flow, turn.state, command.path):
+        saved = command.saved if command.reason == LEFT else None
+        place: dict[str, Json] = {"path": command.path, "node_id": run.node_id}
+        turn.emit(ev.NodeInterrupted, **place, reason=command.reason, saved=saved)
+        return
+    told = command.message or {"timeout": "it ran out of time"}.get(command.reason, "the connection was lost")
+    turn.break_(command.path, {"type": command.reason, "message": f"node {run.node_id}: {told}"})
+
+
+_HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
+    Start: _start,
+    Claimed: _claimed,
+    Installed: installed,
+    Begin: begin,
+    NodeDone: _node_done,
+    NodeBroke: _node_broke,
+    NodeCut: _node_cut,
+    Answer: replies.answer,
+    Edit: approvals.edit,
+    HandOver: approvals.hand_over,
+    Undo: approvals.undo,
+    Message: replies.message,
+    Steer: replies.steer,
+    Shown: replies.shown,
+    Due: replies.timer_due,
+    Gone: prompt_timers.gone,
+    Unreachable: prompt_timers.unreachable,
+    Reachable: prompt_timers.reachable,
+    LockGranted: locks.granted,
+    LockQueued: locks.queued,
+    Abort: replies.abort,
+    Hold: replies.hold,
+    Resume: replies.resume,
+}

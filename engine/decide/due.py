@@ -1,0 +1,142 @@
+"""`due`: what may start now, and what keeps the rest from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from engine.decide import agents, containers, locks
+from engine.decide.evaluate import node_at
+from engine.flow import Flow, Node
+from engine.flow.missing_types import MISSING, spec_of, why_missing
+from engine.flow.model import NodeList
+from engine.journal.code_digests import CHANGED
+from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_of
+from engine.journal.queries import doomed, launched, open_prompt_at, undo_pending
+from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
+
+CRASHES_BEFORE_ASKING = 3
+"""A node that was interrupted by this many crashes is never started again without a person's word."""
+
+
+class Work(NamedTuple):
+    """One thing that may start: the next node of a pass (`path` is the pass; `node` names it where the pass is a
+    graph), or a node again (`path` is its own)."""
+
+    path: str
+    again: bool = False
+    node: str | None = None
+
+
+def due(flow: Flow, state: State) -> list[Work]:
+    """What may start now, from the state alone. Costs what is open, not what is done."""
+    running = launched(state)
+    if not _goes_on(state, running):
+        return []
+    room = flow.limits.concurrency - len(running)
+    questions = flow.limits.max_open_prompts - len(state.open_prompts)
+    work = []
+    for item, mode in _startable(flow, state):
+        runs, asks = mode in ("run", ASKED_OR_RUN), mode in ("prompt", ASKED_OR_RUN)
+        room -= runs
+        questions -= asks
+        if not ((runs and room < 0) or (asks and questions < 0)):
+            work.append(item)
+    return work
+
+
+def _goes_on(state: State, running: list[str]) -> bool:
+    """Whether the session is at a point where anything may start."""
+    if state.phase == "finalizing":
+        # What still runs of the flow ends first.
+        return FINALLY in state.frames and not state.finally_skipped and all(map(in_finally, running))
+    may = state.phase == "running" and state.inputs is not None and not locks.pending(state)
+    return may and state.frames[ROOT].error is None
+
+
+def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
+    """What may start as far as its own place is concerned, each with the mode of its type."""
+    for path in sorted(state.active):
+        if containers.alive(state, path) and may_run_again(flow, state, path):
+            yield Work(path, True), spec_of(state.nodes[path].type).mode
+    for scope in sorted(state.frames, key=lambda scope: _place(state, scope)):
+        frame = state.frames[scope]
+        if frame.error is not None or not containers.alive(state, scope):
+            continue
+        if frame.owner is not None and state.containers[frame.owner].agent is not None:
+            for key, mode in agents.conversation.startable(flow, state, scope):
+                yield Work(scope, node=key), mode
+            continue
+        nodes = flow.lists[frame.list_id]
+        if nodes.is_graph:
+            ready = sorted(frame.graph.ready, key=nodes.rank.__getitem__) if frame.graph else []
+            items = [Work(scope, node=node_id) for node_id in ready]
+        else:
+            over = frame.running or frame.jumps or frame.position >= len(nodes.nodes)
+            items = [] if over else [Work(scope)]
+        if items and not doomed(state, f"{scope}/x" if scope else "x"):
+            for item in items:
+                yield item, next_node(nodes, frame, item.node).spec.mode
+
+
+def _place(state: State, scope: str) -> tuple[str | int, ...]:
+    """Where a pass stands among the others: passes begin, and ask, in the order of their list, and branches in that of the
+    flow's file. By their paths the tenth would come before the second."""
+    frame = state.frames[scope]
+    if frame.owner is None:
+        return (scope,)
+    outer = scope_of(frame.owner)
+    around = _place(state, outer) if outer in state.frames else (outer,)
+    return (*around, frame.owner, frame.order)
+
+
+def next_node(nodes: NodeList, frame: Frame, node_id: str | None) -> Node:
+    """The node that begins next in a pass; where it is a graph, the one of this id."""
+    return nodes.nodes[frame.position] if node_id is None else nodes.by_id[node_id]
+
+
+# --- what a state allows -----------------------------------------------------------------------------------
+
+
+def may_run_again(flow: Flow, state: State, path: str) -> bool:
+    """Whether an interrupted node begins again without anybody's word."""
+    run = state.nodes[path]
+    if run.status != "interrupted" or open_prompt_at(state, path) or doomed(state, path):
+        return False
+    if _held_up(state, path):
+        return False
+    return run.reason in (AGAIN, LEFT, RETRY) or not must_ask(flow, state, path)
+
+
+def _held_up(state: State, path: str) -> bool:
+    """Whether a model call does not begin again because people are asked about a cap."""
+    owner = agent_of(state, path) if state.nodes[path].type == TURN else None
+    return owner is not None and open_prompt_at(state, owner) is not None
+
+
+def must_ask(flow: Flow, state: State, path: str) -> bool:
+    """Whether people decide what becomes of an interrupted node, as far as it itself is concerned."""
+    run = state.nodes[path]
+    if run.reason == CHANGED:
+        return True
+    node = node_at(flow, state, path)
+    if run.reason == MISSING:
+        return why_missing(flow, node) is not None
+    policy = node.crash_policy(run.input)
+    return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
+
+
+def only_waits(flow: Flow, state: State) -> bool:
+    """Whether every unfinished node waits for a person or a timer, there is at least one such wait, and nothing else
+    may start. What may start is asked last: it costs most, and usually something runs."""
+    waits = bool(state.open_prompts)
+    for path in state.active:
+        run = state.nodes[path]
+        timed = run.status == "started" and spec_of(run.type).mode == "timer"
+        if _held_up(state, path):
+            continue
+        if timed or run.status == "retrying" or undo_pending(state, path):
+            waits = True
+        elif open_prompt_at(state, path) is None and path not in state.containers:
+            return False
+    return waits and not due(flow, state)

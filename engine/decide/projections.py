@@ -1,0 +1,80 @@
+"""What the engine itself writes beside a step's events: timers as they stand, and deliveries to be made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.flow.missing_types import spec_of
+from engine.journal.events import ChildStarted, Event, NodeStarted
+from engine.journal.state import State
+from engine.language.codec import Json, encode
+from engine.storage.port import DropLock, DropTimer, PutLock, PutOutbox, PutTimer, Row, TakeLock
+
+
+def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """Timers that came and went in this step."""
+    if before.timers is after.timers:
+        return ()
+    gone: list[Row] = [
+        DropTimer(timer_id, after.session_id) for timer_id in before.timers if timer_id not in after.timers
+    ]
+    for timer_id, timer in after.timers.items():
+        known = before.timers.get(timer_id)
+        if known is None or known.due_at != timer.due_at:
+            gone.append(PutTimer(timer_id, after.session_id, timer.due_at))
+    return gone
+
+
+def lock_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """The place in the queue for a lock, the lock itself, and giving both back at the end."""
+    was, now = before.lock, after.lock
+    if (was is now and not after.ended) or now is None or before.ended:
+        return ()
+    acquired = now.acquired_at is not None and (was is None or was.acquired_at is None)
+    rows: list[Row] = []
+    if was is None and (acquired or not after.ended):
+        rows.append(PutLock(now.name, after.session_id))
+    if acquired:
+        rows.append(TakeLock(now.name, after.session_id))
+    if after.ended and (was is not None or acquired):
+        rows.append(DropLock(now.name, after.session_id))
+    return rows
+
+
+def lane(state: State) -> str:
+    """What orders the posts of a session: its thread, or the session itself where it has none."""
+    return (state.thread or {}).get("key") or state.session_id
+
+
+def _undelivered(after: State, event: NodeStarted | ChildStarted) -> bool:
+    run = after.nodes.get(event.path or "")
+    return run is not None and run.status == "started" and spec_of(event.node_type).mode == "delivery"
+
+
+def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """An outbox row for each `message` node that began; whoever delivers it reports the node's outcome.
+
+    A journal that comes from elsewhere as a whole has begun and ended such nodes: what was delivered stays so.
+    """
+    return [
+        delivery(after, event.path or "", event.attempt, event.input)
+        for event in events
+        if isinstance(event, NodeStarted | ChildStarted) and _undelivered(after, event)
+    ]
+
+
+def delivery(state: State, path: str, attempt: int, config: Json) -> PutOutbox:
+    """The outbox row of a `message` node's attempt."""
+    payload: dict[str, Json] = {
+        "sessionId": state.session_id,
+        "path": path,
+        "attempt": attempt,
+        "config": config,
+    }
+    return PutOutbox(
+        key=f"message:{state.session_id}:{path}:{attempt}",
+        lane=lane(state),
+        kind="message",
+        payload=encode(payload),
+        session_id=state.session_id,
+    )

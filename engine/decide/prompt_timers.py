@@ -1,0 +1,178 @@
+"""The clocks of a session: of its questions (deadline, reminders, escalation), and of a thread out of reach. Pure.
+
+The clocks of a question start when people can see it, and each is a durable timer with a time of its own. However
+late a timer is noticed, it counts once: of many reminders that came due while nobody looked one is given, steps of an
+escalation are taken each once and in their order, and where the deadline has passed too, only that counts.
+While a session is being paused or held, or cannot reach anybody, its clocks are recorded and say nothing: steps that
+came due are taken when it goes on.
+"""
+
+from __future__ import annotations
+
+from engine.decide.commands import Gone, Reachable, Unreachable
+from engine.decide.step import Turn
+from engine.journal import events as ev
+from engine.journal.grammar.ids import clock_id
+from engine.journal.queries import asked_in_order
+from engine.journal.state import QUIET, PromptRun, State, TimerRun
+from engine.language import timestamps, working_hours
+from engine.language.codec import Json
+
+MOST_REPOSTS = 3
+"""How often a question is shown again whose message somebody deleted."""
+
+PURPOSES = ("deadline", "remind", "escalate")
+"""The timers of an open question."""
+
+
+def _set(turn: Turn, prompt: PromptRun, word: str, due_at: str, purpose: str) -> None:
+    timer_id = clock_id(turn.state, prompt, word)
+    fields = {"due_at": due_at, "purpose": purpose, "prompt_id": prompt.prompt_id}
+    turn.emit(ev.TimerSet, path=prompt.path, timer_id=timer_id, **fields)
+
+
+def start(turn: Turn, prompt: PromptRun) -> None:
+    """People can see the prompt for the first time: its clocks start."""
+    now, spec = turn.facts.now, prompt.spec
+    working = working_hours.of(spec.get("hours"))
+    timeout = spec.get("timeoutSeconds")
+    # The flow's own limit is for the calendar; what a question says of its clocks is for working time.
+    deadline = (
+        working_hours.after(now, timeout, working)
+        if timeout is not None
+        else timestamps.after(now, turn.flow.deadline)
+    )
+    _set(turn, prompt, "deadline", deadline, "deadline")
+    if spec.get("remindSeconds") is not None:
+        _set(turn, prompt, "remind", working_hours.after(now, spec["remindSeconds"], working), "remind")
+    for step, told in enumerate(spec.get("escalate") or ()):
+        due_at = working_hours.after(now, told["afterSeconds"], working)
+        _set(turn, prompt, f"escalate{step}", due_at, "escalate")
+
+
+def start_again(turn: Turn, prompt: PromptRun, at_least: float) -> None:
+    """The answer of a prompt was taken back: its clocks run again. Its deadline stays, but leaves so many seconds."""
+    if prompt.deadline is None:
+        return
+    now, spec = turn.facts.now, prompt.spec
+    working = working_hours.of(spec.get("hours"))
+    _set(turn, prompt, "deadline", max(prompt.deadline, timestamps.after(now, at_least)), "deadline")
+    if spec.get("remindSeconds") is not None:
+        _set(turn, prompt, "remind", working_hours.after(now, spec["remindSeconds"], working), "remind")
+    for step, told in enumerate(spec.get("escalate") or ()):
+        if step not in prompt.escalated:
+            due_at = working_hours.after(now, told["afterSeconds"], working)
+            _set(turn, prompt, f"escalate{step}", due_at, "escalate")
+
+
+def due(turn: Turn, timer: TimerRun) -> bool:
+    """A timer of an open prompt is due: with it, all that is due of its clocks. True where its deadline is over."""
+    prompt = turn.state.prompts[timer.prompt_id or ""]
+    found = _due_now(turn, prompt)
+    for late in found:
+        if late.purpose == "deadline":
+            turn.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
+            return True
+    for late in found:
+        turn.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
+        if late.purpose == "remind":
+            _remind(turn, prompt.prompt_id)
+        elif turn.state.phase not in QUIET:
+            _escalate(turn, prompt.prompt_id, _step(late))
+    return False
+
+
+def _due_now(turn: Turn, prompt: PromptRun) -> list[TimerRun]:
+    """The timers of a prompt whose time has come: steps in their order, the reminder last."""
+    found = [
+        timer
+        for timer in turn.state.timers.values()
+        if timer.prompt_id == prompt.prompt_id
+        and timer.purpose in PURPOSES
+        and timer.due_at <= turn.facts.now
+    ]
+    return sorted(found, key=lambda timer: (timer.purpose == "remind", timer.due_at, _step(timer)))
+
+
+def _step(timer: TimerRun) -> int:
+    return int(timer.timer_id.rpartition("escalate")[2]) if timer.purpose == "escalate" else -1
+
+
+def _remind(turn: Turn, prompt_id: str) -> None:
+    """Tell those who are asked once more, and set the time of the next one: counted from now, however late this is."""
+    prompt = turn.state.prompts[prompt_id]
+    if turn.state.phase not in QUIET:
+        turn.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt_id, count=prompt.reminders + 1)
+    working = working_hours.of(prompt.spec.get("hours"))
+    again = working_hours.after(turn.facts.now, prompt.spec["remindSeconds"], working)
+    if prompt.deadline is None or again < prompt.deadline:
+        _set(turn, prompt, "remind", again, "remind")
+
+
+def _escalate(turn: Turn, prompt_id: str, step: int) -> None:
+    prompt = turn.state.prompts[prompt_id]
+    told = prompt.spec["escalate"][step]
+    turn.emit(
+        ev.PromptEscalated,
+        path=prompt.path,
+        prompt_id=prompt_id,
+        step=step,
+        to=told["to"],
+        may_answer=True if told.get("mayAnswer") else None,
+    )
+
+
+def catch_up(turn: Turn) -> None:
+    """The session goes on: steps that came due while it told nobody anything are taken now."""
+    for prompt_id in asked_in_order(turn.state):
+        prompt = turn.state.prompts[prompt_id]
+        if prompt.deadline is None:
+            continue
+        for step in range(len(prompt.spec.get("escalate") or ())):
+            waits = clock_id(turn.state, prompt, f"escalate{step}") in turn.state.timers
+            if not waits and step not in prompt.escalated:
+                _escalate(turn, prompt_id, step)
+
+
+# --- out of reach ------------------------------------------------------------------------------------------
+
+
+def gone(turn: Turn, command: Gone) -> None:
+    """Somebody deleted the message of an open prompt. It is shown again, but not for ever."""
+    prompt = turn.state.prompts.get(command.prompt_id)
+    if prompt is None or not prompt.open or (prompt.shown or {}).get("ts") != command.ts:
+        return
+    if turn.state.phase not in ("running", "waiting", *QUIET) or prompt.reposts >= MOST_REPOSTS:
+        return
+    nonce = turn.new_id("", f"nonce {prompt.path} {prompt.reposts}")
+    turn.emit(ev.PromptReposted, path=prompt.path, prompt_id=prompt.prompt_id, nonce=nonce)
+
+
+def unreachable(turn: Turn, command: Unreachable) -> None:
+    """Nothing can be posted in the session's thread. A session that is held, ends or has ended stays what it is."""
+    if turn.state.phase not in ("running", "waiting"):
+        return
+    turn.emit(ev.SessionUnreachable, reason=command.reason)
+    due_at = timestamps.after(turn.facts.now, turn.flow.deadline)
+    timer_id = f"{turn.state.session_id}:unreachable{turn.state.seq}"
+    turn.emit(ev.TimerSet, timer_id=timer_id, due_at=due_at, purpose="unreachable")
+
+
+def reachable(turn: Turn, command: Reachable) -> None:
+    """The thread can be posted in again: the session goes on by itself."""
+    if turn.state.phase == "unreachable":
+        turn.emit(ev.SessionReachable)
+        catch_up(turn)
+
+
+def out_of_reach_for_good(state: State) -> bool:
+    """Whether the session has reached nobody until its deadline."""
+    return state.phase == "unreachable" and not any(
+        timer.purpose == "unreachable" for timer in state.timers.values()
+    )
+
+
+def goto_of(spec: dict[str, Json]) -> str | None:
+    """Where a question leads that nobody answers in time, if that is a node."""
+    outcome = str(spec.get("onTimeout") or "fail")
+    return outcome.removeprefix("goto:") if outcome.startswith("goto:") else None

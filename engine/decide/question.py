@@ -1,0 +1,354 @@
+"""Prompts and their answers, as values: what a prompt says, what counts as an answer, and the output it gives. Pure.
+
+A prompt's `spec` (the `prompt` of `prompt:requested`) has: `kind` (`ask`, `approval`, `interrupted`, `failed`, `input`),
+`message`, `options` (`[{value, label, style}]`), `acceptsText`, `who` or `approvers` and `excludeRequester`,
+`timeoutSeconds`, `onTimeout`, `default`, `nonce`, `nodeId`, `nodeName`, and `input` for a missing flow input.
+
+Those that not every prompt has: `form` (`{fields}`), `acceptsFiles`, `maxFiles`, `maxSize`, `undoSeconds`; of an
+approval `required`, `veto`, `requireReason`, `editable`, `values`, `covers`; of the clocks `remindSeconds`, `escalate`,
+`hours`. What people changed since it was asked: `values`, `covers`, `editors` (their ids), `excluded` (ids of those who
+handed it over), `handed` (`{by, to, at}`), `generation`. An absent field has the default of `prompt_state.question_row`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.decide.preview import action_text
+from engine.flow import Flow, Node, parse_input
+from engine.flow.inputs import check_value
+from engine.flow.missing_types import MISSING
+from engine.forms import defaults, input_field, match_option
+from engine.forms.ask import (
+    ask_parts,
+    asked_fields,
+    choice_answer,
+    default_answer,
+    files_answer,
+    form_answer,
+    form_parts,
+)
+from engine.journal.code_digests import CHANGED
+from engine.journal.folds.agents import TURN
+from engine.journal.state import NodeRun, PromptRun
+from engine.language import timestamps
+from engine.language.codec import Json, clean_text
+from engine.language.errors import InvalidAnswer, InvalidInputs
+from engine.language.markup import escape_markup
+
+MAX_TEXT = 16 * 1024
+"""Bytes of UTF-8 that an answer may have; longer ones are refused where the author sees it."""
+
+
+def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    """The prompt of an `ask` or `approval` node, from its evaluated configuration."""
+    spec: dict[str, Json] = {
+        "kind": node.type,
+        "message": config["message"],
+        "nodeId": node.id,
+        "nodeName": node.name,
+        **_clocks(config),
+    }
+    if node.type == "approval":
+        style = config.get("style") or "primary"
+        spec |= {
+            "options": [
+                {"value": "approve", "label": config["approve_label"], "style": style},
+                {
+                    "value": "reject",
+                    "label": config["reject_label"],
+                    "style": "danger" if style == "primary" else None,
+                },
+            ],
+            "acceptsText": False,
+            "approvers": config["approvers"],
+            "excludeRequester": config["exclude_requester"],
+            "required": config["required"],
+            "veto": config["veto"],
+            "requireReason": config["require_reason"],
+            "editable": config["editable"],
+            "form": config["form"],
+            "values": defaults(config["form"]["fields"]) if config["form"] else {},
+        }
+    else:
+        parts = {
+            "who": config.get("who"),
+            "default": config.get("default"),
+            "undoSeconds": config.get("undo"),
+        }
+        spec |= {**ask_parts(config), **parts}
+    return spec
+
+
+def _clocks(config: Mapping[str, Json]) -> dict[str, Json]:
+    """The clocks of a question as its prompt carries them, from its evaluated configuration; only those that it has."""
+    spec: dict[str, Json] = {
+        "timeoutSeconds": config.get("timeout"),
+        "onTimeout": config.get("on_timeout") or "fail",
+    }
+    if config.get("remind_every") is not None:
+        spec["remindSeconds"] = config["remind_every"]
+    if config.get("escalate"):
+        spec["escalate"] = [
+            {"afterSeconds": step["after"], "to": step["to"], "mayAnswer": step["may_answer"]}
+            for step in config["escalate"]
+        ]
+    if config.get("hours") is not None:
+        spec["hours"] = config["hours"]
+    return spec
+
+
+_TYPES = {
+    "string": "a text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "yes or no",
+    "array": "a list",
+    "object": "JSON",
+}
+
+
+def input_prompt(flow: Flow, name: str) -> dict[str, Json]:
+    """The question for an input that was not given at the start."""
+    given = flow.inputs[name]
+    field = input_field(name, given.type, given.description, given.choices)
+    parts: dict[str, Json] = {"options": [], "acceptsText": True}
+    if field is not None:
+        parts = form_parts({"fields": [field]})
+    about = f": {given.description}" if given.description else f" ({_TYPES.get(given.type, given.type)})"
+    return {
+        "kind": "input",
+        "message": f"{flow.name} needs `{name}`{about}",
+        "nodeId": name,
+        "nodeName": name,
+        **parts,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+        "input": {"name": name, "type": given.type},
+    }
+
+
+_WHY = {
+    "crash": "sayso was stopped while this ran",
+    "cut": "this was stopped while it ran",
+    "timeout": "this ran out of time and was stopped",
+    "lost": "the connection was lost while this ran",
+}
+
+
+_ABORT: dict[str, Json] = {"value": "abort", "label": "Abort the run", "style": "danger"}
+
+
+def step_prompt(node: Node, kind: str, text: str, *options: dict[str, Json]) -> dict[str, Json]:
+    """A question about a step that cannot go on by itself, for whoever runs the session; `text` stands behind the
+    step's name."""
+    return {
+        "kind": kind,
+        "message": f"*{node.name or node.id}*{text}",
+        "nodeId": node.id,
+        "nodeName": node.name,
+        "options": list(options),
+        "acceptsText": False,
+        "who": None,
+        "timeoutSeconds": None,
+        "onTimeout": "fail",
+    }
+
+
+def option(value: str, label: str, style: str | None = None) -> dict[str, Json]:
+    """A button of a question that the engine asks by itself."""
+    return {"value": value, "label": label, "style": style}
+
+
+def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> dict[str, Json]:
+    """The question about a node whose outcome is unknown, or that could not be launched; `missing` says what it lacks."""
+    if run.reason == MISSING:
+        text = (
+            f": {escape_markup(missing or 'its node type cannot be used here')}. It has not started. Please put that "
+            "right and restart sayso, then say how to go on."
+        )
+        # What a model asked for is not ours to leave out: it would wait for the result.
+        skip = [] if "." in node.id else [option("skip", "Go on without it")]
+        again = option("again", "Try again", "primary")
+        return step_prompt(node, "interrupted", text, again, *skip, _ABORT)
+    if run.reason == CHANGED:
+        text = (
+            ": its code was changed while this was under way. It has not started. Please look at the change, then say "
+            "how to go on."
+        )
+        return step_prompt(node, "interrupted", text, option("again", "Run the new code", "primary"), _ABORT)
+    if run.type == TURN:
+        # Nobody can answer in the model's place.
+        text = (
+            f": sayso was stopped {run.crashes} times while it waited for the model's answer. Each of these calls may "
+            "have been paid for. Please say how to go on."
+        )
+        again = option("again", "Ask the model again", "primary")
+        return step_prompt(node, "interrupted", text, again, _ABORT)
+    why = _WHY.get(run.reason or "", "this was interrupted")
+    times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
+    text = f"{_call(node, run)}: {why}. Whether it had its effect is not known.{times} Please look, then say how to go on."
+    done, again = option("done", "It is done"), option("again", "Run it again", "primary")
+    return step_prompt(node, "interrupted", text, done, again, _ABORT)
+
+
+_MOST_CALL = 300
+
+
+def _call(node: Node, run: NodeRun) -> str:
+    """What a tool call of an agent was doing: several calls of one tool can be under way."""
+    if "." not in node.id or not isinstance(run.input, dict):
+        return ""
+    text = action_text(run.type, run.input).partition("\n")[0].replace("`", "'")
+    text = text if len(text) <= _MOST_CALL else f"{text[:_MOST_CALL]}…"
+    return f" `{escape_markup(text)}`"
+
+
+def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
+    """The question about a node that failed and whose flow says `on_error: ask`."""
+    # What a program wrote is no markup: nobody is mentioned by it.
+    reason = escape_markup(str((run.error or {}).get("message") or "no reason was given"))
+    text = f" failed: {reason}\nPlease say how to go on."
+    retry, skip = option("retry", "Try it again", "primary"), option("skip", "Go on without it")
+    return step_prompt(node, "failed", text, retry, skip, _ABORT)
+
+
+def check(
+    flow: Flow,
+    prompt: PromptRun,
+    *,
+    value: Json = None,
+    text: str | None = None,
+    values: Json = None,
+    files: Sequence[Mapping[str, Json]] | None = None,
+) -> dict[str, Json]:
+    """The answer as it is journaled: `{value, text, label?, values?, files?}`. Raises `InvalidAnswer` with what would
+    be right."""
+    spec = prompt.spec
+    if asked_fields(spec) and prompt.kind in ("ask", "input"):
+        return _input_fits(flow, prompt, form_answer(spec, value, text, values))
+    if spec["options"] and not _own_words(spec, value, text):
+        return choice_answer(spec, value, text)
+    if files:
+        refuse_long(text or "")
+        return files_answer(spec, text, files)
+    if not spec.get("acceptsText"):
+        raise InvalidAnswer("This question takes files: drop them into the thread.")
+    return _text_answer(flow, prompt, text)
+
+
+def _own_words(spec: Mapping[str, Json], value: Json, text: str | None) -> bool:
+    """Whether a question with choices is answered by something else, and takes that."""
+    typed = value is None and text is not None and bool(spec.get("acceptsText"))
+    return typed and match_option(spec["options"], text or "", by_number=True) is None
+
+
+def _text_answer(flow: Flow, prompt: PromptRun, text: str | None) -> dict[str, Json]:
+    if text is None:
+        raise InvalidAnswer("This question takes a text: reply in the thread.")
+    cleaned, _ = clean_text(text)
+    if not cleaned.strip():
+        raise InvalidAnswer("The answer is empty.")
+    refuse_long(cleaned)
+    if prompt.kind != "input":
+        return {"value": None if prompt.spec["options"] else cleaned, "text": cleaned}
+    try:
+        value = parse_input(flow.inputs[prompt.spec["input"]["name"]], cleaned.strip())
+    except InvalidInputs as error:
+        raise InvalidAnswer(str(error)) from error
+    return {"value": value, "text": cleaned}
+
+
+def _input_fits(flow: Flow, prompt: PromptRun, answer: dict[str, Json]) -> dict[str, Json]:
+    """The field of an input says less than the input itself, which has the last word."""
+    if prompt.kind == "input":
+        entry = flow.inputs[prompt.spec["input"]["name"]]
+        problem = check_value(entry, answer["value"])
+        if problem is not None:
+            raise InvalidAnswer(f"input `{entry.name}`: {problem}")
+    return answer
+
+
+def refuse_long(text: str) -> None:
+    """Raise `InvalidAnswer` for a text of more than `MAX_TEXT` bytes."""
+    size = len(text.encode())
+    if size > MAX_TEXT:
+        raise InvalidAnswer(
+            f"This text has {size:,} bytes and the most is {MAX_TEXT:,}. Nothing of it was used: please send a shorter one."
+        )
+
+
+def output(prompt: PromptRun) -> dict[str, Json]:
+    """The output of the node whose prompt was answered."""
+    answer = prompt.answer or {}
+    if prompt.kind == "approval":
+        return {
+            "decision": answer["value"],
+            "by": [_named(actor) for actor in deciders(prompt)],
+            "reason": answer.get("reason"),
+            "values": answer.get("values") or {},
+            "at": prompt.at,
+        }
+    chosen = bool(prompt.spec["options"] or asked_fields(prompt.spec))
+    return {
+        "text": answer["text"],
+        "value": answer["value"] if chosen else None,
+        "values": answer.get("values") or {},
+        "files": answer.get("files") or [],
+        "by": _named(prompt.actor or {}),
+        "at": prompt.at,
+    }
+
+
+def deciders(prompt: PromptRun) -> list[dict[str, Json]]:
+    """Everybody on the side that won."""
+    answer = prompt.answer or {}
+    votes = answer.get("votes") or []
+    return [vote["actor"] for vote in votes if vote["vote"] == answer["value"]] or [prompt.actor or {}]
+
+
+def _named(actor: dict[str, Json]) -> dict[str, Json]:
+    return {name: actor.get(name) for name in ("id", "name", "email")}
+
+
+def expired_output(prompt: PromptRun, outcome: str) -> dict[str, Json]:
+    """The output of a node whose prompt expired with `on_timeout: approve | reject | default`."""
+    if prompt.kind == "approval":
+        values = prompt.spec.get("values") or {}
+        return {"decision": outcome, "by": [], "reason": "timeout", "values": values, "at": prompt.at}
+    return {**default_answer(prompt.spec), "files": [], "by": None, "at": prompt.at}
+
+
+def summary(prompt: PromptRun) -> str:
+    """The answer in a few words: for the card, the closed prompt, and the one who came second."""
+    answer = prompt.answer or {}
+    if prompt.kind == "approval":
+        return DECIDED.get(str(answer.get("value")), "rejected")
+    return str(answer.get("label") or answer.get("text") or "")
+
+
+DECIDED = {"approve": "approved", "reject": "rejected"}
+"""What a decision is called once it was made."""
+
+
+def already(prompt: PromptRun) -> str:
+    """Who answered, when and what: for the one who came too late."""
+    names = [str(actor.get("name") or actor.get("id")) for actor in deciders(prompt)]
+    who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    reason = (prompt.answer or {}).get("reason")
+    why = f" ({reason})" if reason else ""
+    return f"Already answered by {who} at {timestamps.told(prompt.at)}: {summary(prompt)}{why}."
+
+
+def timed_out(moment: str | None) -> str:
+    """That an answer comes too late, for its author."""
+    return f"This timed out: the time to answer was over at {timestamps.told(moment)}. Nothing was changed."
+
+
+def tally(prompt: PromptRun) -> str:
+    """How far the votes are, in a sentence."""
+    required = prompt.spec.get("required") or 1
+    approved = sum(vote["vote"] == "approve" for vote in prompt.votes)
+    against = len(prompt.votes) - approved
+    return f"{approved} of {required} approved" + (f", {against} rejected." if against else ".")

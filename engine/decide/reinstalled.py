@@ -1,0 +1,36 @@
+"""Nodes that waited for their type, once it is there again. Pure."""
+
+from __future__ import annotations
+
+from engine.decide.commands import Installed
+from engine.decide.evaluate import node_at
+from engine.decide.step import Turn
+from engine.flow import Flow
+from engine.flow.missing_types import MISSING, why_missing
+from engine.journal import events as ev
+from engine.journal.queries import open_prompt_at
+from engine.journal.state import State
+
+
+def restored(flow: Flow, state: State) -> list[str]:
+    """The paths of nodes that people are asked about for want of a type that can be used now."""
+    return [
+        path
+        for path in sorted(state.active)
+        if state.nodes[path].status == "interrupted"
+        and state.nodes[path].reason == MISSING
+        and open_prompt_at(state, path) is not None
+        and why_missing(flow, node_at(flow, state, path)) is None
+    ]
+
+
+def installed(turn: Turn, command: Installed) -> None:
+    """Withdraw those questions: such a node runs again by itself. In a thread out of reach they stay, to be answered."""
+    if turn.state.phase not in ("running", "waiting", "held"):
+        return
+    for path in restored(turn.flow, turn.state):
+        prompt = open_prompt_at(turn.state, path)
+        assert prompt is not None, "that is what was looked for"
+        turn.wake(path)
+        reason = "its node type can be used again"
+        turn.emit(ev.PromptCancelled, path=path, prompt_id=prompt.prompt_id, reason=reason)

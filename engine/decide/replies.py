@@ -1,0 +1,318 @@
+"""What people and time do to a session: answers, messages, presses, deadlines, the end. Pure."""
+
+from __future__ import annotations
+
+from engine.decide import agents, containers, edges, limits, locks, prompt_timers, question
+from engine.decide.approvals import OPEN_PHASES, is_over, open_prompt, start_undo, vote
+from engine.decide.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown, Steer
+from engine.decide.rejections import conclude
+from engine.decide.step import Turn
+from engine.forms import match_option
+from engine.forms.ask import takes_typed_choice
+from engine.journal import events as ev
+from engine.journal.state import AGAIN, RETRY, PromptRun, State, in_finally
+from engine.journal.state_json import current_path
+from engine.language.actors import Actor
+from engine.language.codec import Json, clean_text, copy
+from engine.language.errors import EmptyMessage, InvalidAnswer, SessionEnded, SessionRunning, SeveralPrompts
+
+
+def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) -> None:
+    if missing:
+        name = missing[0]
+        turn.ask(f"inputs/{name}", question.input_prompt(turn.flow, name))
+    elif locks.queue_up(turn, values):
+        code = dict(turn.facts.code) or None
+        turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values), code=code)
+
+
+_ACTIONS: dict[str, Action] = {
+    "ask": "answer",
+    "input": "answer",
+    "approval": "decide",
+    "interrupted": "resolve",
+    "failed": "resolve",
+    "budget": "resolve",
+    "limit": "resolve",
+}
+
+
+def answer(turn: Turn, command: Answer) -> None:
+    if command.key in turn.state.seen:
+        return
+    prompt = open_prompt(turn, command.prompt_id, command.nonce)
+    turn.permit(command.actor, _ACTIONS[prompt.kind], prompt)
+    answer = question.check(
+        turn.flow,
+        prompt,
+        value=command.value,
+        text=command.text,
+        values=command.values,
+        files=command.files,
+    )
+    if prompt.kind == "approval":
+        decided = vote(turn, prompt, command, answer)
+        if decided is None:
+            return
+        answer = decided
+    _take_answer(turn, prompt, command, answer)
+
+
+def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[str, Json]) -> None:
+    turn.emit(
+        ev.PromptAnswered,
+        path=prompt.path,
+        prompt_id=prompt.prompt_id,
+        actor=command.actor.record(),
+        answer=answer,
+        key=command.key,
+    )
+    seconds = prompt.spec.get("undoSeconds")
+    if seconds:
+        start_undo(turn, prompt, float(seconds))
+        return
+    turn.wake(prompt.path, question.summary(turn.state.prompts[prompt.prompt_id]))
+    if prompt.kind == "interrupted":
+        _interruption_resolved(turn, prompt, answer["value"], command)
+    elif prompt.kind == "failed":
+        _failure_resolved(turn, prompt, answer["value"], command)
+    elif prompt.kind == "budget":
+        agents.conversation.cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
+    elif prompt.kind == limits.KIND:
+        _limit_decided(turn, prompt, str(answer["value"]))
+    elif prompt.spec.get("tool"):
+        agents.tool_calls.decided(turn, turn.state.prompts[prompt.prompt_id])
+    elif prompt.kind != "input":
+        conclude(turn, prompt.path, question.output(turn.state.prompts[prompt.prompt_id]))
+
+
+def go_on_with_inputs(turn: Turn) -> None:
+    """No question for an input is open: ask the next one, begin, or give up where nobody answered in time.
+
+    What was given is checked already, and holds the defaults of the others.
+    """
+    known = dict(turn.state.given)
+    for prompt in turn.state.prompts.values():
+        if prompt.status == "expired":
+            error: dict[str, Json] = {"type": "timeout", "message": f"nobody gave {prompt.path} in time"}
+            turn.emit(ev.FlowFailed, path=prompt.path, error=error)
+            return
+        if prompt.answer is not None:
+            known[prompt.spec["input"]["name"]] = prompt.answer["value"]
+    missing = [name for name in turn.flow.inputs if name not in known]
+    _start_flow_or_ask(turn, {name: known[name] for name in turn.flow.inputs if name in known}, missing)
+
+
+def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
+    run = turn.state.nodes[prompt.path]
+    if choice == "done":
+        absent = turn.flow.absent.get(run.type)
+        if absent is not None:
+            raise InvalidAnswer(
+                f"What {run.node_id} gives once it is done is not known: {absent}. Put that right and restart sayso "
+                "first, or abort the run. Nothing was decided."
+            )
+        turn.complete(prompt.path, dict(turn.node(prompt.path).spec.unknown_output))
+    elif choice == "skip":
+        _skip(turn, prompt, "a person skipped it: its node type could not be used")
+    elif choice != AGAIN:
+        _end_by(turn, Abort(command.actor, f"after {run.node_id} was interrupted"))
+
+
+def _skip(turn: Turn, prompt: PromptRun, reason: str) -> None:
+    run = turn.state.nodes[prompt.path]
+    fields = {"node_id": run.node_id, "node_type": run.type, "reason": reason}
+    turn.emit(ev.NodeSkipped, path=prompt.path, **fields)
+
+
+def _failure_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
+    run = turn.state.nodes[prompt.path]
+    if choice == "skip":
+        _skip(turn, prompt, "a person skipped it after it failed")
+    elif choice != RETRY:
+        _end_by(turn, Abort(command.actor, f"after {run.node_id} failed"))
+
+
+def _limit_decided(turn: Turn, prompt: PromptRun, decision: str) -> None:
+    """How a loop, or a loop edge of a node that has ended, goes on at its limit."""
+    container = turn.state.containers.get(prompt.path)
+    if container is None:
+        edges.limit_decided(turn, prompt, decision)
+    else:
+        containers.limit_decided(turn, prompt.path, decision, container.begun)
+
+
+def message(turn: Turn, command: Message) -> None:
+    if command.key in turn.state.seen:
+        return
+    text = _said(turn, command)
+    asked = [prompt for prompt in _text_prompts(turn.state, text) if _may_answer(turn, command.actor, prompt)]
+    # Of one that timed out the author is told, unless another question takes the message.
+    takers = [prompt for prompt in asked if not is_over(prompt.deadline, turn.facts)] or asked[:1]
+    if len(takers) > 1:
+        names = ", ".join(f"{prompt.prompt_id} ({prompt.spec['message'][:40]})" for prompt in takers)
+        raise SeveralPrompts(f"Several questions could take this message; name one of them: {names}")
+    if takers:
+        answer(turn, Answer(takers[0].prompt_id, command.actor, command.key, text=text))
+        return
+    _keep_message(turn, command, text)
+
+
+def steer(turn: Turn, command: Steer) -> None:
+    """A message that answers nothing, also where a question could take it."""
+    if command.key not in turn.state.seen:
+        _keep_message(turn, command, _said(turn, command))
+
+
+def _said(turn: Turn, command: Message | Steer) -> str:
+    """What a message says, where the session still takes any."""
+    text, _ = clean_text(command.text)
+    if not text.strip():
+        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
+    if turn.state.ended or turn.state.phase == "finalizing":
+        raise SessionEnded(
+            f"Session {turn.state.session_id} is {turn.state.status}; it takes no more messages."
+        )
+    return text
+
+
+def _keep_message(turn: Turn, command: Message | Steer, text: str) -> None:
+    turn.permit(command.actor, "steer")
+    question.refuse_long(text)
+    turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
+    _tell_agents(turn, command, text)
+
+
+def _tell_agents(turn: Turn, command: Message | Steer | Resume, text: str) -> None:
+    if any(container.agent is not None for container in turn.state.containers.values()):
+        agents.conversation.hear(turn, text, command.actor, command.key)
+
+
+def _text_prompts(state: State, text: str) -> list[PromptRun]:
+    """The open questions that take this text: any, or one of their choices."""
+    prompts = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+    return [prompt for prompt in prompts if prompt.spec["acceptsText"] or _is_choice(prompt, text)]
+
+
+def _is_choice(prompt: PromptRun, text: str) -> bool:
+    offers = takes_typed_choice(prompt.spec)
+    return offers and match_option(prompt.spec["options"], text, by_number=True) is not None
+
+
+def _may_answer(turn: Turn, actor: Actor, prompt: PromptRun) -> bool:
+    return turn.facts.policy(actor, _ACTIONS[prompt.kind], turn.state, prompt) is None
+
+
+def shown(turn: Turn, command: Shown) -> None:
+    """A prompt is in front of people: its clock starts. Shown again elsewhere moves the place, not the clock."""
+    prompt = turn.state.prompts.get(command.prompt_id)
+    if prompt is None or not prompt.open or prompt.shown == command.shown:
+        return
+    if turn.state.phase not in OPEN_PHASES:
+        return
+    turn.emit(ev.PromptShown, path=prompt.path, prompt_id=prompt.prompt_id, shown=command.shown)
+    if prompt.deadline is None:
+        prompt_timers.start(turn, prompt)
+
+
+def timer_due(turn: Turn, command: Due) -> None:
+    timer = turn.state.timers.get(command.timer_id)
+    if timer is None or timer.due_at > turn.facts.now or turn.facts.clock_jumped:
+        return
+    if turn.state.phase not in OPEN_PHASES and not in_finally(timer.path or ""):
+        return
+    if timer.prompt_id is not None and timer.purpose in prompt_timers.PURPOSES:
+        if prompt_timers.due(turn, timer):
+            _expire(turn, turn.state.prompts[timer.prompt_id])
+        return
+    turn.emit(ev.TimerFired, path=timer.path, timer_id=timer.timer_id)
+    if timer.purpose == "undo" and timer.prompt_id is not None:
+        _let_follow(turn, turn.state.prompts[timer.prompt_id])
+    elif timer.purpose != "unreachable":
+        turn.wake(timer.path)
+        if timer.purpose == "wait":
+            turn.complete(timer.path or "", {"until": timer.due_at})
+
+
+def _let_follow(turn: Turn, prompt: PromptRun) -> None:
+    """The time to take the answer back is over."""
+    turn.wake(prompt.path, question.summary(prompt))
+    conclude(turn, prompt.path, question.output(prompt))
+
+
+def _expire(turn: Turn, prompt: PromptRun) -> None:
+    """Nobody answered in time: `on_timeout` decides, `fail` where nothing else is said."""
+    outcome, target = prompt.spec.get("onTimeout") or "fail", prompt_timers.goto_of(prompt.spec)
+    turn.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
+    turn.wake(prompt.path)
+    if prompt.kind == "input":
+        return
+    if prompt.kind == "budget":
+        agents.conversation.cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
+    elif prompt.kind == limits.KIND:
+        _limit_decided(turn, prompt, "fail")
+    elif prompt.spec.get("tool"):
+        agents.tool_calls.decided(turn, turn.state.prompts[prompt.prompt_id])
+    elif prompt.kind == "failed":
+        turn.fail_for_good(prompt.path, turn.state.nodes[prompt.path].error or {})
+    elif target is not None:
+        turn.fail_for_good(prompt.path, _timed_out(prompt), target)
+    elif outcome == "fail":
+        turn.fail(prompt.path, _timed_out(prompt))
+    else:
+        conclude(turn, prompt.path, question.expired_output(turn.state.prompts[prompt.prompt_id], outcome))
+
+
+def _timed_out(prompt: PromptRun) -> dict[str, Json]:
+    return {"type": "timeout", "message": f"nobody answered {prompt.spec['nodeId']} in time"}
+
+
+def abort(turn: Turn, command: Abort) -> None:
+    """End the session; one that is ending skips what is left of `finally`."""
+    skips = turn.flow.finally_list is not None and not turn.state.finally_skipped
+    if turn.state.phase != "finalizing" or not skips:
+        _refuse_ended(turn.state)
+    turn.permit(command.actor, "cancel")
+    _end_by(turn, command)
+
+
+def _end_by(turn: Turn, command: Abort) -> None:
+    reason = None if command.reason is None else clean_text(command.reason)[0]
+    turn.emit(ev.SessionAborted, reason=reason, actor=command.actor.record())
+
+
+def hold(turn: Turn, command: Hold) -> None:
+    """A person pauses the session. Whoever performs this has let what was running leave first."""
+    _refuse_ended(turn.state)
+    turn.permit(command.actor, "pause")
+    if turn.state.phase == "held":
+        return
+    reason = clean_text(command.reason or "paused by a person")[0]
+    told = {**turn.place(current_path(turn.state)), "reason": reason, "actor": command.actor.record()}
+    if not command.waits:
+        turn.emit(ev.FlowPaused, **told, held=True)
+    elif turn.state.phase == "running":
+        turn.emit(ev.FlowPausing, **told)
+
+
+def resume(turn: Turn, command: Resume) -> None:
+    """A person lets a held session go on."""
+    if command.key in turn.state.seen:
+        return
+    _refuse_ended(turn.state)
+    text, _ = clean_text(command.text)
+    if not text.strip():
+        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
+    turn.permit(command.actor, "resume")
+    if turn.state.phase != "held":
+        raise SessionRunning(f"Session {turn.state.session_id} is not held; nothing was changed.")
+    question.refuse_long(text)
+    turn.emit(ev.FlowResumed, **turn.place(current_path(turn.state)), message=text, injected_messages=1)
+    prompt_timers.catch_up(turn)
+    turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
+    _tell_agents(turn, command, text)
+
+
+def _refuse_ended(state: State) -> None:
+    if state.ended or state.phase == "finalizing":
+        raise SessionEnded(f"Session {state.session_id} is {state.outcome} already; nothing was changed.")

@@ -1,0 +1,342 @@
+"""What is wrong with agents: their tools, who approves their calls, what they answer with, whose conversations they get.
+
+Works on the raw data, as `engine.flow.checks.nodes` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from engine.flow.agent_document import EVALUATED, SERVER, TOOL_NAME, TOOLS, RuleDoc, usable_as_tool
+from engine.flow.agent_plan import ToolKind
+from engine.flow.builtin_tools import BUILTIN
+from engine.flow.checks.inputs import check_input
+from engine.flow.checks.raw_lists import as_list, as_mapping
+from engine.flow.checks.shape import schema_faults
+from engine.flow.checks.text import check_condition, check_values, name_hint
+from engine.flow.checks.visibility import Scope
+from engine.flow.raw_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of, named_rules, tool_names
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
+from engine.language.template import has_expression
+from engine.nodes.types.configs import MAX_NAME, NAME, Config
+from engine.nodes.types.registry import node_types, unusable_type
+from engine.nodes.types.spec import NodeSpec, spelled_out
+from engine.types import lattice
+from engine.types.lattice import TEXTS, Type, mapping_of
+from engine.types.schema import input_type, schema_type
+
+ANY = "*"
+"""In `approvals`: every tool that has no entry of its own."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What an agent has around it: what its expressions may name, the tools of the file, whether people may be asked."""
+
+    scope: Scope
+    tools: Mapping[str, Any]
+    asks: bool
+
+
+def check_agent(node: Mapping[str, Any], around: Around) -> Iterator[Fault]:
+    """All that is wrong with an agent beyond the shape of its `with`. Paths begin at the node."""
+    with_ = as_mapping(node.get("with"))
+    for fault in _agent(with_, around):
+        yield fault.under(("with",))
+
+
+def _agent(with_: Mapping[str, Any], around: Around) -> Iterator[Fault]:
+    known: dict[str, Entry] = {}
+    for index, item in enumerate(as_list(with_.get("tools"))):
+        for fault in _entry(item, around, known):
+            yield fault.under(("tools", index))
+    for name, written in as_mapping(with_.get("approvals")).items():
+        for fault in _approvals(name, written, known, around):
+            yield fault.under(("approvals",))
+    if isinstance(with_.get("output"), dict):
+        for fault in schema_faults(with_["output"]):
+            yield fault.under(("output",))
+    for index, name in enumerate(as_list(with_.get("context"))):
+        if isinstance(name, str):
+            yield from _context(name, ("context", index), around.scope)
+    for field in ("output", "context"):
+        for path in _expressions_in(with_.get(field)) if not has_expression(with_.get(field)) else ():
+            yield Fault((field, *path), f"`{field}` is not evaluated", "write it out")
+    if with_.get("approvals") and not around.asks:
+        yield Fault(("approvals",), "`finally` asks nobody", "leave out the tools that need it", on_key=True)
+
+
+def _expressions_in(value: Json) -> Iterator[Path]:
+    """The places in a value at which expressions stand."""
+    if has_expression(value):
+        yield ()
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            for path in _expressions_in(item):
+                yield (key, *path)
+
+
+def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
+    """An earlier agent whose conversation is to be known."""
+    if not NAME.fullmatch(name):
+        return
+    if name == scope.current:
+        yield Fault(path, f"`{name}` is this agent itself", "its own conversation it knows anyway")
+    elif scope.find(name) is None:
+        known = [each for each in scope.visible() if scope.places[each].type == "agent"]
+        yield Fault(path, f"no agent `{name[:80]}` comes before this one", suggest(name, known))
+    elif scope.places[name].type != "agent":
+        yield Fault(path, f"`{name}` is no agent", "only agents have conversations")
+
+
+# --- the tools of an agent -------------------------------------------------------------------------------
+
+
+def _entry(item: Any, around: Around, known: dict[str, Entry]) -> Iterator[Fault]:
+    """One entry of `tools`; `known` collects the tools by the names that the model has for them."""
+    entry = entry_of(item)
+    if not entry.name:
+        message = (
+            f"expected the name of a tool, or a mapping of one name with its settings, not {kind_of(item)}"
+        )
+        hint = "each tool is an entry of its own" if isinstance(item, dict) else None
+        yield Fault((), message, hint)
+        return
+    if entry.name in around.tools:
+        if entry.settings is not None:
+            message = f"the settings of `{entry.name}` stand in the flow's `tools`"
+            yield Fault((entry.name,), message, f"write - {entry.name}", on_key=True)
+    elif entry.name not in TOOLS:
+        hint = suggest(entry.name, [*TOOLS, *around.tools])
+        where: Path = () if entry.settings is None else (entry.name,)
+        yield Fault(where, f"unknown tool `{entry.name[:80]}`", hint, on_key=bool(where))
+        return
+    else:
+        yield from _builtin(entry, around)
+    yield from _names(entry, known)
+
+
+def _builtin(entry: Entry, around: Around) -> Iterator[Fault]:
+    kind = cast(ToolKind, entry.name)
+    model = TOOLS[kind]
+    if kind in ASKS_PEOPLE and not around.asks:
+        yield Fault((), "`finally` asks nobody, and this tool does", "leave it out")
+    if entry.settings is None:
+        for name, needed in model.model_fields.items():
+            if needed.is_required():
+                yield Fault((), f"`{kind}` needs `{name}`", _EXAMPLES[kind])
+        return
+    for fault in _settings(kind, model, entry.settings, around.scope):
+        yield fault.under((kind,))
+
+
+_EXAMPLES: Mapping[str, str] = {
+    "shell": 'write shell: {commands: ["kubectl get *"]}, or ["*"] for anything',
+    "http": "write http: {hosts: [grafana.internal]}",
+    "python": 'write python: {call: "package.module:function"}',
+    "mcp": "write mcp: {server: grafana, tools: [query]}",
+}
+
+
+def _settings(kind: ToolKind, model: type[Config], raw: Mapping[str, Json], scope: Scope) -> Iterator[Fault]:
+    """What is wrong with the settings of a tool; what an expression will decide is left open."""
+    evaluated = EVALUATED.get(kind, frozenset())
+    for fault, given in _shape(model, raw):
+        # Where no expression may stand, that is said instead.
+        if not has_expression(given) or fault.path[:1] == ("input",):
+            yield fault
+    yield from model.conflicts(raw)
+    for name, value in raw.items():
+        if name in evaluated:
+            secrets = kind != "ask_human"
+            if secrets:
+                yield from spelled_out((name,), value)
+            yield from check_values(value, (name,), replace(scope, timeless=True), secrets=secrets)
+        elif name == "input":
+            for key, entry in as_mapping(value).items():
+                for fault in check_input(key, entry):
+                    yield fault.under(("input",))
+        else:
+            for path in _expressions_in(value):
+                yield Fault((name, *path), f"`{name}` is not evaluated", "write it out")
+
+
+def _shape(model: type[BaseModel], raw: Any) -> list[tuple[Fault, Any]]:
+    try:
+        model.model_validate(raw)
+    except ValidationError as error:
+        return faults_of(error, model)
+    return []
+
+
+def _names(entry: Entry, known: dict[str, Entry]) -> Iterator[Fault]:
+    """Names that the model cannot use, or would have for two tools."""
+    settings = entry.settings or {}
+    where: Path = () if entry.settings is None else (entry.name,)
+    if entry.name == "mcp" and not SERVER.fullmatch(str(settings.get("server"))):
+        return
+    for name in tool_names(entry):
+        path = (*where, "name") if isinstance(settings.get("name"), str) else where
+        if has_expression(name):
+            continue
+        if not TOOL_NAME.fullmatch(name):
+            yield Fault(path, f"{name[:80]!r} is no name for a tool", "use letters, digits, _ and -")
+        elif len(name) > MAX_NAME:
+            yield Fault(path, f"`{name[:80]}` is longer than {MAX_NAME} characters", "give it a shorter name")
+        elif name in known:
+            can = "name" in TOOLS[cast(ToolKind, entry.name)].model_fields if entry.name in TOOLS else False
+            hint = "give this one another `name`" if can else "leave it out here"
+            yield Fault(path, f"the agent has a tool `{name}` already", hint)
+        known.setdefault(name, entry)
+
+
+# --- approvals ---------------------------------------------------------------------------------------------
+
+
+def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Around) -> Iterator[Fault]:
+    """One entry of `approvals`. Paths begin at its name."""
+    if name in known and known[name].name in ASKS_PEOPLE:
+        yield Fault((name,), "whom the model asks decides nothing by that", "leave it out", on_key=True)
+    if name != ANY and name not in known:
+        yield Fault((name,), f"the agent has no tool `{name[:80]}`", _no_tool(name, known), on_key=True)
+    if not isinstance(written, list | dict):
+        message = f"expected a list of verdicts, or a mapping with `when`, `verdicts` and so on, not {kind_of(written)}"
+        yield Fault((name,), message, "write [approve, reject]")
+        return
+    listed = isinstance(written, list)
+    short = listed and not any(isinstance(item, dict) for item in written)
+    for index, rule in enumerate(named_rules(written)):
+        path: Path = (name, index) if listed and not short else (name,)
+        for fault, _ in _shape(RuleDoc, rule):
+            # A list of verdicts stands where its rule would.
+            yield replace(fault, path=(name, *fault.path[1:])) if short else fault.under(path)
+        if isinstance(rule, dict):
+            yield from _rule(rule, path, known.get(name), around)
+
+
+def _no_tool(name: str, known: Iterable[str]) -> str | None:
+    names = list(known)
+    return suggest(name, names, None if names else "it has no tools")
+
+
+def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: Around) -> Iterator[Fault]:
+    for fault in RuleDoc.conflicts(rule):
+        yield fault.under(path)
+    if rule.get("when") is not None:
+        variables = {"tool": TEXTS, "input": _input_type(entry, around.tools)}
+        yield from check_condition(rule["when"], (*path, "when"), around.scope.knowing(variables))
+    for name, value in rule.items():
+        for place in _expressions_in(value) if name != "when" else ():
+            yield Fault((*path, name, *place), f"`{name}` is not evaluated", "write it out")
+
+
+def _input_type(entry: Entry | None, tools: Mapping[str, Any]) -> Type:
+    """The type of what a tool takes, as far as it is known before it runs."""
+    if entry is None:
+        return lattice.ANY
+    if entry.name in tools:
+        tool = as_mapping(tools[entry.name])
+        return lattice.ANY if tool.get("type") == "flow" else _inputs_type(tool.get("input"))
+    if entry.name in BUILTIN:
+        return schema_type(BUILTIN[cast(ToolKind, entry.name)].input_schema)
+    given = (entry.settings or {}).get("input")
+    return _inputs_type(given) if isinstance(given, dict) else lattice.ANY
+
+
+def _inputs_type(inputs: Any) -> Type:
+    return mapping_of({str(name): input_type(entry) for name, entry in as_mapping(inputs).items()})
+
+
+# --- the tools of a file -----------------------------------------------------------------------------------
+
+
+def check_tools(tools: Mapping[str, Any]) -> Iterator[Fault]:
+    """What is wrong with the tools of a file, wherever they are used. Paths begin at their names."""
+    for name, tool in tools.items():
+        if name in TOOLS:
+            message = f"`{name}` is a tool that every agent can have"
+            yield Fault((name,), message, "give this one another name", on_key=True)
+        elif not NAME.fullmatch(name) or len(name) > MAX_NAME:
+            yield Fault((name,), f"{name[:80]!r} is no name for a tool", name_hint(name, "_"), on_key=True)
+        for fault in _tool(as_mapping(tool)):
+            yield fault.under((name,))
+
+
+def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
+    for key, entry in as_mapping(tool.get("input")).items():
+        for fault in check_input(key, entry):
+            yield fault.under(("input",))
+    kind = tool.get("type")
+    if not isinstance(kind, str) or not kind:
+        return
+    spec = node_types().get(kind)
+    if spec is None or not usable_as_tool(spec):
+        yield _no_tool_type(kind, spec)
+        return
+    if tool.get("description") is None and kind != "flow":
+        yield Fault((), "`description` is missing", "it is all that the model knows of the tool")
+    if tool.get("timeout") is not None and spec.mode == "pure":
+        yield Fault(("timeout",), f"a node of type `{kind}` takes no `timeout`", on_key=True)
+    if kind == "flow":
+        yield from _flow_tool(tool)
+    with_ = tool.get("with")
+    if with_ is None or isinstance(with_, dict):
+        for fault in spec.check(with_ or {}):
+            yield fault.under(("with",)) if with_ is not None else Fault((), f"{fault.message} under `with`")
+
+
+def _no_tool_type(kind: str, spec: NodeSpec | None) -> Fault:
+    usable = [name for name, each in node_types().items() if usable_as_tool(each)]
+    if spec is None or spec.internal:
+        broken = unusable_type(kind)
+        hint = suggest(kind, usable) if broken is None else "repair or reinstall that package"
+        return Fault(("type",), broken or f"unknown node type `{kind[:80]}`", hint)
+    hint = f"a tool is one of {', '.join(usable)}"
+    if spec.mode == "prompt":
+        hint = "`ask_human` asks people, and `approvals` of an agent say who approves its calls"
+    return Fault(("type",), f"a node of type `{kind}` is no tool", hint)
+
+
+def _flow_tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
+    if tool.get("input") is not None:
+        yield Fault(("input",), "a flow takes its inputs", "leave it out", on_key=True)
+    if as_mapping(tool.get("with")).get("inputs") is not None:
+        hint = "leave it out; the flow's `inputs` say what there is"
+        yield Fault(("with", "inputs"), "the model gives the inputs of a flow", hint, on_key=True)
+
+
+def check_used_tools(node: Mapping[str, Any], tools: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
+    """What the tools of the file name that is not known where this agent uses them. Paths begin at their names."""
+    for name in dict.fromkeys(entry.name for entry in entries(node)):
+        for fault in _expressions(name, as_mapping(tools.get(name)), scope):
+            # Of the names of nodes other agents may know others.
+            by_place = (fault.snippet or "").startswith(("nodes.", "status.", "errors."))
+            told = (
+                f"{fault.message}; the agent `{scope.current}` has this tool" if by_place else fault.message
+            )
+            yield replace(fault, message=told)
+
+
+def check_unused_tools(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
+    """The same for those that no agent uses: all nodes of the flow count as known."""
+    used = {entry.name for node in agents(data) for entry in entries(node)}
+    for name, tool in as_mapping(data.get("tools")).items():
+        if name not in used:
+            yield from _expressions(name, as_mapping(tool), scope)
+
+
+def _expressions(name: str, tool: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
+    kind = tool.get("type")
+    spec = node_types().get(kind) if isinstance(kind, str) else None
+    if spec is None or not usable_as_tool(spec):
+        return
+    inside = replace(scope.knowing({"input": _inputs_type(tool.get("input"))}), timeless=True)
+    for field, value in as_mapping(tool.get("with")).items():
+        if field not in spec.verbatim_fields:
+            secrets = field in spec.secret_fields
+            yield from check_values(value, (name, "with", field), inside, secrets=secrets)

@@ -1,0 +1,59 @@
+"""What is wrong with one input, of a flow or of a tool: its name, and how its type, choices and default go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.flow.checks.text import name_hint
+from engine.flow.input_document import InputDoc
+from engine.flow.inputs import check_value
+from engine.flow.model import Input
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, Path
+from engine.language.template import has_expression
+from engine.nodes.types.configs import MAX_NAME, NAME
+
+
+def check_input(name: str, entry: Any) -> Iterator[Fault]:
+    """What is wrong with an input beyond its shape. Paths begin at its name."""
+    path: Path = (name,)
+    if not NAME.fullmatch(name) or len(name) > MAX_NAME:
+        yield Fault(path, f"{name[:80]!r} is no name for an input", name_hint(name, "_"), on_key=True)
+    try:
+        document = InputDoc.model_validate(entry)
+    except ValueError:
+        # Its shape is wrong, which is reported already.
+        return
+    yield from _input_values(path, name, document)
+
+
+def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
+    given = document.model_fields_set
+    items = document.items.type if document.items is not None else None
+    if items is not None and document.type != "array":
+        yield Fault(
+            (*path, "items"), f"`items` is for arrays, and this input is of type {document.type}", on_key=True
+        )
+    if document.required and "default" in given:
+        yield Fault(
+            (*path, "required"), "an input with a `default` is never missing, so it cannot be required"
+        )
+    choices = _choices(document)
+    for position, choice in enumerate(choices or ()):
+        kind = (items or "string") if document.type == "array" else document.type
+        problem = check_value(Input(name, kind), choice)
+        if problem is not None:
+            yield Fault((*path, "choices", position), problem)
+    if "default" not in given or (document.default is None and document.required is False):
+        return
+    if has_expression(document.default):
+        yield Fault((*path, "default"), "a default is not evaluated", "compute it in a node of type `set`")
+        return
+    problem = check_value(Input(name, document.type, items=items, choices=choices), document.default)
+    if problem is not None:
+        yield Fault((*path, "default"), f"the default does not fit: {problem}")
+
+
+def _choices(document: InputDoc) -> tuple[Json, ...] | None:
+    return None if document.choices is None else tuple(document.choices)

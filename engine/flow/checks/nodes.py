@@ -1,0 +1,417 @@
+"""What hangs together in lists of nodes: ids, types, what each type takes, and what expressions may name where.
+
+Works on the raw data, as `engine.flow.checks.all` does; the lists that a node holds are checked right after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from engine.flow import reachability
+from engine.flow.checks.agents import Around, check_agent, check_unused_tools, check_used_tools
+from engine.flow.checks.covers import check_covers
+from engine.flow.checks.edges import check_edges, sound_pairs
+from engine.flow.checks.fits import fits
+from engine.flow.checks.raw_lists import Part, as_list, as_mapping, ids, item_name, items, parts, places
+from engine.flow.checks.shape import schema_faults
+from engine.flow.checks.text import check_condition, check_values, name_hint
+from engine.flow.checks.types import Pieces, type_of, unfit
+from engine.flow.checks.visibility import ENDED, UNDER_WAY, Level, Output, Scope
+from engine.flow.document import RetryDoc
+from engine.flow.outputs import at_end, first_sight, item_type, output_of, output_type
+from engine.flow.reached import NOWHERE, Reached, approved, condition_facts, covering, reached
+from engine.journal.code_digests import code_key
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, Path, faults_of, kind_of, ours, suggest
+from engine.language.template import has_expression
+from engine.nodes.types.configs import MAX_NAME, NAME, RESERVED_WORDS
+from engine.nodes.types.prompt_clocks import GOTO
+from engine.nodes.types.registry import node_types, unusable_type
+from engine.nodes.types.spec import PARTS, NodeSpec
+from engine.types.facts import NOTHING, Fact, Facts, not_null
+from engine.types.lattice import ANY, NUMBERS, Type, list_of, mapping_of
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a list of nodes stands: its path, what is visible to all of it, and whether its nodes may ask people."""
+
+    path: Path
+    scope: Scope
+    line_of: Callable[[Path], int]
+    tools: Mapping[str, Any] = field(default_factory=dict)
+    """The tools that the file makes for agents."""
+    asks: bool = True
+
+    def inside(self, path: Path, scope: Scope) -> Site:
+        """The site of a list further in."""
+        return replace(self, path=path, scope=scope)
+
+
+def check_nodes(data: Mapping[str, Any], scope: Scope, line_of: Callable[[Path], int]) -> Iterator[Fault]:
+    """All that is wrong with the nodes of a flow, and with its edges. `scope` is what all of it knows."""
+    scope = replace(scope, places=places(data), items=items(data))
+    nodes, last = as_list(data.get("nodes")), as_list(data.get("finally"))
+    site = Site(("nodes",), scope, line_of, as_mapping(data.get("tools")))
+    ended = yield from _list(nodes, as_list(data.get("edges")), site, ("edges",))
+    # The flow may end at any time, and `finally` runs all the same.
+    outputs = {
+        name: output._replace(null=_ENDED_EARLY, held=None, statuses=ENDED | UNDER_WAY | {""})
+        for name, output in ended.outputs.items()
+    }
+    everything = scope.at(None, Level(outputs, ids(nodes), (1 << len(nodes)) - 1, reached=_ALL))
+    yield from _list(last, [], replace(site, path=("finally",), scope=everything, asks=False), ())
+    complete = scope.at(None, Level(ended.outputs, ids(nodes), (1 << len(nodes)) - 1, reached=_ALL))
+    for fault in check_unused_tools(data, complete):
+        yield fault.under(("tools",))
+
+
+_ENDED_EARLY = "the flow may end before it"
+_ALL = Reached(-1, NOTHING)
+
+
+class _Ended(NamedTuple):
+    """A list that was gone through: what is known of its nodes, and the types of their outputs at its end."""
+
+    outputs: Mapping[str, Output]
+    types: Mapping[str, Type]
+    end: Reached
+
+
+def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> Generator[Fault, None, _Ended]:
+    """The nodes of one list, each with what came before it, then its edges."""
+    positions, typed = ids(nodes), site.scope.typed
+    outputs: dict[str, Output] = {}
+    seen = _seen(len(nodes), edges, positions)
+    gates = covering(nodes)
+    states = reached(nodes, edges, positions) if typed else [NOWHERE] * (len(nodes) + 1)
+    for target in gates.keys() & positions.keys() if typed else ():
+        states[positions[target]] = approved(states[positions[target]], gates[target])
+    levels = [
+        Level(outputs, positions, before, bool(edges), state)
+        for before, state in zip(seen, states, strict=False)
+    ]
+    for position in _in_order(len(nodes), edges, positions):
+        node = nodes[position]
+        if isinstance(node, dict):
+            found = yield from _node(node, replace(site, path=(*site.path, position)), levels[position])
+            if positions.get(str(node.get("id"))) == position:
+                covers = gates.get(node["id"], ())
+                outputs[node["id"]] = (
+                    output_of(node, found, states[position], covers) if typed else Output(ANY)
+                )
+    for fault in check_covers(nodes, positions, seen, site.scope, levels):
+        yield fault.under(site.path)
+    if edges:
+        yield from _edges(nodes, edges, positions, levels, site, edges_path)
+    return _Ended(outputs, at_end(outputs, positions, states[-1]), states[-1])
+
+
+def _edges(
+    nodes: list[Any],
+    edges: list[Any],
+    positions: Mapping[str, int],
+    levels: list[Level],
+    site: Site,
+    edges_path: Path,
+) -> Iterator[Fault]:
+    scopes = {}
+    for name, position in positions.items():
+        level = levels[position]
+        state = Reached(level.reached.ran | 1 << position, level.reached.facts)
+        scopes[name] = site.scope.at(name, level._replace(seen=level.seen | 1 << position, reached=state))
+    for fault in check_edges(edges, positions, scopes, site.line_of, edges_path):
+        yield fault.under(edges_path)
+
+
+def _in_order(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
+    """The positions so that what comes first stands first; on a circle, which is reported, as they are written."""
+    order = reachability.topological(count, sound_pairs(edges, positions)) if edges else list(range(count))
+    return [*order, *(position for position in range(count) if position not in set(order))]
+
+
+def _seen(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
+    """For each node of a list the set of those that surely came before it."""
+    if not edges:
+        return [(1 << position) - 1 for position in range(count)]
+    pairs = sound_pairs(edges, positions)
+    seen = reachability.ancestors(count, pairs)
+    for position in set(range(count)) - set(reachability.topological(count, pairs)):
+        # On or behind a circle nobody can say what comes first. The circle is reported, and that is enough.
+        seen[position] = (1 << count) - 1
+    return seen
+
+
+def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault, None, Type]:
+    """Everything about a node and what it holds; the type of its output."""
+    name = node.get("id")
+    scope = site.scope.at(name if isinstance(name, str) else None, level)
+    record: dict[Path, Pieces] = {}
+    for fault in _fields(node, site, scope, level.positions, record):
+        yield fault.under(site.path)
+    scope = scope.holding(condition_facts(node.get("if"))) if scope.typed else scope
+    if node.get("type") == "agent":
+        for fault in check_used_tools(node, site.tools, scope):
+            yield fault.under(("tools",))
+    inner: dict[str, Mapping[str, Type]] = {}
+    collected: Type | None = None
+    looked_into = scope.typed and node.get("type") in ("set", "foreach")
+    within = type_of(as_mapping(node.get("with")), ("with",), record) if looked_into else ANY
+    for part in parts(node):
+        known = scope.knowing(_variables(node, part, within)).holding(_entry(node, part))
+        path, edges = (*site.path, *part.path), as_list(node.get("edges")) if part.key == "body" else []
+        ended = yield from _list(part.nodes, edges, site.inside(path, known), (*site.path, "edges"))
+        inner[part.key] = ended.types
+        if node.get("type") == "foreach":
+            end = Level(ended.outputs, ids(part.nodes), (1 << len(part.nodes)) - 1, reached=ended.end)
+            collected = yield from _collect(node, site.path, known.at(None, end))
+    yield from _on_failure(node, site, level)
+    return output_type(node, within, inner, scope.sources, collected)
+
+
+def _collect(node: Mapping[str, Any], path: Path, scope: Scope) -> Generator[Fault, None, Type | None]:
+    """What each round of a `foreach` contributes; the type of the list of it."""
+    written = as_mapping(node.get("with")).get("collect")
+    if written is None:
+        return None
+    record: dict[Path, Pieces] = {}
+    for fault in check_values(written, ("with", "collect"), scope, secrets=False, record=record):
+        yield fault.under(path)
+    return list_of(type_of(written, ("with", "collect"), record))
+
+
+def _on_failure(node: Mapping[str, Any], site: Site, level: Level) -> Iterator[Fault]:
+    """The nodes that run when this one has failed."""
+    listed = as_list(node.get("on_failure"))
+    if not listed:
+        return
+    name = node.get("id")
+    own = level.positions.get(name, -1) if isinstance(name, str) else -1
+    bit, ran = (1 << own if own >= 0 else 0), level.reached
+    failed = frozenset({Fact("is", ("status", str(name)), "failed")})
+    here = site.scope.at(
+        None, level._replace(seen=level.seen | bit, reached=Reached(ran.ran | bit, ran.facts | failed))
+    )
+    yield from _list(listed, [], site.inside((*site.path, "on_failure"), here), ())
+
+
+def _variables(node: Mapping[str, Any], part: Part, within: Type) -> dict[str, Type]:
+    """What the body of a node knows beside the nodes."""
+    match node.get("type"):
+        case "foreach":
+            return {"index": NUMBERS, item_name(node): item_type(within)}
+        case "loop":
+            last = mapping_of(first_sight(part.nodes)).or_null("it is null in the first round")
+            return {"index": NUMBERS, "last": last}
+    return {}
+
+
+def _entry(node: Mapping[str, Any], part: Part) -> Facts:
+    """What holds where the nodes of a part run."""
+    return (
+        condition_facts(as_mapping(node.get("with")).get("while")) if node.get("type") == "loop" else NOTHING
+    )
+
+
+# --- one node --------------------------------------------------------------------------------------------
+
+
+def _fields(
+    node: Mapping[str, Any],
+    site: Site,
+    scope: Scope,
+    siblings: Mapping[str, int],
+    record: dict[Path, Pieces],
+) -> Iterator[Fault]:
+    yield from _id(node.get("id"), site)
+    yield from _retry(node)
+    yield from _pin(node)
+    yield from _on_error(node.get("on_error", "fail"), site, siblings)
+    for name in ("name", "timeout"):
+        if has_expression(node.get(name)):
+            hint = "expressions stand under `with` and in `if`"
+            yield Fault((name,), f"`{name}` of a node is not evaluated", hint)
+    if node.get("if") is not None:
+        yield from check_condition(node["if"], ("if",), scope)
+        scope = scope.holding(condition_facts(node["if"])) if scope.typed else scope
+    kind = node.get("type")
+    if not isinstance(kind, str) or not kind:
+        return
+    spec = node_types().get(kind)
+    if spec is None or spec.internal:
+        broken = unusable_type(kind)
+        advice = suggest(kind, node_types()) if broken is None else "repair or reinstall that package"
+        yield Fault(("type",), broken or f"unknown node type `{kind[:80]}`", advice)
+        return
+    yield from _of_type(node, spec, site)
+    if spec.mode == "prompt":
+        yield from _ways_out(node, site, siblings)
+    yield from _with(node, spec, scope, record)
+    if kind == "http" and isinstance(as_mapping(node.get("with")).get("schema"), dict):
+        for fault in schema_faults(node["with"]["schema"]):
+            yield fault.under(("with", "schema"))
+    if kind == "agent":
+        yield from check_agent(node, Around(scope, site.tools, site.asks))
+
+
+def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fault]:
+    """What stands beside `with` although the type does not take it, or does not although it must."""
+    if spec.mode == "prompt" and not site.asks:
+        message = f"`finally` asks nobody: it can have no node of type `{spec.name}`"
+        yield Fault(("type",), message, "what `finally` has must run when nobody is there to answer")
+    misplaced = [name for name in PARTS if node.get(name) is not None and name not in spec.parts]
+    if node.get("timeout") is not None and spec.mode not in ("run", "container"):
+        misplaced.append("timeout")
+    for name in misplaced:
+        hint = "write it under `with`" if name in spec.field_names() else None
+        yield Fault((name,), f"a node of type `{spec.name}` takes no `{name}` here", hint, on_key=True)
+    for name in spec.required_parts:
+        if node.get(name) is None:
+            yield Fault((), f"`{name}` is missing", f"beside `with`: {_lower(spec.parts[name])}")
+    for name in as_mapping(node.get("branches")) if "branches" in spec.parts else ():
+        if not NAME.fullmatch(name) or len(name) > MAX_NAME:
+            message = f"{name[:80]!r} is no name for a branch"
+            yield Fault(("branches", name), message, name_hint(name, "_"), on_key=True)
+    for value in as_mapping(node.get("cases")) if "cases" in spec.parts else ():
+        if has_expression(value):
+            hint = "what varies stands under `with` in `on`"
+            yield Fault(("cases", value), "a case is not evaluated", hint, on_key=True)
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
+
+
+def _id(name: Any, site: Site) -> Iterator[Fault]:
+    if not isinstance(name, str) or not name:
+        return
+    first = site.scope.places.get(name)
+    if not NAME.fullmatch(name) or len(name) > MAX_NAME:
+        yield Fault(("id",), f"{name[:80]!r} is no id for a node", name_hint(name, "_"))
+    elif name in RESERVED_WORDS:
+        message = f"`{name}` is a word of the flow language and cannot be an id"
+        yield Fault(("id",), message, f"write `{name}_step`")
+    elif first is not None and first.path != site.path:
+        line = site.line_of((*first.path, "id"))
+        yield Fault(
+            ("id",),
+            f"the id `{name}` is taken by a node before",
+            f"that one is in line {line}; give it another one",
+        )
+
+
+def _retry(node: Mapping[str, Any]) -> Iterator[Fault]:
+    retry = node.get("retry")
+    if isinstance(retry, dict):
+        try:
+            document = RetryDoc.model_validate(retry)
+        except ValidationError as error:
+            for fault, _ in faults_of(error, RetryDoc):
+                yield fault.under(("retry",))
+            return
+        if document.delay > document.max_delay:
+            yield Fault(("retry",), "`delay` is longer than `max_delay`", "write a longer `max_delay`")
+        return
+    if retry is None:
+        return
+    if retry not in ("safe", "never"):
+        message = f"expected safe, never, or a mapping with `attempts`, not {kind_of(retry)}"
+        yield Fault(("retry",), message, "write {attempts: 3}")
+    if node.get("on_crash") is not None:
+        yield Fault(("retry",), "`retry` is short for `on_crash`", "keep one of them", on_key=True)
+
+
+def _pin(node: Mapping[str, Any]) -> Iterator[Fault]:
+    if node.get("pin") is None:
+        return
+    key = code_key(str(node.get("type")), node.get("with"))
+    if key is None or has_expression(key):
+        hint = (
+            "it is for `python`, and for `shell` whose `run` begins with a relative path such as ./deploy.sh"
+        )
+        yield Fault(("pin",), "this node runs no module or program that can be pinned", hint, on_key=True)
+
+
+_ON_ERROR = ("fail", "continue", "ask")
+
+
+def _on_error(value: Any, site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
+    goto = GOTO.fullmatch(value) if isinstance(value, str) else None
+    if goto is None and value not in _ON_ERROR:
+        message = f"expected fail, continue, ask or goto:<id>, not {kind_of(value)}"
+        yield Fault(
+            ("on_error",), message, suggest(value, _ON_ERROR, "") or None if isinstance(value, str) else None
+        )
+    if goto is not None:
+        yield from _goto(goto[1], ("on_error",), site, siblings)
+    if value == "ask" and not site.asks:
+        yield Fault(("on_error",), "`finally` asks nobody", "write `continue`")
+
+
+def _goto(target: str, path: Path, site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
+    if target not in siblings:
+        hint = suggest(target, siblings)
+        if target in site.scope.places:
+            hint = "it stands in another list; a jump stays in its own"
+        yield Fault(path, f"there is no node `{target}` in this list", hint)
+
+
+def _ways_out(node: Mapping[str, Any], site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
+    """Where a question leads that nobody answered in time, or that was rejected."""
+    for name in ("on_timeout", "on_reject"):
+        value = as_mapping(node.get("with")).get(name)
+        goto = GOTO.fullmatch(value) if isinstance(value, str) else None
+        if goto is not None:
+            yield from _goto(goto[1], ("with", name), site, siblings)
+
+
+def _with(
+    node: Mapping[str, Any], spec: NodeSpec, scope: Scope, record: dict[Path, Pieces]
+) -> Iterator[Fault]:
+    raw = node.get("with")
+    if raw is not None and not isinstance(raw, dict):
+        return
+    with_: Mapping[str, Json] = raw or {}
+    for fault in spec.check(with_):
+        part = ours(str(fault.path[0]), spec.parts) if fault.on_key and len(fault.path) == 1 else None
+        if part is not None:
+            fault = replace(fault, hint=f"write `{part}` beside `with`")
+        yield (
+            fault.under(("with",))
+            if raw is not None
+            else replace(fault, message=f"{fault.message} under `with`")
+        )
+    for name, kind in spec.node_fields.items():
+        yield from _named(with_.get(name), ("with", name), kind, scope)
+    for name, value in with_.items():
+        path: Path = ("with", name)
+        if name in spec.condition_fields and value is not None:
+            yield from check_condition(value, path, _round_scope(node, scope, name))
+        elif name not in spec.verbatim_fields:
+            secrets = name in spec.secret_fields
+            yield from check_values(value, path, scope, secrets=secrets, record=record)
+    if record:
+        yield from unfit(spec, with_, record)
+    if scope.typed:
+        yield from fits(node, record, scope.sources)
+
+
+def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:
+    """A field that names a node: one of this type that surely came before."""
+    if not isinstance(name, str):
+        return
+    if scope.find(name) is None:
+        yield Fault(path, f"no node `{name[:80]}` comes before this one", suggest(name, scope.visible()))
+    elif scope.places[name].type != kind:
+        yield Fault(path, f"`{name}` is no `{kind}` node")
+
+
+def _round_scope(node: Mapping[str, Any], scope: Scope, condition: str) -> Scope:
+    """What the conditions of a loop know: what the loop does, and the rounds. `until` is asked after a round."""
+    body = Part("body", ("body",), as_list(node.get("body")))
+    known = scope.knowing(_variables(node, body, ANY))
+    return known.holding(frozenset({not_null(("last",))})) if condition == "until" and scope.typed else known

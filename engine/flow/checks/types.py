@@ -1,0 +1,206 @@
+"""What expressions in a text give: their types, what is wrong with them, and whether it fits where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from itertools import product
+from typing import NamedTuple, TypeAlias
+
+from engine.flow.checks.visibility import Scope, fault_in
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, Path
+from engine.language.template import Segment, split_text
+from engine.nodes.types.spec import NodeSpec
+from engine.types.facts import NOTHING
+from engine.types.lattice import (
+    ANY,
+    BOOLEAN,
+    LIST,
+    MAPPING,
+    MISSING,
+    NULL,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    Type,
+    list_of,
+    mapping_of,
+    of_value,
+    shown,
+    union,
+    words,
+)
+
+Pieces: TypeAlias = "list[str | Type]"
+Record: TypeAlias = MutableMapping[Path, Pieces]
+"""By the path of each text what its parts are: literal text, or the type of an expression."""
+
+_MOST_VALUES = 8
+
+
+def typed(text: str, path: Path, scope: Scope, record: Record | None) -> Iterator[Fault]:
+    """What is wrong with the types in the expressions of a text; `record` is told what they give."""
+    from engine.language.jinja import parse_expression
+    from engine.types.inference import Inference
+
+    pieces: Pieces = []
+    for part in split_text(text):
+        if not isinstance(part, Segment):
+            pieces.append(part)
+            continue
+        inference = Inference(scope)
+        pieces.append(inference.of(parse_expression(part.source)))
+        for wrong in inference.wrong:
+            yield fault_in(part, path, *wrong)
+    if record is not None:
+        record[path] = pieces
+
+
+def typed_condition(text: str, path: Path, scope: Scope) -> Iterator[Fault]:
+    """The same for a condition, which must be true or false."""
+    from engine.language.jinja import parse_expression
+    from engine.types.inference import Inference
+
+    for part in split_text(text):
+        if not isinstance(part, Segment):
+            continue
+        inference = Inference(scope)
+        found = inference.condition(parse_expression(part.source), NOTHING)
+        for wrong in inference.wrong:
+            yield fault_in(part, path, *wrong)
+        if found.unknown or not found.kinds & ~(BOOLEAN | MISSING) or inference.wrong:
+            continue
+        may = "may give" if found.kinds & BOOLEAN else "gives"
+        told = words(found.without(BOOLEAN))
+        because = f" ({found.why})" if found.nullable and found.why else ""
+        message = f"the condition {may} {told}{because}, and must be true or false"
+        yield fault_in(part, path, message, _to_flag(found), "")
+
+
+def _to_flag(found: Type) -> str | None:
+    if found.kinds & (LIST | MAPPING):
+        return "ask how much is in it: `... | length > 0`"
+    if found.kinds & TEXT:
+        return "compare it: `... == 'yes'`, `... != ''`"
+    return "compare it: `... > 0`" if found.kinds & NUMBER else "compare it with true: `... == true`"
+
+
+# --- the types of values -----------------------------------------------------------------------------------
+
+
+def type_of(value: Json, path: Path, record: Mapping[Path, Pieces]) -> Type:
+    """The type of a value whose expressions were recorded."""
+    if isinstance(value, str):
+        pieces = record.get(path)
+        if pieces is None:
+            return ANY if "{{" in value else of_value(value)
+        single = _single(pieces)
+        return TEXTS if single is None else single
+    if isinstance(value, dict):
+        return mapping_of({key: type_of(item, (*path, key), record) for key, item in value.items()})
+    if isinstance(value, list):
+        return list_of(
+            union(type_of(item, (*path, index), record) for index, item in enumerate(value))
+            if value
+            else None
+        )
+    return of_value(value)
+
+
+def _single(pieces: Pieces) -> Type | None:
+    """The type of the only expression of a text that has nothing else but white space."""
+    solid = [piece for piece in pieces if not isinstance(piece, str) or piece.strip()]
+    return solid[0] if len(solid) == 1 and isinstance(solid[0], Type) else None
+
+
+# --- whether they fit --------------------------------------------------------------------------------------
+
+
+class _Sample(NamedTuple):
+    """A value that an expression may give. `typical`: another one of its kind could fit where this one does not."""
+
+    value: Json
+    typical: bool = False
+
+
+def unfit(spec: NodeSpec, with_: Mapping[str, Json], record: Mapping[Path, Pieces]) -> Iterator[Fault]:
+    """The expressions under a `with` that give what their field does not take, as far as that is known."""
+    choices = {path: _samples(pieces, path, spec) for path, pieces in record.items()}
+    choices = {path: samples for path, samples in choices.items() if samples}
+    told: set[Path] = set()
+    for turn in range(max(map(len, choices.values()), default=0)):
+        chosen = {path: samples[min(turn, len(samples) - 1)] for path, samples in choices.items()}
+        for fault, of_kind in spec.misfits(_filled(with_, ("with",), chosen)):
+            path: Path = ("with", *fault.path)
+            sample = chosen.get(path)
+            if sample is None or path in told or (sample.typical and not of_kind):
+                continue
+            told.add(path)
+            yield Fault(path, _misfit(record[path], sample, fault), _remedy(sample, fault))
+
+
+def _filled(value: Json, path: Path, chosen: Mapping[Path, _Sample]) -> Json:
+    if path in chosen:
+        return chosen[path].value
+    if isinstance(value, dict):
+        return {key: _filled(item, (*path, key), chosen) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, (*path, index), chosen) for index, item in enumerate(value)]
+    return value
+
+
+def _samples(pieces: Pieces, path: Path, spec: NodeSpec) -> list[_Sample]:
+    single = _single(pieces)
+    if single is not None and str(path[1]) not in spec.markup:
+        return list(_of_type(single))
+    options: list[list[str]] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            options.append([piece])
+        elif piece.unknown or (piece.kinds & (TEXT | LIST | MAPPING) and piece.values is None):
+            return [_Sample("x", typical=True)]
+        else:
+            options.append([_written(sample.value) for sample in _of_type(piece)])
+    return [_Sample("".join(parts)) for parts in list(product(*options))[:_MOST_VALUES]]
+
+
+_OTHERS: tuple[tuple[int, Json], ...] = ((BOOLEAN, True), (LIST, []), (MAPPING, {}))
+
+
+def _of_type(found: Type) -> Iterator[_Sample]:
+    if found.unknown:
+        return
+    if found.nullable:
+        yield _Sample(None)
+    for value in sorted(found.values or (), key=str)[:_MOST_VALUES]:
+        yield _Sample(value)
+    if found.values is None and found.kinds & NUMBER:
+        yield _Sample(1)
+    if found.values is None and found.kinds & TEXT:
+        yield _Sample("x", typical=True)
+    yield from (_Sample(value) for kind, value in _OTHERS if found.kinds & kind)
+
+
+def _written(value: Json) -> str:
+    return "true" if value is True else "null" if value is None else str(value)
+
+
+def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
+    single = _single(pieces)
+    if single is None:
+        return f"this gives texts such as {sample.value!r}: {fault.message}"
+    if sample.value is None:
+        because = f" ({single.why})" if single.why else ""
+        return f"this may be null{because}: {fault.message}"
+    if not single.values:
+        return f"this gives {words(single.without(NULL))}: {fault.message.split(', not ')[0]}"
+    may = "may give" if len(single.values) > 1 else "gives"
+    return f"this {may} {shown(sample.value)}: {fault.message}"
+
+
+def _remedy(sample: _Sample, fault: Fault) -> str | None:
+    if sample.value is None:
+        return "guard it with `if`, or with `default(..., true)`"
+    if isinstance(sample.value, int) and "no unit" in fault.message:
+        return "write the unit behind it: `{{ ... }}s`"
+    return fault.hint

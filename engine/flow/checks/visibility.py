@@ -1,0 +1,322 @@
+"""Checks the names in expressions against what surely exists when the node runs.
+
+What surely came before: in a list the nodes above; in a graph those from which edges lead here; and all that came
+before the containers around. Such a node may have been skipped, or left out by an edge: its output is null then.
+Nodes inside another container are not visible: its output has theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from engine.flow.checks.raw_lists import Place
+from engine.flow.reached import NOWHERE, Reached
+from engine.language.diagnostics import Fault, Path, suggest
+from engine.language.template import Names, Reference, Segment
+from engine.nodes.types.outputs import ERROR, MESSAGES, PERSON
+from engine.types.annotations import Sources, no_source
+from engine.types.facts import NOTHING, Facts, not_null
+from engine.types.lattice import ANY, NULL, TEXT, TEXTS, Type, mapping_of
+
+SESSION_FIELDS = ("id", "requester", "flow")
+"""What `session` has: the session's id, who asked for it, the flow's name."""
+
+ROOTS: Mapping[str, str] = {
+    "inputs": "the inputs, `inputs.<name>`",
+    "nodes": "the outputs of the nodes before, `nodes.<id>`; null for a node that was skipped or failed",
+    "status": "how the nodes before ended, `status.<id>`: `completed`, `skipped` or `failed`; null for one that did not run",
+    "errors": "why a node before failed, `errors.<id>`: `{type, message}`, of a rejected approval also `by`, `reason`, `at` and "
+    "`values`; null for the others",
+    "messages": "the messages of people that answered no question, as a list of `{text, by, at}`; `by` is `{id, name, email}`",
+    "session": "`session.id`, `session.requester` (`{id, name, email}`, null where unknown) and `session.flow`",
+    "now": "the time of this step, in UTC: `2026-11-21T22:40:00.000Z`",
+    "secrets": "`secrets.NAME`, in `env` of shell and in requests of http only",
+}
+"""The names that expressions know everywhere, with what the flow reference says of them."""
+
+VARIABLES: Mapping[str, str] = {
+    "index": "in the body of `foreach` and `loop`: the number of the round, from 0",
+    "last": "in the body and the conditions of `loop`: the outputs of the round before, `last.<id>`; null at first",
+}
+"""The names that bodies know; a `foreach` gives its item a name beside them."""
+
+
+class Output(NamedTuple):
+    """What is known of a node for those behind it.
+
+    `type` is that of its output when it completed, `null` why it may be null then all the same. When its `if` is the only
+    reason, `held` is what this `if` says; `ran` is what held when it ran.
+    """
+
+    type: Type
+    null: str | None = None
+    held: Facts | None = None
+    ran: Facts = NOTHING
+    statuses: frozenset[str] = frozenset({"completed"})
+
+
+NEVER_RUN = Output(ANY, null="it may not have run")
+
+
+class Level(NamedTuple):
+    """One list of nodes as seen by one of them, or from inside it: `seen` is the set of positions that came before,
+    `graph` whether edges say so, `reached` what surely ran and holds."""
+
+    outputs: Mapping[str, Output]
+    positions: Mapping[str, int]
+    seen: int
+    graph: bool = False
+    reached: Reached = NOWHERE
+
+    def visible(self) -> list[str]:
+        """The ids that came before."""
+        return [name for name, position in self.positions.items() if self.seen >> position & 1]
+
+
+ENDED = frozenset({"completed", "failed", "skipped"})
+"""How a node that has ended did end."""
+UNDER_WAY = frozenset({"started", "interrupted", "retrying"})
+"""What else `finally` may see."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What an expression may name. `levels` are the lists around it, innermost last; `variables` what bodies know;
+    `current` the id of the node; `places` says where every node of the flow stands, `items` which foreach uses a name.
+
+    `facts` hold here. Without `typed` only names are checked: that is for a text that a session has pinned.
+    """
+
+    inputs: Type
+    places: Mapping[str, Place]
+    levels: tuple[Level, ...] = ()
+    variables: Mapping[str, Type] = field(default_factory=dict)
+    current: str | None = None
+    items: Mapping[str, str] = field(default_factory=dict)
+    facts: Facts = NOTHING
+    typed: bool = True
+    sources: Sources = no_source
+    timeless: bool = False
+    """Whether what stands here is evaluated more than once, and must be the same each time."""
+
+    def at(self, current: str | None, level: Level) -> Scope:
+        """The scope of a node in a list."""
+        facts = self.facts | level.reached.facts
+        return replace(self, current=current, levels=(*self.levels, level), facts=facts)
+
+    def knowing(self, variables: Mapping[str, Type]) -> Scope:
+        """The scope with more variables; the inner ones win."""
+        return replace(self, variables={**self.variables, **variables})
+
+    def holding(self, facts: Facts) -> Scope:
+        """The scope where these facts hold too."""
+        return self if facts <= self.facts else replace(self, facts=self.facts | facts)
+
+    def visible(self) -> list[str]:
+        """All ids that came before."""
+        return [name for level in self.levels for name in level.visible()]
+
+    def find(self, name: str) -> tuple[Output, bool] | None:
+        """A node that came before, and whether nothing left it out; None for one that did not surely come before."""
+        for level in reversed(self.levels):
+            position = level.positions.get(name)
+            if position is not None and level.seen >> position & 1:
+                return level.outputs.get(name, NEVER_RUN), bool(level.reached.ran >> position & 1)
+        return None
+
+    # --- types: what `engine.types.inference` asks ----------------------------------------------------------
+
+    def root(self, name: str) -> Type:
+        """The type of a name; of `nodes` and the like that of what stands behind it counts."""
+        if name in self.variables:
+            return self.variables[name]
+        return self.inputs if name == "inputs" else _KNOWN.get(name, ANY)
+
+    def narrowed(self, path: Names, found: Type, facts: Facts) -> Type:
+        """The type of a path where these facts hold, beside those of this place."""
+        if len(path) == 2 and path[0] in ("nodes", "status", "errors") and path[0] not in self.variables:
+            facts = self._grown(facts)
+            found = self._of_node(path[0], path[1], facts)
+        elif found.nullable:
+            facts = self._grown(facts)
+        if found.nullable and not_null(path) in facts:
+            return found.without(NULL)
+        return found
+
+    def _of_node(self, root: str, name: str, facts: Facts) -> Type:
+        node = self.find(name)
+        if node is None:
+            return ANY
+        output, reached = node
+        statuses = self._statuses(name, node, facts)
+        if root == "status":
+            known = statuses - {""} if UNDER_WAY & statuses else ENDED
+            return Type(TEXT | (NULL if "" in statuses else 0), known, why="it may not have run")
+        if root == "errors":
+            certain = statuses == {"failed"} or not_null((root, name)) in facts
+            return ERROR if certain else ERROR.or_null(f"`{name}` may not have failed")
+        if statuses == {"failed"}:
+            return Type(NULL, why=f"`{name}` has failed")
+        if self._completed(name, node, facts):
+            return output.type
+        return output.type.or_null(output.null if reached and output.null else f"`{name}` may be left out")
+
+    def _statuses(self, name: str, node: tuple[Output, bool], facts: Facts) -> frozenset[str]:
+        """How the node may have ended; empty text for one that did not run."""
+        output, reached = node
+        known = output.statuses if reached else output.statuses | {"skipped", ""}
+        for fact in facts:
+            if fact.path == ("status", name):
+                value = "" if fact.value is None else str(fact.value)
+                if fact.kind == "is":
+                    return frozenset({value})
+                known = known - {value}
+        return known
+
+    def _completed(self, name: str, node: tuple[Output, bool], facts: Facts) -> bool:
+        output, reached = node
+        if not_null(("nodes", name)) in facts or self._statuses(name, node, facts) == {"completed"}:
+            return True
+        return reached and (output.null is None or (output.held is not None and output.held <= facts))
+
+    def _grown(self, facts: Facts) -> Facts:
+        """These facts, those of this place, and what held when the nodes ran that surely completed."""
+        return _grow(self, facts | self.facts)
+
+
+def _grow(scope: Scope, facts: Facts) -> Facts:
+    pending, seen = [*facts], set()
+    while pending:
+        fact = pending.pop()
+        done = fact.kind == "not" and fact.value is None and fact.path[:1] in (("nodes",), ("errors",))
+        ended = fact.kind == "is" and fact.path[:1] == ("status",) and fact.value in ("completed", "failed")
+        if not (done or ended) or len(fact.path) < 2 or fact.path[1] in seen:
+            continue
+        seen.add(fact.path[1])
+        node = scope.find(fact.path[1])
+        more = (node[0].ran - facts) if node is not None else NOTHING
+        facts |= more
+        pending += more
+    return facts
+
+
+_SESSION = mapping_of({"id": TEXTS, "requester": PERSON, "flow": TEXTS})
+_KNOWN: Mapping[str, Type] = {"session": _SESSION, "messages": MESSAGES, "now": TEXTS}
+
+
+def check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: Scope) -> Iterator[Fault]:
+    """The names that the text at this path uses although they do not exist, or not yet."""
+    for segment, reference in used:
+        found = _check(reference, scope)
+        if found is not None:
+            yield fault_in(segment, path, *found)
+
+
+def fault_in(segment: Segment, path: Path, message: str, hint: str | None, name: str) -> Fault:
+    """What is wrong with a name, or another part of an expression, in the text at a path."""
+    offset, snippet = _place(segment, name)
+    return Fault(path, message, hint, offset=offset, snippet=snippet)
+
+
+def _place(segment: Segment, name: str) -> tuple[int, str]:
+    """Where in the text the name stands; the whole expression when it is spelled with brackets."""
+    inside = segment.text.find(name) if name else -1
+    return (segment.offset + inside, name) if inside >= 0 else (segment.offset, segment.text)
+
+
+Wrong: TypeAlias = tuple[str, str | None, str]
+"""Message, hint and the name at fault."""
+
+
+def _check(reference: Reference, scope: Scope) -> Wrong | None:
+    root, *rest = reference.path
+    if root in scope.variables:
+        return None
+    match root:
+        case "inputs":
+            return _known(root, rest, scope.inputs.fields or (), "the flow has no input")
+        case "session":
+            return _known(root, rest, SESSION_FIELDS, "`session` has no field")
+        case "nodes" | "status" | "errors":
+            return _node(reference, scope)
+        case "now" if scope.timeless:
+            return "`now` is not known in a tool", "a tool call is approved as it will run", root
+        case "messages" | "secrets" | "now":
+            return None
+    return f"unknown name `{root}`", _root_hint(root, scope), root
+
+
+def _known(root: str, rest: list[str], known: Any, message: str) -> Wrong | None:
+    if not rest or rest[0] in known:
+        return None
+    close = suggest(rest[0], known)
+    return f"{message} `{rest[0]}`", close, f"{root}.{rest[0]}"
+
+
+def _root_hint(root: str, scope: Scope) -> str | None:
+    if root in VARIABLES:
+        return f"`{root}` is known {VARIABLES[root].split(':')[0]}"
+    if root in scope.places:
+        return f"write `nodes.{root}`"
+    if root in (scope.inputs.fields or ()):
+        return f"write `inputs.{root}`"
+    if root in scope.items:
+        return f"it is known in the body of `{scope.items[root]}`"
+    if root in ("env", "secret"):
+        return "secrets are written {{ secrets.NAME }}"
+    return suggest(root, [*ROOTS, *scope.variables])
+
+
+def _node(reference: Reference, scope: Scope) -> Wrong | None:
+    root, *rest = reference.path
+    if not rest:
+        message = f"`{root}` needs the id of a node behind it"
+        return message, f"write `{root}.<id>`; a computed id cannot be checked", root
+    return None if scope.find(rest[0]) is not None else _not_before(root, rest[0], scope)
+
+
+# --- why a node cannot be named --------------------------------------------------------------------------
+
+
+def _not_before(root: str, name: str, scope: Scope) -> Wrong:
+    where = f"{root}.{name}"
+    place = scope.places.get(name)
+    if place is None:
+        known = scope.visible()
+        hint = suggest(name, known, None if known else "no node comes before this one")
+        return f"there is no node `{name}`", hint, where
+    if name == scope.current:
+        return f"`{name}` is this node itself", "only nodes before it can be used", where
+    mine = scope.places.get(scope.current or "")
+    here = () if mine is None else mine.around
+    if name in (container for container, _ in here):
+        return f"`{name}` is around this node", "it has an output only once it has ended", where
+    message, hint = _apart(name, place, here) or _later(name, scope)
+    if "last" in scope.variables and name in (scope.variables["last"].fields or ()):
+        hint = f"the round before has it: `last.{name}`"
+    return message, hint, where
+
+
+def _apart(name: str, place: Place, here: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
+    """What keeps a node in other containers apart from an expression in these; None when they are around both."""
+    for depth, (container, key) in enumerate(place.around):
+        mine = here[depth] if depth < len(here) else ("", "")
+        if mine == (container, key):
+            continue
+        if container == "finally":
+            return f"`{name}` runs after this node", "what stands in `finally` runs last"
+        if key == "!":
+            return f"`{name}` runs only when `{container}` fails", "it is known in that `on_failure` only"
+        if mine[0] == container and mine[1] != "!":
+            return f"`{name}` stands in another part of `{container}`", "only one's own part is known in it"
+        hint = f"`nodes.{container}` has its output, or this node belongs inside too"
+        return f"`{name}` stands inside `{container}` and is not known outside", hint
+    return None
+
+
+def _later(name: str, scope: Scope) -> tuple[str, str]:
+    if any(name in level.positions and level.graph for level in scope.levels):
+        return f"`{name}` does not surely run before this node", "an edge must lead from it to here"
+    return f"`{name}` runs after this node", "move it up, or use a node before this one"

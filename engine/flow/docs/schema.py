@@ -1,0 +1,130 @@
+"""The JSON Schema of flow files, for editors: what `sayso schema` prints. Made from the models of the loader."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from engine.flow.docs.agent_schema import describe_agents
+from engine.flow.document import FlowDoc, RetryDoc
+from engine.language.codec import Json
+from engine.language.durations import format_duration
+from engine.nodes.types.configs import FLOW_NAME, MAX_NAME, NAME
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import PARTS, NodeSpec
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_EXPRESSION = {"type": "string", "pattern": r"\{\{[\s\S]*\}\}", "title": "expression"}
+
+
+def flow_schema() -> dict[str, Json]:
+    """A JSON Schema (draft 2020-12) that every sound flow file fits, with the config of each node type."""
+    schema = FlowDoc.model_json_schema(by_alias=True)
+    definitions: dict[str, Json] = schema.pop("$defs")
+    node = definitions["NodeDoc"]
+    definitions["RetryDoc"] = RetryDoc.model_json_schema(by_alias=True)
+    _refine(schema, node)
+    _refine_condition(definitions["EdgeDoc"]["properties"]["when"])
+    for spec in node_types().values():
+        definitions[_name(spec)] = _config(spec, definitions)
+    node["allOf"] = [_case(spec) for spec in node_types().values()]
+    describe_agents(definitions, open_fields)
+    _refine_condition(definitions["RuleDoc"]["properties"]["when"])
+    return {"$schema": DIALECT, "title": "sayso flow", **_tidy(schema), "$defs": _tidy(definitions)}
+
+
+def _refine(flow: dict[str, Json], node: dict[str, Json]) -> None:
+    """What the loader checks by hand and a schema can say too."""
+    flow["properties"]["flow"] |= {"pattern": f"^{FLOW_NAME.pattern}$", "maxLength": MAX_NAME}
+    flow["properties"]["inputs"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
+    properties = node["properties"]
+    properties["id"] |= {"pattern": f"^{NAME.pattern}$", "maxLength": MAX_NAME}
+    properties["type"]["enum"] = list(node_types())
+    properties["with"] = {"type": ["object", "null"], "description": properties["with"]["description"]}
+    _refine_condition(properties["if"])
+    properties["retry"]["anyOf"] = [
+        {"enum": ["safe", "never"]},
+        {"$ref": "#/$defs/RetryDoc"},
+        {"type": "null"},
+    ]
+
+
+def _refine_condition(field: dict[str, Json]) -> None:
+    field["anyOf"] = [_EXPRESSION, {"type": "boolean"}, {"type": "null"}]
+
+
+def _name(spec: NodeSpec) -> str:
+    return f"with_{spec.name}"
+
+
+def _case(spec: NodeSpec) -> Json:
+    """What `with` must be for one type, and what stands beside it; `with` must be there when one of its fields must."""
+    absent = {part: {"type": "null"} for part in PARTS if part not in spec.parts}
+    then: dict[str, Json] = {"properties": {"with": {"$ref": f"#/$defs/{_name(spec)}"}, **absent}}
+    required = list(spec.required_parts)
+    if any(field.is_required() for field in spec.config.model_fields.values()) and spec.outputs is not None:
+        required.append("with")
+    if required:
+        then["required"] = required
+    return {"if": {"properties": {"type": {"const": spec.name}}, "required": ["type"]}, "then": then}
+
+
+def _config(spec: NodeSpec, definitions: dict[str, Json]) -> dict[str, Json]:
+    config = spec.config.model_json_schema(by_alias=True)
+    for name, definition in config.pop("$defs", {}).items():
+        open_fields(definition)
+        definitions[name] = definition
+    open_fields(config, spec.static_fields)
+    config["description"] = spec.doc
+    if not spec.config.model_json_schema().get("required"):
+        config["type"] = ["object", "null"]
+    return config
+
+
+def open_fields(schema: dict[str, Json], static: Collection[str] = ()) -> None:
+    """Lets an expression stand wherever a value is expected, but not in the `static` fields."""
+    for name, field in schema.get("properties", {}).items():
+        if name not in static:
+            schema["properties"][name] = _open(field)
+
+
+def _open(field: dict[str, Json]) -> dict[str, Json]:
+    inner = dict(field)
+    for part in ("items", "additionalProperties"):
+        if isinstance(inner.get(part), dict):
+            inner[part] = _open(inner[part])
+    if "$ref" in inner:
+        # The only models inside lists are choices, for which a text may stand.
+        return {"anyOf": [inner, {"type": "string"}]}
+    if "anyOf" in inner:
+        inner["anyOf"] = [_open_part(option) for option in inner["anyOf"]] + [_EXPRESSION]
+        return inner
+    if inner.get("type") == "string" and not {"pattern", "enum", "maxLength"} & inner.keys():
+        return inner
+    kept: dict[str, Json] = {
+        key: inner.pop(key) for key in ("description", "default", "title") if key in inner
+    }
+    return {**kept, "anyOf": [inner, _EXPRESSION]}
+
+
+def _open_part(option: dict[str, Json]) -> dict[str, Json]:
+    return {
+        key: _open(value) if key in ("items", "additionalProperties") and isinstance(value, dict) else value
+        for key, value in option.items()
+    }
+
+
+def _tidy(value: Any) -> Any:
+    """Drops the titles that pydantic makes of names (given ones have small letters); durations become text."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("title") == "duration" and isinstance(value.get("default"), float):
+        value = {**value, "default": format_duration(value["default"])}
+    return {
+        key: _tidy(item)
+        for key, item in value.items()
+        if not (key == "title" and isinstance(item, str) and item[:1].isupper())
+    }

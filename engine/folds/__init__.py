@@ -1,1 +1,0 @@
-"""The fold, by what the events are about; `engine.fold` puts it together."""

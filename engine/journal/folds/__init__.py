@@ -1,0 +1,1 @@
+"""The fold, by what the events are about; `engine.journal.fold` puts it together."""

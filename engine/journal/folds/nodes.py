@@ -1,0 +1,247 @@
+"""The fold of what happens to nodes: starts, outcomes, interruptions, tries."""
+
+from __future__ import annotations
+
+from immutables import Map
+
+from engine.journal import events as ev
+from engine.journal.code_digests import noted_start
+from engine.journal.folds.common import frame_at, path_of, without
+from engine.journal.state import (
+    COLLECT,
+    LEFT,
+    ON_FAILURE,
+    UNFINISHED,
+    ContainerRun,
+    Frame,
+    Graph,
+    NodeRun,
+    State,
+    TimerRun,
+    below,
+    changed,
+    scope_of,
+    visit_of,
+)
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
+
+
+def node_started(state: State, event: ev.NodeStarted) -> State:
+    return noted_start(begin_node(state, event, event.node_id, event.node_index), event)
+
+
+def child_started(state: State, event: ev.ChildStarted) -> State:
+    return noted_start(begin_node(state, event, event.child_id, event.child_index), event)
+
+
+def begin_node(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str, index: int) -> State:
+    path = path_of(event)
+    scope = scope_of(path)
+    frame = frame_at(state, scope)
+    before = state.nodes.get(path)
+    nodes = state.nodes
+    if before is None:
+        nodes, frame = enter(state, frame, path, node_id)
+        frame = changed(frame, running=frame.running + 1)
+    elif before.status not in ("interrupted", "retrying"):
+        raise MalformedJournal(f"{path} was started before and is {before.status}")
+    at = before.started_at if before else event.timestamp
+    tried = (event.epoch, event.attempt) + ((before.crashes, before.failures) if before else (0, 0))
+    run = NodeRun(node_id, event.node_type, index, "started", at, None, *tried, event.input)
+    if before is not None:
+        run = changed(run, saved=before.saved, handled=before.handled, kept=before.kept)
+    return changed(
+        state,
+        nodes=nodes.set(path, run),
+        active=state.active.set(path, None),
+        frames=state.frames.set(scope, frame),
+        pending=_undelivered(state),
+        # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
+        node_runs=state.node_runs + (before is None),
+    )
+
+
+def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
+    """Which messages are still pending once a node began, whose expressions have them all: those that an agent heard
+    wait for its next model call."""
+    if not state.pending:
+        return ()
+    heard = {key for run in state.containers.values() if run.agent is not None for key in run.agent.heard}
+    return tuple(message for message in state.pending if message[0] in heard)
+
+
+def enter(state: State, frame: Frame, path: str, node_id: str) -> tuple[Map[str, NodeRun], Frame]:
+    """A visit of a node begins: the one before it is forgotten, and no edge that led here counts any more."""
+    earlier, nodes = frame.nodes.get(node_id), state.nodes
+    if earlier is not None:
+        if not frame.loops or earlier in state.active or visit_of(path) != visit_of(earlier) + 1:
+            raise MalformedJournal(f"{earlier} stands in this pass already")
+        nodes = nodes.delete(earlier)
+    return nodes, changed(
+        frame, nodes=frame.nodes.set(node_id, path), graph=frame.graph and begun(frame.graph, node_id)
+    )
+
+
+def begun(graph: Graph, node_id: str) -> Graph:
+    return changed(
+        graph,
+        ready=without(graph.ready, node_id),
+        gates=without(graph.gates, node_id),
+        again=without(graph.again, node_id),
+    )
+
+
+def unfinished(state: State, path: str) -> NodeRun:
+    run = state.nodes.get(path)
+    if run is None or run.status not in UNFINISHED:
+        raise MalformedJournal(f"{path} is not running")
+    return run
+
+
+def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None = None) -> State:
+    """A node got its final outcome: it leaves the active ones and its list moves on."""
+    scope = scope_of(path)
+    frame = frame_at(state, scope)
+    frame = changed(
+        frame,
+        position=max(frame.position, run.position + 1),
+        running=frame.running - (path in state.active),
+        nodes=frame.nodes.set(run.node_id, path),
+        error=frame.error or error,
+        graph=frame.graph and changed(frame.graph, ended=frame.graph.ended.set(run.node_id, None)),
+    )
+    return changed(
+        state,
+        nodes=state.nodes.set(path, run if run.kept is None else changed(run, kept=None)),
+        active=state.active.delete(path) if path in state.active else state.active,
+        frames=state.frames.set(scope, frame),
+    )
+
+
+def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
+    path = path_of(event)
+    run = unfinished(state, path)
+    done = changed(
+        run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
+    )
+    return finish(state, path, done)
+
+
+def node_failed(state: State, event: ev.NodeFailed) -> State:
+    path = path_of(event)
+    run = unfinished(state, path)
+    failed = changed(
+        run, status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
+    )
+    if path in state.containers:
+        state = drop_passes(state, path)
+    state = finish(state, path, failed, None if event.contained else event.error)
+    scope = scope_of(path)
+    if event.goto is not None:
+        frame = frame_at(state, scope)
+        frame = changed(frame, jumps=(*frame.jumps, (run.node_id, event.goto)))
+        state = changed(state, frames=state.frames.set(scope, frame))
+    return state if event.contained else pass_failed(state, scope, path, event.error)
+
+
+def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> State:
+    """A pass is being given up: its container fails with it."""
+    owner = frame_at(state, scope).owner
+    if owner is None:
+        return state
+    container = state.containers[owner]
+    # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
+    if container.kind == "parallel" and container.total == COLLECT:
+        return state
+    container = changed(container, error=container.error or {"path": path, **error})
+    return changed(state, containers=state.containers.set(owner, container))
+
+
+def node_failing(state: State, event: ev.NodeFailing) -> State:
+    path = path_of(event)
+    run = unfinished(state, path)
+    container = state.containers.get(path)
+    if container is not None:
+        state = drop_passes(state, path)
+        if event.keeps:
+            run = run._replace(kept=container.agent)
+    handled = run.handled if event.list_id is None else (run.handled or 0) + 1
+    run = changed(run, status="failing", error=event.error, reason=None, handled=handled)
+    state = changed(state, nodes=state.nodes.set(path, run))
+    if event.list_id is None:
+        return state
+    frames = state.frames.set(event.scope or "", Frame(event.list_id, path))
+    container = ContainerRun(event.node_id, ON_FAILURE, 1, begun=1, running=1)
+    return changed(state, frames=frames, containers=state.containers.set(path, container))
+
+
+def drop_passes(state: State, path: str) -> State:
+    """Forget everything inside a container that has ended, and its own time limit."""
+    frames, nodes, containers, active, timers = (
+        state.frames,
+        state.nodes,
+        state.containers,
+        state.active,
+        state.timers,
+    )
+    for scope, frame in state.frames.items():
+        if scope and below(path, scope):
+            frames = frames.delete(scope)
+            for inner in frame.nodes.values():
+                nodes = nodes.delete(inner)
+                active = active.delete(inner) if inner in active else active
+                containers = containers.delete(inner) if inner in containers else containers
+    for timer_id, timer in state.timers.items():
+        inside = timer.path is not None and timer.path != path and below(path, timer.path)
+        if inside or (timer.path == path and timer.purpose == "timeout"):
+            timers = timers.delete(timer_id)
+    return changed(
+        state,
+        frames=frames,
+        nodes=nodes,
+        active=active,
+        timers=timers,
+        containers=containers.delete(path) if path in containers else containers,
+    )
+
+
+def node_skipped(state: State, event: ev.NodeSkipped) -> State:
+    path = path_of(event)
+    before, scope = state.nodes.get(path), scope_of(path)
+    if before is not None:
+        if before.status not in ("failing", "interrupted"):
+            raise MalformedJournal(f"{path} was started, so it cannot be skipped")
+        skipped = changed(
+            before, status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp
+        )
+        return finish(state, path, skipped)
+    frame = frame_at(state, scope)
+    index = frame.position if event.node_index is None else event.node_index
+    run = NodeRun(
+        event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp
+    )
+    nodes, frame = enter(state, frame, path, event.node_id)
+    return finish(changed(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
+
+
+def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
+    path = path_of(event)
+    run = state.nodes.get(path)
+    if run is None or run.status != "started":
+        raise MalformedJournal(f"{path} is not running")
+    crashes = run.crashes + (event.reason == "crash")
+    run = changed(run, status="interrupted", crashes=crashes, reason=event.reason)
+    if event.reason == LEFT:
+        run = changed(run, saved=event.saved)
+    return changed(state, nodes=state.nodes.set(path, run))
+
+
+def node_retried(state: State, event: ev.NodeRetried) -> State:
+    path = path_of(event)
+    run = unfinished(state, path)
+    if path in state.containers:
+        state = drop_passes(state, path)
+    run = changed(run, status="retrying", error=event.error, failures=run.failures + 1)
+    timer = TimerRun(event.timer_id, path, event.due_at, "retry", None)
+    return changed(state, nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))

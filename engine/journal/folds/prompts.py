@@ -1,0 +1,232 @@
+"""The fold of questions for people and of timers."""
+
+from __future__ import annotations
+
+from engine.journal import events as ev
+from engine.journal.folds.common import path_of, without
+from engine.journal.folds.containers import container_at
+from engine.journal.folds.nodes import unfinished
+from engine.journal.state import AGAIN, RETRY, UNFINISHED, PromptRun, State, TimerRun
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
+
+
+def prompt_requested(state: State, event: ev.PromptRequested) -> State:
+    if event.prompt_id in state.prompts:
+        raise MalformedJournal(f"prompt {event.prompt_id} was requested before")
+    kind = event.prompt.get("kind")
+    if not isinstance(kind, str):
+        raise MalformedJournal(f"prompt {event.prompt_id} is of no kind")
+    prompt = PromptRun(
+        prompt_id=event.prompt_id,
+        path=path_of(event),
+        kind=kind,
+        status="requested",
+        spec=event.prompt,
+        requested_at=event.timestamp,
+    )
+    run = state.nodes.get(prompt.path)
+    # What is asked about the edges behind a node is no question of the node, which has its outcome.
+    asks = run is not None and run.status in UNFINISHED
+    nodes = (
+        state.nodes.set(prompt.path, run._replace(prompt_id=event.prompt_id)) if run and asks else state.nodes
+    )
+    return state._replace(
+        nodes=nodes,
+        prompts=state.prompts.set(event.prompt_id, prompt),
+        open_prompts=state.open_prompts.set(event.prompt_id, None),
+        prompts_asked=state.prompts_asked + 1,
+    )
+
+
+def open_prompt(state: State, prompt_id: str) -> PromptRun:
+    prompt = state.prompts.get(prompt_id)
+    if prompt is None or not prompt.open:
+        raise MalformedJournal(f"prompt {prompt_id} is not open")
+    return prompt
+
+
+def prompt_shown(state: State, event: ev.PromptShown) -> State:
+    prompt = open_prompt(state, event.prompt_id)._replace(status="shown", shown=event.shown)
+    return state._replace(prompts=state.prompts.set(event.prompt_id, prompt))
+
+
+def change_prompt(state: State, prompt: PromptRun, key: str) -> State:
+    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt), seen=state.seen.set(key, None))
+
+
+def prompt_voted(state: State, event: ev.PromptVoted) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    if prompt.kind != "approval":
+        raise MalformedJournal(f"prompt {event.prompt_id} is no approval, so nobody votes on it")
+    vote = {"actor": event.actor, "vote": event.vote, "reason": event.reason, "at": event.timestamp}
+    votes = (*votes_without(prompt, event.actor.get("id")), vote)
+    return change_prompt(state, prompt._replace(votes=votes), event.key)
+
+
+def votes_without(prompt: PromptRun, actor_id: Json) -> tuple[dict[str, Json], ...]:
+    """The votes of everybody else."""
+    return tuple(vote for vote in prompt.votes if vote["actor"].get("id") != actor_id)
+
+
+def renewed(prompt: PromptRun, nonce: str, **changes: Json) -> dict[str, Json]:
+    """The spec of a prompt that is shown again: buttons of the copy before do not match any more."""
+    return {**prompt.spec, **changes, "nonce": nonce, "generation": (prompt.spec.get("generation") or 1) + 1}
+
+
+def prompt_edited(state: State, event: ev.PromptEdited) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    editors = [*(prompt.spec.get("editors") or []), event.actor.get("id")]
+    changes = {"values": event.values, "covers": event.covers, "editors": list(dict.fromkeys(editors))}
+    spec = renewed(prompt, event.nonce, **changes)
+    return change_prompt(state, prompt._replace(spec=spec, votes=()), event.key)
+
+
+def prompt_handed(state: State, event: ev.PromptHanded) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    giver, spec = event.actor.get("id"), prompt.spec
+    listed = "approvers" if prompt.kind == "approval" else "who"
+    excluded = [entry for entry in [*(spec.get("excluded") or []), giver] if entry != event.to]
+    handed = {"by": event.actor, "to": event.to, "at": event.timestamp}
+    changes: dict[str, Json] = {
+        listed: list(dict.fromkeys([*asked_people(state, prompt), event.to])),
+        "excluded": list(dict.fromkeys(excluded)),
+        "handed": [*(spec.get("handed") or []), handed],
+    }
+    moved = prompt._replace(spec={**spec, **changes}, votes=votes_without(prompt, giver))
+    return change_prompt(state, moved, event.key)
+
+
+def asked_people(state: State, prompt: PromptRun) -> list[str]:
+    """Who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those beside the owner."""
+    if prompt.kind == "approval":
+        return list(prompt.spec.get("approvers") or [])
+    if prompt.spec.get("who") is not None or prompt.kind in ("interrupted", "failed"):
+        return list(prompt.spec.get("who") or [])
+    return ["channel"] if state.actor.get("id") is None else ["requester"]
+
+
+def prompt_undone(state: State, event: ev.PromptUndone) -> State:
+    prompt = state.prompts.get(event.prompt_id)
+    if prompt is None or prompt.status != "answered" or prompt.undo_until is None:
+        raise MalformedJournal(f"prompt {event.prompt_id} has no answer that can be taken back")
+    again = prompt._replace(
+        status="requested" if prompt.shown is None else "shown",
+        spec=renewed(prompt, event.nonce),
+        answer=None,
+        actor=None,
+        at=None,
+        undo_until=None,
+    )
+    state = close_prompt(state, again)
+    opened = state._replace(open_prompts=state.open_prompts.set(prompt.prompt_id, None))
+    return change_prompt(opened, again, event.key)
+
+
+def close_prompt(state: State, prompt: PromptRun) -> State:
+    timers = state.timers
+    for timer_id, timer in state.timers.items():
+        if timer.prompt_id == prompt.prompt_id:
+            timers = timers.delete(timer_id)
+    return state._replace(
+        prompts=state.prompts.set(prompt.prompt_id, prompt),
+        open_prompts=without(state.open_prompts, prompt.prompt_id),
+        timers=timers,
+    )
+
+
+def prompt_answered(state: State, event: ev.PromptAnswered) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    seen = state.seen.set(event.key, None) if event.key else state.seen
+    answered = prompt._replace(status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
+    closed = close_prompt(state, answered)._replace(seen=seen)
+    if prompt.kind == "failed" and event.answer.get("value") == RETRY:
+        run = unfinished(closed, prompt.path)._replace(status="interrupted", reason=RETRY)
+        return closed._replace(nodes=closed.nodes.set(prompt.path, run))
+    if prompt.kind != "interrupted" or event.answer.get("value") != AGAIN:
+        return closed
+    run = unfinished(closed, prompt.path)._replace(reason=AGAIN)
+    return closed._replace(nodes=closed.nodes.set(prompt.path, run))
+
+
+def prompt_reminded(state: State, event: ev.PromptReminded) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    if event.count != prompt.reminders + 1:
+        raise MalformedJournal(
+            f"reminder {event.count} of {event.prompt_id} does not follow {prompt.reminders}"
+        )
+    prompt = prompt._replace(reminders=event.count)
+    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+
+
+def prompt_escalated(state: State, event: ev.PromptEscalated) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    if event.step in prompt.escalated:
+        raise MalformedJournal(f"step {event.step} of {event.prompt_id} was taken before")
+    prompt = prompt._replace(escalated=(*prompt.escalated, event.step))
+    if event.may_answer:
+        listed = "approvers" if prompt.kind == "approval" else "who"
+        people = [*asked_people(state, prompt), *people_among(event.to)]
+        prompt = prompt._replace(spec={**prompt.spec, listed: list(dict.fromkeys(people))})
+    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+
+
+def people_among(entries: list[str]) -> list[str]:
+    """The people and groups of an escalation: those that are told in a direct message too, and no channels."""
+    told = [entry.removeprefix("dm:") for entry in entries]
+    return [entry for entry in told if "@" in entry or entry == "requester" or entry[:1] in "UW"]
+
+
+def prompt_reposted(state: State, event: ev.PromptReposted) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    spec = renewed(prompt, event.nonce)
+    prompt = prompt._replace(status="requested", shown=None, spec=spec, reposts=prompt.reposts + 1)
+    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+
+
+def prompt_expired(state: State, event: ev.PromptExpired) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    return close_prompt(state, prompt._replace(status="expired", at=event.timestamp))
+
+
+def prompt_cancelled(state: State, event: ev.PromptCancelled) -> State:
+    prompt = open_prompt(state, event.prompt_id)
+    return close_prompt(state, prompt._replace(status="cancelled", at=event.timestamp))
+
+
+def timer_set(state: State, event: ev.TimerSet) -> State:
+    timer = TimerRun(event.timer_id, event.path, event.due_at, event.purpose, event.prompt_id)
+    state = state._replace(timers=state.timers.set(event.timer_id, timer))
+    if event.prompt_id is None:
+        return state
+    if event.purpose == "undo":
+        return set_undo(state, event.prompt_id, event.due_at)
+    if event.purpose != "deadline":
+        return state
+    prompt = open_prompt(state, event.prompt_id)._replace(deadline=event.due_at)
+    return state._replace(prompts=state.prompts.set(event.prompt_id, prompt))
+
+
+def set_undo(state: State, prompt_id: str, until: str | None) -> State:
+    prompt = state.prompts.get(prompt_id)
+    if prompt is None or prompt.status != "answered":
+        raise MalformedJournal(f"prompt {prompt_id} was not answered, so nothing can be taken back")
+    return state._replace(prompts=state.prompts.set(prompt_id, prompt._replace(undo_until=until)))
+
+
+def timer_fired(state: State, event: ev.TimerFired) -> State:
+    timer = state.timers.get(event.timer_id)
+    if timer is None:
+        raise MalformedJournal(f"timer {event.timer_id} is not set")
+    state = state._replace(timers=state.timers.delete(event.timer_id))
+    if timer.purpose == "undo" and timer.prompt_id is not None:
+        return set_undo(state, timer.prompt_id, None)
+    if timer.purpose == "timeout" and timer.path is not None:
+        container = container_at(state, timer.path)
+        message = f"node {container.node_id}: it ran out of time"
+        container = container._replace(error=container.error or {"type": "timeout", "message": message})
+        return state._replace(containers=state.containers.set(timer.path, container))
+    if timer.purpose != "retry" or timer.path is None:
+        return state
+    run = unfinished(state, timer.path)._replace(status="interrupted", reason=RETRY)
+    return state._replace(nodes=state.nodes.set(timer.path, run))

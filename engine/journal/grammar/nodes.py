@@ -1,0 +1,318 @@
+"""The rules of what happens to nodes. Pure."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from engine.flow.missing_types import MISSING
+from engine.journal import events as ev
+from engine.journal.code_digests import CHANGED
+from engine.journal.folds.agents import TURN
+from engine.journal.grammar.common import closed_prompt, frame_at, owner_of, path_of, run_at, same
+from engine.journal.grammar.ids import failure_scope, retry_id
+from engine.journal.state import (
+    AGAIN,
+    LEFT,
+    ON_FAILURE,
+    AgentRun,
+    Frame,
+    NodeRun,
+    State,
+    in_finally,
+    scope_of,
+    visit_path,
+)
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
+from engine.nodes.types.registry import mode_of
+
+DEAD = "no edge that leads to it was taken"
+"""Why a node was skipped that nothing led to; its own edges are dead then."""
+
+
+# --- starts ------------------------------------------------------------------------------------------------------
+
+
+def node_started(state: State, event: ev.NodeStarted) -> None:
+    path = path_of(event)
+    scope = scope_of(path)
+    frame = frame_at(state, scope)
+    if frame.owner is not None:
+        raise MalformedJournal(f"{path} stands in {frame.owner}, so it begins as a child of that")
+    _starts(state, event, (path, scope, event.node_id, event.node_index), frame)
+
+
+def child_started(state: State, event: ev.ChildStarted) -> None:
+    path = path_of(event)
+    scope = scope_of(path)
+    frame = frame_at(state, scope)
+    if frame.owner is None:
+        raise MalformedJournal(f"{path} stands in no container, so it is nobody's child")
+    if event.node_id != state.nodes[frame.owner].node_id:
+        same(event.node_id, state.nodes[frame.owner].node_id, "container")
+    _starts(state, event, (path, scope, event.child_id, event.child_index), frame)
+
+
+Place: TypeAlias = tuple[str, str, str, int]
+"""Path, address of the pass, id and index of a node."""
+
+
+def _starts(state: State, event: ev.NodeStarted | ev.ChildStarted, place: Place, frame: Frame) -> None:
+    if state.phase != "running":
+        _may_begin(state, place[0], event.timestamp)
+    before = state.nodes.get(place[0])
+    if before is not None:
+        _begins_again(state, event, before, place[2:])
+        return
+    if event.attempt != 1:
+        same(event.attempt, 1, "attempt")
+    _begins(state, event, frame, place)
+
+
+def _may_begin(state: State, path: str, now: str) -> None:
+    """Whether anything begins there. Earlier releases began what was due before in a step that ended the flow."""
+    if state.phase == "running" or (state.phase == "finalizing" and now == state.updated_at):
+        return
+    if state.phase != "finalizing" or state.finally_skipped or not in_finally(path):
+        raise MalformedJournal(f"{path} cannot begin while the session is {state.phase}")
+
+
+def _begins(state: State, event: ev.NodeStarted | ev.ChildStarted, frame: Frame, place: Place) -> None:
+    """A node that has not run begins at the next place of its list, or where edges or a model's calls lead."""
+    path, scope, node_id, index = place
+    if frame.error is not None:
+        raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
+    owner = None if frame.owner is None else state.containers[frame.owner]
+    # Earlier releases began what was due before in the step in which a node beside it failed.
+    if owner is not None and owner.error is not None and event.timestamp != state.updated_at:
+        raise MalformedJournal(f"{frame.owner} has failed, so that nothing begins there")
+    if owner is not None and owner.agent is not None:
+        _begins_in_agent(state, event.node_type, path, frame, owner.agent, (node_id, index))
+        return
+    # A first visit is by far the commonest, and its path the shortest to tell.
+    if node_id in frame.nodes or path != (f"{scope}/{node_id}" if scope else node_id):
+        same(path, visit_path(frame, scope, node_id), "path")
+    _next_of_list(state, frame, node_id, index)
+
+
+def _next_of_list(state: State, frame: Frame, node_id: str, index: int) -> None:
+    if frame.graph is None:
+        if frame.running or frame.jumps:
+            raise MalformedJournal("another node of its list has no outcome yet, or leads elsewhere")
+        if index != frame.position:
+            same(index, frame.position, "index")
+    elif node_id not in frame.graph.ready:
+        raise MalformedJournal(f"no edge leads to {node_id} yet")
+    else:
+        _index_as_before(state, frame, node_id, index)
+
+
+def _index_as_before(state: State, frame: Frame, node_id: str, index: int) -> None:
+    earlier = frame.nodes.get(node_id)
+    if earlier is not None:
+        same(index, state.nodes[earlier].position, "index")
+
+
+def _begins_in_agent(
+    state: State, kind: str, path: str, frame: Frame, agent: AgentRun, place: tuple[str, int]
+) -> None:
+    if frame.list_id == agent.lists[0]:
+        same(kind, TURN, "type")
+        same(place, (f"turn[{len(frame.nodes) + 1}]", 0), "place")
+        if frame.running or agent.calls or agent.final:
+            raise MalformedJournal(f"{frame.owner} has tool calls without a result, or its last answer")
+        _has_something_to_answer(agent, path)
+    else:
+        call = agent.calls.get(path)
+        if call is None:
+            raise MalformedJournal(f"nobody asked for {path}, or it has its result")
+        if call.prompt_id in state.open_prompts:
+            raise MalformedJournal(f"the question {call.prompt_id} about it is not decided")
+        same(place[1], call.tool, "index")
+    same(path, f"{scope_of(path)}/{place[0]}", "path")
+
+
+def _has_something_to_answer(agent: AgentRun, path: str) -> None:
+    said = agent.pending or agent.order or not agent.messages
+    if not said and agent.messages[len(agent.messages) - 1]["role"] == "assistant":
+        raise MalformedJournal(f"nobody said anything since the last answer, so {path} has nothing to answer")
+
+
+def _begins_again(
+    state: State, event: ev.NodeStarted | ev.ChildStarted, before: NodeRun, place: tuple[str, int]
+) -> None:
+    if before.status != "interrupted":
+        raise MalformedJournal(f"{event.path} was started before and is {before.status}")
+    same(place, (before.node_id, before.position), "place")
+    same(event.attempt, before.attempt + 1, "attempt")
+    closed_prompt(state, before)
+    # After a migration what could not run begins as what the new text has there.
+    anew = before.reason == AGAIN and before.input is None
+    if not anew:
+        same(event.node_type, before.type, "type")
+    if event.input is not None and before.input is not None and before.type != TURN:
+        same(event.input, before.input, "input")
+
+
+# --- outcomes ----------------------------------------------------------------------------------------------------
+
+
+def node_completed(state: State, event: ev.NodeCompleted) -> None:
+    path = path_of(event)
+    run = run_at(state, path, "started", "interrupted")
+    same(event.node_id, run.node_id, "node")
+    if owner_of(state, path) is not None:
+        raise MalformedJournal(f"{path} stands in a container, so it completes as a child of that")
+    _completes(state, path, run, event.output)
+
+
+def child_completed(state: State, event: ev.ChildCompleted) -> None:
+    path = path_of(event)
+    run = run_at(state, path, "started", "interrupted")
+    owner = owner_of(state, path)
+    if owner is None or state.containers[owner].agent is not None:
+        raise MalformedJournal(f"{path} is no child of a container that goes through a list")
+    if event.child_id != run.node_id or event.node_id != state.nodes[owner].node_id:
+        same((event.node_id, event.child_id), (state.nodes[owner].node_id, run.node_id), "place")
+    _completes(state, path, run, event.output)
+
+
+def _completes(state: State, path: str, run: NodeRun, output: Json) -> None:
+    """Whether this node can have come to its end, by what its type waits for."""
+    mode = mode_of(run.type)
+    if mode == "container":
+        raise MalformedJournal(f"{path} is a container, which completes as one")
+    if run.status == "interrupted":
+        _done_by_hand(state, path, run)
+    elif mode == "prompt":
+        _decided(state, path, run, output)
+    elif mode in ("timer", "pure") and not state.owed:
+        raise MalformedJournal(f"{path} has not come to its time, or did not just begin")
+
+
+def _done_by_hand(state: State, path: str, run: NodeRun) -> None:
+    prompt = closed_prompt(state, run)
+    if prompt is None or prompt.kind != "interrupted" or (prompt.answer or {}).get("value") != "done":
+        raise MalformedJournal(f"{path} was interrupted, and nobody said that it is done")
+
+
+def _decided(state: State, path: str, run: NodeRun, output: Json) -> None:
+    prompt = closed_prompt(state, run)
+    if prompt is None or prompt.status not in ("answered", "expired"):
+        raise MalformedJournal(f"{path} completed without an answer")
+    told = output if isinstance(output, dict) else {}
+    if prompt.answer is not None and prompt.kind == "approval":
+        same(told.get("decision"), prompt.answer.get("value"), "decision")
+    elif prompt.answer is not None:
+        same(told.get("text"), prompt.answer.get("text"), "answer")
+
+
+def node_failing(state: State, event: ev.NodeFailing) -> None:
+    path = path_of(event)
+    run = run_at(state, path, "started", "interrupted")
+    _breaks(state, path, run, event)
+    scope = None if event.list_id is None else failure_scope(path, run)
+    same(event.scope, scope, "scope")
+
+
+def node_failed(state: State, event: ev.NodeFailed) -> None:
+    path = path_of(event)
+    run = run_at(state, path, "started", "interrupted", "failing")
+    if event.goto is not None and not event.contained:
+        raise MalformedJournal("it goes on elsewhere, so that its failure is contained")
+    if run.status == "failing":
+        _fails_after_all(state, path, run, event)
+    else:
+        _breaks(state, path, run, event)
+
+
+def _fails_after_all(state: State, path: str, run: NodeRun, event: ev.NodeFailed) -> None:
+    same((event.node_id, event.attempt), (run.node_id, run.attempt), "place")
+    same(event.error, run.error, "error")
+    closed_prompt(state, run)
+    if path in state.containers:
+        raise MalformedJournal(f"the `on_failure` of {path} is not over")
+
+
+def node_retried(state: State, event: ev.NodeRetried) -> None:
+    path = path_of(event)
+    run = run_at(state, path, "started")
+    _breaks(state, path, run, event)
+    same(event.timer_id, retry_id(state, path, run), "timer")
+
+
+_OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceeded", "pause_turn")
+"""Types of errors about the last answer of an agent."""
+
+
+def _breaks(
+    state: State, path: str, run: NodeRun, event: ev.NodeFailing | ev.NodeFailed | ev.NodeRetried
+) -> None:
+    """An attempt failed; a container with what failed in it."""
+    if event.node_id != run.node_id or event.attempt != run.attempt:
+        same((event.node_id, event.attempt), (run.node_id, run.attempt), "place")
+    closed_prompt(state, run)
+    container = state.containers.get(path)
+    if container is None:
+        return
+    if container.error is not None:
+        # Earlier releases let an agent that ran out of time fail with what was wrong with its last answer.
+        if container.agent is None or event.error.get("type") not in _OF_AN_ANSWER:
+            same(event.error, container.error, "error")
+    elif event.error.get("type") == "timeout":
+        raise MalformedJournal(f"{path} did not run out of time")
+
+
+def node_interrupted(state: State, event: ev.NodeInterrupted) -> None:
+    path = path_of(event)
+    run = run_at(state, path, "started")
+    same(event.node_id, run.node_id, "node")
+    if event.saved is not None and event.reason != LEFT:
+        raise MalformedJournal(f"{path} did not leave by itself, so it saved nothing")
+    if event.reason not in (MISSING, CHANGED) and mode_of(run.type) not in ("run", "delivery"):
+        raise MalformedJournal(f"{path} is run by nobody, so it cannot be interrupted")
+
+
+# --- skips -------------------------------------------------------------------------------------------------------
+
+
+def node_skipped(state: State, event: ev.NodeSkipped) -> None:
+    path = path_of(event)
+    run = state.nodes.get(path)
+    if run is not None:
+        _skipped_by_hand(state, path, run, event)
+        return
+    frame = frame_at(state, scope_of(path))
+    dead = event.reason == DEAD
+    if not dead:
+        _may_begin(state, path, event.timestamp)
+    if frame.error is not None and not dead:
+        raise MalformedJournal(f"{scope_of(path) or 'the flow'} has failed, so that nothing begins there")
+    same(path, visit_path(frame, scope_of(path), event.node_id), "path")
+    if dead:
+        _is_dead(state, frame, event)
+    elif (event.node_index is None) != (frame.graph is None):
+        raise MalformedJournal("it has an index of its own exactly where its list is a graph")
+    else:
+        _next_of_list(
+            state, frame, event.node_id, frame.position if event.node_index is None else event.node_index
+        )
+
+
+def _is_dead(state: State, frame: Frame, event: ev.NodeSkipped) -> None:
+    known, taken = (0, 0) if frame.graph is None else frame.graph.gates.get(event.node_id, (0, 0))
+    if not known or taken or event.node_index is None:
+        raise MalformedJournal(f"{event.node_id} can still be reached")
+    _index_as_before(state, frame, event.node_id, event.node_index)
+
+
+def _skipped_by_hand(state: State, path: str, run: NodeRun, event: ev.NodeSkipped) -> None:
+    """A person skipped what failed, or could not run; a migration leaves out what could not run."""
+    same((event.node_id, event.node_type), (run.node_id, run.type), "node")
+    if run.status not in ("failing", "interrupted"):
+        raise MalformedJournal(f"{path} was started and is {run.status}, so it cannot be skipped")
+    prompt = closed_prompt(state, run)
+    if path in state.containers and state.containers[path].kind == ON_FAILURE:
+        raise MalformedJournal(f"the `on_failure` of {path} is not over")
+    if run.reason != MISSING and (prompt is None or (prompt.answer or {}).get("value") != "skip"):
+        raise MalformedJournal(f"nobody said that {path} is to be skipped")

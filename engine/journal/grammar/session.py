@@ -1,0 +1,214 @@
+"""The rules of a session as a whole: its start, pauses, lock, messages and end. Pure."""
+
+from __future__ import annotations
+
+from engine.journal import events as ev
+from engine.journal.grammar.common import frame_at, no_path, nothing_open, same, through
+from engine.journal.queries import launched, pending
+from engine.journal.state import FINALLY, ROOT, State, in_finally, scope_of
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
+
+# --- begin -------------------------------------------------------------------------------------------------------
+
+
+def session_started(state: State, event: ev.SessionStarted) -> None:
+    no_path(event)
+    if not event.session_id or event.session_id == event.parent_session_id:
+        raise MalformedJournal("a session has an id of its own")
+
+
+def flow_started(state: State, event: ev.FlowStarted) -> None:
+    no_path(event)
+    same(event.flow_name, state.flow_name, "flow")
+    _has_inputs(state)
+    # A fork asks anew for the lock that its parent had when its flow started.
+    if pending(state) and state.parent_session_id is None:
+        raise MalformedJournal("the session waits for its lock")
+    known = {**state.given, **_answered(state)}
+    for name, value in event.input.items():
+        if name not in known:
+            raise MalformedJournal(f"nobody gave the input {name}")
+        same(value, known[name], f"input {name}")
+
+
+def _answered(state: State) -> dict[str, object]:
+    prompts = [prompt for prompt in state.prompts.values() if prompt.kind == "input"]
+    return {prompt.spec["input"]["name"]: (prompt.answer or {}).get("value") for prompt in prompts}
+
+
+def _has_inputs(state: State) -> None:
+    if state.inputs is not None or state.open_prompts:
+        raise MalformedJournal("the flow was started before, or an input is being asked for")
+
+
+def lock_requested(state: State, event: ev.LockRequested) -> None:
+    no_path(event)
+    _has_inputs(state)
+
+
+def lock_acquired(state: State, event: ev.LockAcquired) -> None:
+    no_path(event)
+
+
+def session_message(state: State, event: ev.SessionMessage) -> None:
+    no_path(event)
+    if event.key in state.seen:
+        raise MalformedJournal(f"the message {event.key} was taken before")
+
+
+def flow_migrated(state: State, event: ev.FlowMigrated) -> None:
+    no_path(event)
+    if event.flow_digest == state.flow_digest:
+        raise MalformedJournal("the session goes on with that text already")
+    for path in event.nodes:
+        if path not in state.nodes:
+            raise MalformedJournal(f"{path} is not known")
+
+
+# --- pauses ------------------------------------------------------------------------------------------------------
+
+
+def flow_paused(state: State, event: ev.FlowPaused) -> None:
+    """Nothing runs, and something is waited for."""
+    _stands_at(state, event)
+    if (event.held, event.actor is None) not in ((None, True), (True, False)):
+        raise MalformedJournal("a person holds a session; it waits by itself")
+    if event.held:
+        # Releases before `flow:pausing` wrote this at once, and then how what ran had left.
+        return
+    if running := launched(state):
+        raise MalformedJournal(f"{min(running)} runs")
+    if not (state.open_prompts or state.timers or pending(state)):
+        raise MalformedJournal("it waits for nothing")
+
+
+def _stands_at(state: State, event: ev.FlowPaused | ev.FlowPausing | ev.FlowResumed) -> None:
+    path = event.path
+    run = state.nodes.get(path or "")
+    # Releases before wrote the path as the node's id too.
+    if event.node_id not in (path, path if run is None else run.node_id):
+        same(event.node_id, path, "node")
+    # A tool call that people are asked about is no node yet, but the model call is.
+    if path is not None and not (
+        path in state.nodes or scope_of(path) in state.nodes or path.startswith("inputs/")
+    ):
+        raise MalformedJournal(f"the session does not stand at {path}")
+
+
+def flow_pausing(state: State, event: ev.FlowPausing) -> None:
+    _stands_at(state, event)
+
+
+def flow_resumed(state: State, event: ev.FlowResumed) -> None:
+    _stands_at(state, event)
+
+
+def session_unreachable(state: State, event: ev.SessionUnreachable) -> None:
+    no_path(event)
+
+
+def session_reachable(state: State, event: ev.SessionReachable) -> None:
+    no_path(event)
+
+
+# --- the end -----------------------------------------------------------------------------------------------------
+
+
+def flow_finalizing(state: State, event: ev.FlowFinalizing) -> None:
+    if FINALLY in state.frames:
+        raise MalformedJournal("what runs at the end began before")
+    if state.phase == "finalizing":
+        same((event.outcome, state.outcome), ("aborted", "aborted"), "outcome")
+        _nothing_runs(state)
+    elif event.outcome == "complete":
+        nothing_open(state)
+    elif event.outcome == "failed" and event.error is not None:
+        _has_failed(state, event.path, event.error)
+    else:
+        raise MalformedJournal("a flow that is not ended by a person is complete, or failed with an error")
+    if (event.error is None) != (event.outcome != "failed") or (event.path and not event.error):
+        raise MalformedJournal("a flow has an error, at a path, exactly where it failed")
+
+
+def _nothing_runs(state: State) -> None:
+    outside = [path for path in launched(state) if not in_finally(path)]
+    if outside:
+        raise MalformedJournal(f"{min(outside)} runs")
+
+
+def flow_completed(state: State, event: ev.FlowCompleted) -> None:
+    no_path(event)
+    if state.phase != "finalizing":
+        nothing_open(state)
+        return
+    same(state.outcome, "complete", "outcome")
+    _finally_over(state)
+    if state.frames[FINALLY].error is not None:
+        raise MalformedJournal("`finally` has failed, and so has the flow")
+
+
+def flow_failed(state: State, event: ev.FlowFailed) -> None:
+    if state.phase != "finalizing":
+        _has_failed(state, event.path, event.error)
+        return
+    _finally_over(state)
+    scope = ROOT if state.outcome == "failed" else FINALLY
+    error = state.error if state.outcome == "failed" else state.frames[FINALLY].error
+    if state.outcome not in ("failed", "complete") or error is None:
+        raise MalformedJournal(f"the flow is {state.outcome}")
+    same(event.error, error, "error")
+    _failed_at(state, scope, event.path, error)
+
+
+def _has_failed(state: State, path: str | None, error: dict[str, Json]) -> None:
+    """A node has failed the flow, or something around all nodes: their number, an input, the lock, the thread."""
+    root = state.frames.get(ROOT)
+    if root is None:
+        return
+    if root.error is not None:
+        same(error, root.error, "error")
+        _failed_at(state, ROOT, path, error)
+    elif error.get("type") not in AROUND_NODES:
+        raise MalformedJournal("no node has failed the flow")
+
+
+AROUND_NODES = ("limit", "unreachable")
+"""What fails a flow although no node of it has failed."""
+
+
+def _failed_at(state: State, scope: str, path: str | None, error: dict[str, Json]) -> None:
+    """The path is that of a node that failed so, if it was a node."""
+    failed = [at for at in state.frames[scope].nodes.values() if state.nodes[at].error == error]
+    if path not in failed and (path is not None or failed) and error.get("type") not in AROUND_NODES:
+        raise MalformedJournal(f"{path} did not fail the flow")
+
+
+def _finally_over(state: State) -> None:
+    """What runs at the end is over; a person can have skipped the rest of it."""
+    frame = frame_at(state, FINALLY)
+    if running := launched(state):
+        raise MalformedJournal(f"{min(running)} runs")
+    if frame.error is None and not state.finally_skipped:
+        through(frame, FINALLY)
+
+
+def session_aborted(state: State, event: ev.SessionAborted) -> None:
+    no_path(event)
+    if state.finally_skipped:
+        raise MalformedJournal("what runs at the end is skipped already")
+
+
+def session_end(state: State, event: ev.SessionEnd) -> None:
+    no_path(event)
+    if event.status != state.outcome:
+        raise MalformedJournal(f"the session ended as {state.outcome}, not as {event.status}")
+    if state.open_prompts:
+        raise MalformedJournal(f"the question {min(state.open_prompts)} is open")
+    if running := launched(state):
+        raise MalformedJournal(f"{min(running)} runs")
+    said = FINALLY in state.frames and event.status != "aborted"
+    if not state.owed and (said or event.status == "complete"):
+        raise MalformedJournal("nothing says what became of the flow")
+    if event.status == "aborted" and FINALLY in state.frames:
+        _finally_over(state)

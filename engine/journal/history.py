@@ -1,0 +1,382 @@
+"""A session as a tree: every node and every pass that its journal tells of, finished ones too. Pure.
+
+The state forgets what a finished pass did beyond its outputs; the journal does not. So a tree is drawn from the
+journal, and as it was at an earlier event from the events up to that one. With the flow, the nodes that have not
+begun stand in it as well, in the order of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from engine.flow import Flow
+from engine.journal import events as ev
+from engine.journal.events import Event
+from engine.journal.queries import REJECTED, is_rejected
+from engine.journal.state import FINALLY, scope_of
+from engine.language.codec import Json
+
+
+@dataclass
+class Entry:
+    """A node (`kind` is `node`) or a pass through a list of nodes (`pass`: an item, a round, a branch, a case).
+
+    `status` is `pending`, `started`, `waiting`, `retrying`, `interrupted`, `completed`, `failed`, `skipped`, or
+    `stopped` for what had no outcome when what is around it ended. `path` of a pass is its scope. `prompts` are
+    the ids of its open prompts, `until` is when its timer is due.
+    """
+
+    kind: str
+    path: str
+    name: str
+    type: str
+    status: str = "pending"
+    started_at: str | None = None
+    ended_at: str | None = None
+    attempts: int = 0
+    output: Json = None
+    error: dict[str, Json] | None = None
+    reason: str | None = None
+    item: Json = None
+    prompts: list[str] = field(default_factory=list)
+    until: str | None = None
+    list_id: str | None = None
+    broken: dict[str, Json] | None = None
+    """Of a pass: the error of a node in it that nothing stopped, so that the pass ends with it."""
+    children: list[Entry] = field(default_factory=list)
+
+    @property
+    def open(self) -> bool:
+        """Whether it has begun and has no outcome."""
+        return self.status in ("started", "waiting", "retrying", "interrupted")
+
+    def walk(self) -> Iterator[Entry]:
+        """This entry and everything in it, as it stands in the tree."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def to_json(self) -> dict[str, Json]:
+        """The entry with its children, in the journal's manner of naming; what is not set is left out."""
+        fields: dict[str, Json] = {
+            "kind": self.kind,
+            "path": self.path,
+            "name": self.name,
+            "type": self.type,
+            "status": self.status,
+            "startedAt": self.started_at,
+            "endedAt": self.ended_at,
+            "attempts": self.attempts or None,
+            "output": self.output,
+            "error": self.error,
+            "reason": self.reason,
+            "item": self.item,
+            "prompts": self.prompts or None,
+            "until": self.until,
+            "children": [child.to_json() for child in self.children] or None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def tree(events: Iterable[Event], flow: Flow | None = None) -> Entry:
+    """The tree of a journal, or of the beginning of one. Its root is the flow's own list of nodes."""
+    builder = _Builder()
+    for event in events:
+        builder.take(event)
+    if flow is not None:
+        _add_pending(builder.root, flow)
+    return builder.root
+
+
+class _Builder:
+    """Takes events one after the other. An event that says nothing about a node changes nothing."""
+
+    def __init__(self) -> None:
+        self.root = Entry("pass", "", "", "flow", list_id="")
+        self._passes: dict[str, Entry] = {"": self.root}
+        self._nodes: dict[str, Entry] = {}
+        self._items: dict[str, list[Json]] = {}
+        self._prompts: dict[str, Entry] = {}
+        self._timers: dict[str, Entry] = {}
+        self._handling: set[str] = set()
+
+    def take(self, event: Event) -> None:
+        """What one event changes."""
+        match event:
+            case ev.SessionStarted():
+                self.root.name, self.root.status = event.flow_name, "started"
+                self.root.started_at = event.timestamp
+            case ev.NodeStarted():
+                self._started(event, event.node_id)
+            case ev.ChildStarted():
+                self._started(event, event.child_id)
+            case ev.NodeCompleted() | ev.ChildCompleted():
+                self._end(event, "completed").output = event.output
+            case ev.NodeFailed():
+                entry = self._end(event, "failed")
+                entry.error = event.error
+                _stop_inside(entry, event.timestamp)
+                if not event.contained:
+                    self._around(scope_of(event.path or "")).broken = event.error
+            case ev.NodeSkipped():
+                entry = self._node(event, event.node_id, event.node_type)
+                entry.status, entry.reason, entry.ended_at = "skipped", event.reason, event.timestamp
+            case ev.NodeRetried():
+                entry = self._nodes[event.path or ""]
+                entry.status, entry.error, entry.until = "retrying", event.error, event.due_at
+                self._timers[event.timer_id] = entry
+            case ev.NodeInterrupted():
+                entry = self._nodes[event.path or ""]
+                entry.status, entry.reason = "interrupted", event.reason
+            case ev.NodeFailing():
+                self._failing(event)
+            case _:
+                self._rest(event)
+
+    def _rest(self, event: Event) -> None:
+        match event:
+            case ev.ContainerStarted():
+                self._items[event.path or ""] = event.items or []
+            case ev.IterationStarted():
+                self._pass(event)
+            case ev.IterationCompleted():
+                entry = self._passes[event.scope]
+                entry.status = "completed" if event.error is None else "failed"
+                entry.error, entry.ended_at = event.error, event.timestamp
+                _stop_inside(entry, event.timestamp)
+            case ev.ContainerCompleted() if event.path in self._handling:
+                self._handling.discard(event.path)
+            case ev.ContainerCompleted():
+                self._end(event, "completed")
+            case ev.PromptRequested():
+                self._asked(event)
+            case ev.PromptAnswered() | ev.PromptExpired() | ev.PromptCancelled():
+                self._no_prompt(event.prompt_id)
+            case ev.PromptUndone():
+                self._waits_again(event)
+            case ev.TimerSet(purpose="wait" | "undo"):
+                entry = self._nodes[event.path or ""]
+                entry.status, entry.until = "waiting", event.due_at
+                self._timers[event.timer_id] = entry
+            case ev.TimerFired():
+                self._fired(event)
+            case ev.AgentToolRequested():
+                self._requested(event)
+            case ev.AgentToolResult():
+                entry = self._end(event, "failed" if event.is_error else "completed")
+                said = [str(block["text"]) for block in event.content if block.get("type") == "text"]
+                entry.output, entry.error = "\n".join(said) or None, event.error
+                _stop_inside(entry, event.timestamp)
+            case ev.AgentMessage(source="model"):
+                self._said(event)
+            case ev.AgentCompacted():
+                self._turn_ends(event.turn, event.timestamp, "compacted the conversation")
+            case ev.FlowFinalizing() if event.list_id is not None:
+                self._add_pass(self.root, FINALLY, "finally", event.list_id, event.timestamp)
+            case ev.FlowFailed():
+                self.root.error = event.error
+            case ev.SessionAborted():
+                self.root.reason = event.reason
+            case ev.SessionEnd():
+                self.root.status = {"complete": "completed"}.get(event.status, event.status)
+                self.root.ended_at = event.timestamp
+                self._end_finally(event.timestamp)
+                _stop_inside(self.root, event.timestamp)
+
+    def _node(self, event: Event, node_id: str, node_type: str) -> Entry:
+        """The entry of the node at an event's path, made where there is none."""
+        path = event.path or ""
+        if path not in self._nodes:
+            # A later visit (`build~2`) shows which it is.
+            name = path.rpartition("/")[2]
+            entry = Entry("node", path, name if name.startswith(node_id) else node_id, node_type)
+            self._nodes[path] = entry
+            self._around(scope_of(path)).children.append(entry)
+        return self._nodes[path]
+
+    def _around(self, scope: str) -> Entry:
+        """What stands around the nodes of a scope: a pass, or a node of an agent that has children without passes."""
+        found = self._passes.get(scope)
+        if found is not None:
+            return found
+        head, _, last = scope.rpartition("/")
+        return self._nodes[f"{head}/{last.partition('#')[0]}" if head else last.partition("#")[0]]
+
+    def _started(self, event: ev.NodeStarted | ev.ChildStarted, node_id: str) -> None:
+        entry = self._node(event, node_id, event.node_type)
+        entry.type = event.node_type
+        entry.status, entry.reason, entry.until = "started", None, None
+        entry.started_at = entry.started_at or event.timestamp
+        entry.attempts = event.attempt
+
+    def _end(self, event: Event, status: str) -> Entry:
+        entry = self._nodes[event.path or ""]
+        entry.status, entry.ended_at, entry.until = status, event.timestamp, None
+        entry.reason = None
+        entry.prompts.clear()
+        return entry
+
+    def _failing(self, event: ev.NodeFailing) -> None:
+        """No try is left: what its flow wants done then is a pass inside the node, whose outcome comes after it."""
+        entry = self._nodes[event.path or ""]
+        entry.error = event.error
+        if event.scope is not None and event.list_id is not None:
+            self._handling.add(entry.path)
+            self._add_pass(entry, event.scope, "on_failure", event.list_id, event.timestamp)
+
+    def _add_pass(self, around: Entry, scope: str, name: str, list_id: str, at: str) -> None:
+        entry = Entry("pass", scope, name, name, "started", started_at=at, list_id=list_id)
+        self._passes[scope] = entry
+        around.children.append(entry)
+
+    def _end_finally(self, at: str) -> None:
+        """Nothing says that what runs at the end is over but the end of the session."""
+        entry = self._passes.get(FINALLY)
+        if entry is not None and not any(child.open for child in entry.children):
+            entry.status, entry.ended_at, entry.error = _ended(entry, "completed"), at, entry.broken
+
+    def _pass(self, event: ev.IterationStarted) -> None:
+        container = self._nodes[event.path or ""]
+        items = self._items.get(container.path, [])
+        name = event.key if event.key is not None else str(event.index)
+        entry = Entry(
+            "pass",
+            event.scope,
+            name or "default",
+            container.type,
+            "started",
+            started_at=event.timestamp,
+            item=items[event.index] if event.index < len(items) else None,
+            list_id=event.list_id,
+        )
+        self._passes[event.scope] = entry
+        container.children.append(entry)
+
+    def _requested(self, event: ev.AgentToolRequested) -> None:
+        """A tool call, which may wait for people before it begins. It is called what the model calls it."""
+        path = event.path or ""
+        entry = Entry("node", path, event.name, "tool", started_at=event.timestamp)
+        self._nodes[path] = entry
+        self._around(scope_of(path)).children.append(entry)
+
+    def _said(self, event: ev.AgentMessage) -> None:
+        """The answer of a model call."""
+        text = "".join(block["text"] for block in event.content if block["type"] == "text")
+        entry = self._turn_ends(
+            event.turn or "", event.timestamp, "interrupted" if event.interrupted else None
+        )
+        entry.output = text or None
+
+    def _turn_ends(self, path: str, at: str, reason: str | None) -> Entry:
+        entry = self._nodes[path]
+        entry.status, entry.ended_at, entry.until, entry.reason = "completed", at, None, reason
+        return entry
+
+    def _asked(self, event: ev.PromptRequested) -> None:
+        path = event.path or ""
+        if path not in self._nodes:
+            # The question for an input of the flow is no node's.
+            entry = Entry("node", path, path, "input", started_at=event.timestamp)
+            self._nodes[path] = entry
+            self.root.children.append(entry)
+        entry = self._nodes[path]
+        entry.prompts.append(event.prompt_id)
+        # One that has its outcome keeps it: what is asked there is about the edges behind it.
+        if entry.status != "interrupted" and entry.ended_at is None:
+            entry.status = "waiting"
+        self._prompts[event.prompt_id] = entry
+
+    def _waits_again(self, event: ev.PromptUndone) -> None:
+        """An answer was taken back."""
+        entry = self._nodes[event.path or ""]
+        entry.status, entry.until = "waiting", None
+        entry.prompts.append(event.prompt_id)
+        self._prompts[event.prompt_id] = entry
+
+    def _no_prompt(self, prompt_id: str) -> None:
+        entry = self._prompts.pop(prompt_id)
+        entry.prompts = [known for known in entry.prompts if known != prompt_id]
+        if entry.status != "waiting" or entry.prompts:
+            return
+        entry.status = "completed" if entry.type == "input" else "started"
+
+    def _fired(self, event: ev.TimerFired) -> None:
+        entry = self._timers.pop(event.timer_id, None)
+        if entry is not None:
+            entry.until = None
+            entry.status = "started" if entry.status == "waiting" else entry.status
+
+
+def _ended(entry: Entry, otherwise: str) -> str:
+    """What a pass is whose end no event tells: failed, where a node of it was."""
+    return otherwise if entry.broken is None else "failed"
+
+
+def _stop_inside(around: Entry, at: str) -> None:
+    """What is inside and has no outcome will get none."""
+    for entry in around.walk():
+        if entry is not around and entry.open:
+            entry.status, entry.ended_at, entry.until = _ended(entry, "stopped"), at, None
+            entry.error = entry.error or entry.broken
+            entry.prompts.clear()
+
+
+def _add_pending(root: Entry, flow: Flow) -> None:
+    """Put the nodes that have not begun into every pass that is not over, and all nodes in the file's order."""
+    for entry in list(root.walk()):
+        if entry.kind != "pass" or entry.list_id is None or entry.list_id not in flow.lists:
+            continue
+        nodes = flow.lists[entry.list_id].nodes
+        begun = {child.name.partition("~")[0] for child in entry.children}
+        if entry.ended_at is None or entry is root:
+            entry.children += [
+                Entry("node", "", node.id, node.type) for node in nodes if node.id not in begun
+            ]
+        _sort(entry.children, {node.id: node.index for node in nodes})
+
+
+def _sort(children: list[Entry], places: dict[str, int]) -> None:
+    """In the order of the file; a later visit of a node stands behind the earlier one, what runs at the end behind all."""
+
+    def place(child: Entry) -> int:
+        return len(places) if child.kind == "pass" else places.get(child.name.partition("~")[0], -1)
+
+    children.sort(key=place)
+
+
+WEIGHT = (
+    "waiting",
+    "interrupted",
+    "retrying",
+    "started",
+    "rejected",
+    "failed",
+    "stopped",
+    "completed",
+    "skipped",
+)
+"""Statuses, that first which counts most where a node has run in several passes."""
+
+
+def marks(root: Entry) -> dict[tuple[str, str], str]:
+    """What became of each node of the flow, over all passes: `(list id, node id)` → status. What never ran has none."""
+    found: dict[tuple[str, str], str] = {}
+    for entry in root.walk():
+        if entry.kind != "pass" or entry.list_id is None:
+            continue
+        for child in entry.children:
+            key = (entry.list_id, child.name.partition("~")[0])
+            if child.kind == "node" and child.status in WEIGHT and child.type != "input":
+                seen = [*([found[key]] if key in found else []), _mark(child)]
+                found[key] = min(seen, key=WEIGHT.index)
+    return found
+
+
+def _mark(entry: Entry) -> str:
+    """The status of a node; of an agent that of what it does, since its calls are drawn nowhere."""
+    if is_rejected(entry):
+        return REJECTED
+    if entry.type != "agent" or not entry.open:
+        return entry.status
+    return min((each.status for each in entry.walk() if each.open), key=WEIGHT.index)

@@ -1,0 +1,110 @@
+"""What a state says about places in it: what runs, what waits, what is being given up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from engine.flow.missing_types import spec_of
+from engine.journal.state import ROOT, NodeRun, PromptRun, State, below, scope_of
+from engine.language.codec import Json
+
+REJECTED = "rejected"
+"""The type of the error of an approval that was rejected, and of what fails with it."""
+
+
+def doomed(state: State, path: str) -> bool:
+    """Whether a container around this place is being given up, so that nothing new may start here."""
+    scope = scope_of(path)
+    while scope != ROOT:
+        frame = state.frames.get(scope)
+        if frame is None or frame.owner is None:
+            return frame is None
+        if state.containers[frame.owner].error is not None:
+            return True
+        scope = scope_of(frame.owner)
+    return False
+
+
+def launched(state: State) -> list[str]:
+    """Paths of nodes that a process is executing right now (or was, when it died)."""
+    return [path for path in state.active if _is_launched(state.nodes[path])]
+
+
+def _is_launched(run: NodeRun) -> bool:
+    return run.status == "started" and spec_of(run.type).mode == "run"
+
+
+def launched_below(state: State, path: str) -> bool:
+    """Whether a process is executing something inside this container."""
+    return any(inner != path and below(path, inner) for inner in launched(state))
+
+
+def pending(state: State) -> bool:
+    """Whether the session asked for a lock and has not got it."""
+    return state.lock is not None and state.lock.acquired_at is None
+
+
+def undo_pending(state: State, path: str) -> bool:
+    """Whether the question of the node at this path has an answer that can still be taken back."""
+    prompt_id = state.nodes[path].prompt_id
+    prompt = None if prompt_id is None else state.prompts.get(prompt_id)
+    return prompt is not None and prompt.undo_until is not None
+
+
+def asked_in_order(state: State) -> list[str]:
+    """The ids of the open prompts in the order in which they were asked; ids are random."""
+    return sorted(
+        state.open_prompts, key=lambda prompt_id: int(state.prompts[prompt_id].spec.get("number") or 0)
+    )
+
+
+def open_prompt_at(state: State, path: str) -> PromptRun | None:
+    """The open prompt of the node at this path."""
+    for prompt_id in state.open_prompts:
+        if state.prompts[prompt_id].path == path:
+            return state.prompts[prompt_id]
+    return None
+
+
+# --- rejections ------------------------------------------------------------------------------------------
+
+
+class Ended(Protocol):
+    """What became of a node, as the state or the tree of a session has it."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def output(self) -> Json: ...
+    @property
+    def error(self) -> Mapping[str, Json] | None: ...
+
+
+def is_rejection(error: Mapping[str, Json] | None) -> bool:
+    """Whether an error says that people, or the timeout of an approval, said no."""
+    return (error or {}).get("type") == REJECTED
+
+
+def is_rejected(run: Ended) -> bool:
+    """Whether a node is an approval that was rejected, whatever followed from it, or has failed with one inside it."""
+    if run.status == "completed":
+        said = run.output.get("decision") if isinstance(run.output, dict) else None
+        return run.type == "approval" and said == "reject"
+    return run.status in ("failed", "failing") and is_rejection(run.error)
+
+
+def verdict(told: Mapping[str, Json] | None) -> str:
+    """A rejection in words: `rejected by ben: too risky`. `told` is the output of the approval, or its error."""
+    return ": ".join(filter(None, verdict_and_reason(told)))
+
+
+def verdict_and_reason(told: Mapping[str, Json] | None) -> tuple[str, str]:
+    """The two parts of `verdict`; the reason may be empty."""
+    told = told or {}
+    names = [str(person.get("name") or person.get("id")) for person in told.get("by") or ()]
+    if not names:
+        return REJECTED, "nobody decided in time"
+    return f"{REJECTED} by {' and '.join(names)}", str(told.get("reason") or "")

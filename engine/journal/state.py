@@ -1,0 +1,380 @@
+"""The state of a session, as values: what folding its events gives (`engine.journal.fold`), and never anything else."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+from immutables import Map
+
+from engine.journal.transitions import STATUS, Phase, Status
+from engine.language.codec import Json
+
+ROOT = ""
+"""Path of the flow's own list of nodes."""
+
+
+FINALLY = "finally"
+"""Path of the list of nodes that runs at the end, and its id."""
+
+
+ON_FAILURE = "on_failure"
+"""The kind of what is under way while the `on_failure` of a node runs."""
+
+
+AGAIN = "again"
+"""The answer that lets an interrupted node run once more; then also why that node is due."""
+
+
+RETRY = "retry"
+"""Why a node is due whose attempt failed and whose delay is over."""
+
+
+LEFT = "left"
+"""Why a node is due that left at a checkpoint of its own."""
+
+
+QUIET = ("pausing", "held", "unreachable")
+"""Phases in which a clock tells nobody anything."""
+
+
+UNFINISHED = ("started", "interrupted", "retrying", "failing")
+"""The statuses of nodes that have no final outcome."""
+
+
+class NodeRun(NamedTuple):
+    """One execution of a node. `input` is kept while it may have to run again, `output` once it completed."""
+
+    node_id: str
+    type: str
+    position: int
+    status: str
+    """`started`, `interrupted`, `retrying`, `failing`, `completed`, `failed` or `skipped`."""
+    started_at: str | None = None
+    ended_at: str | None = None
+    epoch: int = 0
+    attempt: int = 0
+    crashes: int = 0
+    failures: int = 0
+    """How many attempts have failed; what was interrupted has not."""
+    input: Json = None
+    output: Json = None
+    error: dict[str, Json] | None = None
+    reason: str | None = None
+    saved: Json = None
+    """What the node saved when it left at a checkpoint; its next attempts get it."""
+    prompt_id: str | None = None
+    """The question that was asked last about it."""
+    handled: int | None = None
+    """How often its `on_failure` ran, where it did."""
+    kept: AgentRun | None = None
+    """The conversation of an agent that failed and may be tried again: that goes on with it."""
+
+
+class PromptRun(NamedTuple):
+    """A prompt of this session. `spec` is what `prompt:requested` said, with what people changed since; `shown` where
+    people see it."""
+
+    prompt_id: str
+    path: str
+    kind: str
+    status: str
+    """`requested`, `shown`, `answered`, `expired` or `cancelled`."""
+    spec: dict[str, Json]
+    requested_at: str
+    shown: dict[str, Json] | None = None
+    answer: dict[str, Json] | None = None
+    actor: dict[str, Json] | None = None
+    at: str | None = None
+    deadline: str | None = None
+    votes: tuple[dict[str, Json], ...] = ()
+    """`{actor, vote, reason, at}` of everybody who voted, the latest vote last."""
+    undo_until: str | None = None
+    """Until when the answer may be taken back; None where it is final."""
+    reminders: int = 0
+    """How often those who are asked were told again."""
+    escalated: tuple[int, ...] = ()
+    """The steps of its `escalate` that were taken."""
+    reposts: int = 0
+    """How often it was shown again because its message was gone."""
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer would still count."""
+        return self.status in ("requested", "shown")
+
+
+class TimerRun(NamedTuple):
+    """A timer that is set."""
+
+    timer_id: str
+    path: str | None
+    due_at: str
+    purpose: str
+    prompt_id: str | None
+
+
+class Graph(NamedTuple):
+    """Where a pass stands whose list is a graph. Everything in it is open: what is over leaves it."""
+
+    ready: Map[str, None] = Map()
+    """Nodes that may start."""
+    ended: Map[str, None] = Map()
+    """Nodes that have their outcome and whose edges are not resolved yet."""
+    gates: Map[str, tuple[int, int]] = Map()
+    """For nodes that did not begin: how many edges that lead there are resolved, and how many of them were taken."""
+    edges: Map[str, bool] = Map()
+    """Whether an edge (`from>to`) was taken when it was last resolved."""
+    again: Map[str, None] = Map()
+    """Nodes that a jump gave another visit that has not begun."""
+
+
+class Frame(NamedTuple):
+    """One pass through a list of nodes that is under way; it is gone once all its nodes have their outcome.
+
+    `owner` is the container's path (None for the flow's own list), `nodes` the path of each node that began.
+    Of a node that was visited several times it is the path of the latest visit, and the earlier ones are forgotten.
+    `position` is the index of the first node without an outcome. A frame with an `error` is being given up.
+    """
+
+    list_id: str = ""
+    owner: str | None = None
+    order: int = 0
+    """Which pass of its container this is, from 0."""
+    position: int = 0
+    running: int = 0
+    """How many nodes began and have no final outcome."""
+    nodes: Map[str, str] = Map()
+    error: dict[str, Json] | None = None
+    jumps: tuple[tuple[str, str], ...] = ()
+    """Jumps that are decided and wait until all that comes after their target has ended: from, to."""
+    loops: Map[str, int] = Map()
+    """How often each jump (`from>to`) was taken."""
+    graph: Graph | None = None
+
+
+class Spent(NamedTuple):
+    """What model calls have used. Costs are dollars, as exact decimals in text."""
+
+    turns: int = 0
+    tokens: int = 0
+    cost: str = "0"
+    unsure: str = "0"
+    """Reserved for calls of which nobody knows what they cost: cut, failed, or lost in a crash."""
+    reserved: str = "0"
+    """Reserved for calls that are under way."""
+    unsure_tokens: int = 0
+    """The most tokens that calls used of which nobody knows."""
+    reserved_tokens: int = 0
+    """The most tokens that the calls use that are under way."""
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens that all calls have used and use."""
+        return self.tokens + self.unsure_tokens + self.reserved_tokens
+
+
+class Call(NamedTuple):
+    """A tool call that the model asked for and that has no result yet."""
+
+    tool_use_id: str
+    name: str
+    input: Json
+    tool: int | None
+    """The place of the tool in the agent's list; None where it has no such tool."""
+    prompt_id: str | None = None
+    """The question whether it may run, once it was asked."""
+
+
+class AgentRun(NamedTuple):
+    """The conversation of an agent that is under way."""
+
+    model: str = ""
+    lists: tuple[str, str] = ("", "")
+    """The ids of its lists of nodes: model calls, tools."""
+    keeps: bool = False
+    structured: bool = False
+    """Its last answer is JSON, and `data` in its output."""
+    caps: dict[str, Json] = {}
+    """`maxCost`, `maxTokensTotal`, `maxTurns` as they hold now, and `day` once a person let it pass the day's cap."""
+    messages: Map[int, dict[str, Json]] = Map()
+    """The conversation by number, as it was sent and answered."""
+    pending: tuple[dict[str, Json], ...] = ()
+    """Blocks that stand in the next call, after the results of tools."""
+    heard: tuple[str, ...] = ()
+    """Inbox keys of the people's messages among them."""
+    calls: Map[str, Call] = Map()
+    """The tool calls without a result, by path."""
+    order: tuple[str, ...] = ()
+    """The ids of all tool calls of the last answer."""
+    results: Map[str, dict[str, Json]] = Map()
+    """The blocks of those that have their result, by id."""
+    spent: Spent = Spent()
+    usage: dict[str, int] = {}
+    context: int = 0
+    """Tokens of the conversation when it was last answered, with the answer."""
+    counted: int = 0
+    """How many messages these are."""
+    weighed: tuple[str, ...] = ()
+    """The marks of the files and tools that are among these tokens and are not in the journal."""
+    text: str = ""
+    """The text of the last answer."""
+    final: bool = False
+    """The last answer was the final one, and nobody said anything since."""
+    corrections: int = 0
+    """How often it was told that its answer has the wrong form."""
+
+
+class ContainerRun(NamedTuple):
+    """A container that is under way. `results` has what each finished pass gave, by its number."""
+
+    node_id: str
+    kind: str
+    total: int | None = None
+    items: list[Json] | None = None
+    keys: list[str] | None = None
+    inputs: dict[str, Json] | None = None
+    begun: int = 0
+    running: int = 0
+    results: Map[int, dict[str, Json]] = Map()
+    last: dict[str, Json] | None = None
+    """The outputs of the pass that finished last; `last` in a loop."""
+    error: dict[str, Json] | None = None
+    """Set when a pass failed and the container has to fail with it: it only waits for what still runs."""
+    agent: AgentRun | None = None
+
+
+class LockRun(NamedTuple):
+    """The lock that the session holds until it ends, or waits for while `acquired_at` is None."""
+
+    name: str
+    on_conflict: str
+    requested_at: str
+    acquired_at: str | None = None
+
+
+_Record = TypeVar("_Record", bound=tuple[Any, ...])
+_PLACES: dict[type, dict[str, int]] = {}
+
+
+def changed(record: _Record, **changes: Any) -> _Record:
+    """What `_replace` gives, at a third of its cost: the fold does little else."""
+    kind = type(record)
+    try:
+        places = _PLACES[kind]
+    except KeyError:
+        names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # records are named tuples
+        places = _PLACES[kind] = {name: place for place, name in enumerate(names)}
+    values = list(record)
+    for name, value in changes.items():
+        values[places[name]] = value
+    return tuple.__new__(kind, values)
+
+
+class Owed(NamedTuple):
+    """An event that follows in the same step: one of these types, at this path, about the prompt or timer of this id."""
+
+    types: tuple[str, ...]
+    path: str | None = None
+    id: str | None = None
+
+
+class State(NamedTuple):
+    """All that is known of a session. Never changed in place."""
+
+    session_id: str = ""
+    flow_name: str = ""
+    flow_digest: str = ""
+    parent_session_id: str | None = None
+    phase: Phase = "idle"
+    outcome: Status | None = None
+    seq: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+    actor: dict[str, Json] = {}
+    thread: dict[str, Json] | None = None
+    given: dict[str, Json] = {}
+    inputs: dict[str, Json] | None = None
+    nodes: Map[str, NodeRun] = Map()
+    active: Map[str, None] = Map()
+    """Paths of nodes that were started and have no final outcome."""
+    frames: Map[str, Frame] = Map()
+    containers: Map[str, ContainerRun] = Map()
+    node_runs: int = 0
+    """How many nodes have begun, over the whole session."""
+    prompts_asked: int = 0
+    prompts: Map[str, PromptRun] = Map()
+    open_prompts: Map[str, None] = Map()
+    timers: Map[str, TimerRun] = Map()
+    messages: tuple[dict[str, Json], ...] = ()
+    """All that people said to the session and that answered no prompt; `messages` in expressions."""
+    pending: tuple[tuple[str, str], ...] = ()
+    """Inbox key and text of those messages that nothing took yet: no node began since, or the agent that heard one
+    has made no model call."""
+    seen: Map[str, None] = Map()
+    """Inbox keys of messages and answers that were taken."""
+    paused_at: str | None = None
+    pause_reason: str | None = None
+    pausing: dict[str, Json] | None = None
+    """Who pauses the session and why, while something that was told to leave still runs: `{reason, actor}`."""
+    error: dict[str, Json] | None = None
+    limits: tuple[dict[str, Json], ...] = ()
+    """Limits of loops and loop edges that the session went on at: `{path, to, times}`; `to` is null for a loop."""
+    lock: LockRun | None = None
+    code: Map[str, str] = Map()
+    """What the session knows of the code that it runs beside its flow: digests, by what the flow calls it."""
+    code_changed: tuple[str, ...] = ()
+    """Code that was another when it ran than before."""
+    spent: Spent = Spent()
+    """What all agents of the session have used."""
+    conversations: Map[str, tuple[dict[str, Json], ...]] = Map()
+    """The conversations of agents that have ended, by path, where a later agent gets them."""
+    caps: dict[str, Json] = {}
+    """The flow's caps as people raised them."""
+    finally_skipped: bool = False
+    """A person ended the session while it was ending: what is left of `finally` does not run."""
+    owed: tuple[Owed, ...] = ()
+    """What the step that is being written, or read, still has to say. Between two steps nothing is owed."""
+
+    @property
+    def status(self) -> Status:
+        """`idle`, `running`, `paused`, `complete`, `failed` or `aborted`."""
+        if self.phase == "ended":
+            return self.outcome or "failed"
+        return STATUS[self.phase]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last event of the session has been written."""
+        return self.phase == "ended"
+
+
+def scope_of(path: str) -> str:
+    """The address of the pass that a node stands in."""
+    return path.rpartition("/")[0]
+
+
+def below(path: str, address: str) -> bool:
+    """Whether an address (of a node or a pass) lies inside the container at `path`."""
+    return address.startswith(path) and (len(address) == len(path) or address[len(path)] in "[/!#")
+
+
+def in_finally(address: str) -> bool:
+    """Whether a node or a pass belongs to what runs at the end."""
+    return address == FINALLY or address.startswith(FINALLY + "/")
+
+
+def visit_of(path: str) -> int:
+    """Which visit of its node a path is, from 1."""
+    _, mark, number = path.rpartition("/")[2].partition("~")
+    return int(number) if mark and number.isdecimal() else 1
+
+
+def visit_path(frame: Frame, scope: str, node_id: str) -> str:
+    """The path under which a node of a pass begins next."""
+    path = f"{scope}/{node_id}" if scope else node_id
+    earlier = frame.nodes.get(node_id)
+    return path if earlier is None else f"{path}~{visit_of(earlier) + 1}"
+
+
+COLLECT = -1
+"""The `total` of a parallel container whose branches do not fail each other."""

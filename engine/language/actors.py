@@ -1,0 +1,129 @@
+"""Who does something: a person in Slack, a person at the terminal, or sayso itself. A plain value.
+
+An actor carries the facts on which the policy decides, looked up before the decision. Facts that could not be
+looked up leave `facts_known` false, and the policy then refuses: an actor is nobody until shown otherwise.
+Only `record()` is journaled: facts age, and what was decided on them stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
+
+ActorKind: TypeAlias = Literal["slack", "local", "system"]
+
+_LOCAL = "local:"
+CHANNEL = "channel"
+"""The part of sayso that pauses what goes on in a channel that strangers can read from now on."""
+TRIGGERS = ("schedule", "message")
+"""Parts of sayso that may start a session, because its flow says so: nobody is its requester."""
+_SYSTEM = "system:"
+_SLACK_ID = re.compile(r"[UW][A-Z0-9]{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """One who acts. `id` is a Slack user id (`U...`), `local:<user>` at the terminal, or `system:<part>`."""
+
+    id: str
+    kind: ActorKind = "slack"
+    name: str | None = None
+    """For display only: names are neither unique nor stable, so nothing is decided on them."""
+    team_id: str | None = None
+    email: str | None = None
+    is_bot: bool = False
+    is_app: bool = False
+    """A workflow or an app wrote this (`app_id` is set), even where it speaks in a person's name."""
+    deleted: bool = False
+    is_restricted: bool = False
+    is_ultra_restricted: bool = False
+    is_stranger: bool = False
+    """Belongs to another organisation (Slack Connect)."""
+    groups: frozenset[str] = frozenset()
+    """Handles of this person's user groups, without `@`, as they are now."""
+    in_channel: bool | None = None
+    """Whether this person is a member of the session's channel; None when that is not known."""
+    edited: bool = False
+    """The text was changed after it was sent, so nobody can say what was first meant."""
+    simulated: bool = False
+    """Played by whoever sits at the terminal (`run --as NAME`)."""
+    facts_known: bool = False
+    """Every lookup that these facts need has succeeded."""
+
+    @classmethod
+    def local(cls, user: str) -> Actor:
+        """The person at the terminal: nothing needs to be looked up."""
+        return cls(id=_LOCAL + user, kind="local", name=user, facts_known=True)
+
+    @classmethod
+    def pretend(cls, name: str) -> Actor:
+        """Whom `run --as NAME` plays, named as a flow names people: user id, e-mail, `@group`, or a plain name."""
+        group, email = name.startswith("@"), "@" in name[1:]
+        return cls(
+            id=name if _SLACK_ID.fullmatch(name) else _LOCAL + name.removeprefix(_LOCAL),
+            kind="local",
+            name=name,
+            email=name if email and not group else None,
+            groups=frozenset({name[1:]}) if group else frozenset(),
+            simulated=True,
+            facts_known=True,
+        )
+
+    @classmethod
+    def itself(cls, part: str, name: str = "sayso") -> Actor:
+        """sayso itself (`timer`, `recovery`, ...). The policy lets it do nothing that is a person's to do, except that
+        those of `TRIGGERS` start what a flow lets them start."""
+        return cls(id=_SYSTEM + part, kind="system", name=name, facts_known=True)
+
+    @property
+    def is_trigger(self) -> bool:
+        """Whether this is a part of sayso that starts sessions."""
+        return self.kind == "system" and self.id.removeprefix(_SYSTEM) in TRIGGERS
+
+    @property
+    def is_channel_watch(self) -> bool:
+        """Whether this is the part of sayso that watches over channels."""
+        return self.kind == "system" and self.id == _SYSTEM + CHANNEL
+
+    def record(self) -> dict[str, Json]:
+        """What is journaled of an actor: who, under which name and address, and whether it was only played."""
+        record: dict[str, Json] = {"id": self.id}
+        record |= {
+            key: text for key, text in (("name", self.name), ("email", self.email)) if text is not None
+        }
+        if self.simulated:
+            record["simulated"] = True
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Json]) -> Actor:
+        """The actor of a journaled record. Its facts are not known, so by itself it may do nothing.
+
+        Raises `MalformedJournal` for a record without an id.
+        """
+        actor_id, simulated = record.get("id"), record.get("simulated", False) is True
+        if not isinstance(actor_id, str) or not actor_id:
+            raise MalformedJournal(f"an actor needs an id, and this record has none: {dict(record)!r}")
+        kind: ActorKind = "slack"
+        if simulated or actor_id.startswith(_LOCAL):
+            kind = "local"
+        elif actor_id.startswith(_SYSTEM):
+            kind = "system"
+        name, email = record.get("name"), record.get("email")
+        return cls(id=actor_id, kind=kind, name=name, email=email, simulated=simulated)
+
+
+def named(record: Mapping[str, Json]) -> dict[str, Json]:
+    """An actor's record as expressions have it: `name` and `email` are null where they are not known."""
+    return {"id": None, "name": None, "email": None, **record}
+
+
+def requester_of(record: Mapping[str, Json]) -> str | None:
+    """The id of the person who started a session, of the journaled record; None where no person did."""
+    actor_id = record.get("id")
+    return actor_id if isinstance(actor_id, str) and actor_id and not actor_id.startswith(_SYSTEM) else None

@@ -1,0 +1,84 @@
+"""Backoff: what a store refuses for now is tried again, later each time, and nothing else is.
+
+A database that another program has locked, a full disk and a failed read may be well again in a moment. Damage, a broken
+device, a suspended store and another owner are not waited out: those errors are raised at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from engine.language.errors import StorageBusy, StorageError, StorageFull
+
+log = logging.getLogger("sayso.storage")
+T = TypeVar("T")
+
+FIRST_SECONDS = 0.05
+MOST_SECONDS = 5.0
+TOLD_SECONDS = 1.0
+"""What waits longer than that says so."""
+
+
+def delays() -> Iterator[float]:
+    """Seconds to wait before each further attempt: doubled up to `MOST_SECONDS`."""
+    delay = FIRST_SECONDS
+    while True:
+        yield delay
+        delay = min(delay * 2, MOST_SECONDS)
+
+
+def passes(error: BaseException) -> bool:
+    """Whether an error of the store may be gone at the next attempt."""
+    return type(error) in (StorageError, StorageBusy, StorageFull)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another program holds the database. Of what opening it may raise, only this passes."""
+    return isinstance(error, StorageBusy)
+
+
+class Patience:
+    """SQLite's busy handler for a process that ends once its work is done: it waits this many seconds for another program, and
+    says so once."""
+
+    def __init__(self, file: Path, seconds: float) -> None:
+        self._file, self._seconds = file, seconds
+        self._delays, self._since, self._told = delays(), 0.0, False
+
+    def __call__(self, asked: int) -> bool:
+        """Whether to try once more; `asked` is 0 for a lock that is waited for from now on."""
+        now = time.monotonic()
+        if asked == 0:
+            self._delays, self._since = delays(), now
+        left = self._since + self._seconds - now
+        if left <= 0:
+            return False
+        if not self._told and now - self._since > TOLD_SECONDS:
+            self._told = True
+            log.warning("%s is held by another program; waiting %d s for it at most", self._file, left)
+        time.sleep(min(next(self._delays), left, 1.0))
+        return True
+
+
+async def waited_out(
+    work: Callable[[], Awaitable[T]],
+    what: str,
+    going_on: Callable[[], bool] = lambda: True,
+    passing: Callable[[BaseException], bool] = passes,
+) -> T:
+    """The outcome of `work`, tried until the store takes it. Raises an error that is not `passing`, and any once `going_on` is
+    over."""
+    for delay in delays():
+        try:
+            return await work()
+        except StorageError as error:
+            if not passing(error) or not going_on():
+                raise
+            log.error("%s waits: %s", what, error)
+        await asyncio.sleep(delay)
+    raise AssertionError("delays never end")

@@ -1,0 +1,116 @@
+"""JSON and text as they are stored: one encoding, strict in both directions.
+
+What a flow sees is always the decoded copy of what was stored, so a value that JSON cannot carry is refused
+where it is made and not found missing after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from typing import Any, TypeAlias
+
+import orjson
+
+from engine.language.errors import NotJson
+
+Json: TypeAlias = Any
+"""A JSON value: None, bool, int, float, str, list of Json, dict of str to Json."""
+
+_STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
+_MAX_INTEGER = 2**63
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def encode(value: Json) -> bytes:
+    """The bytes of a JSON value. Raises `NotJson` for dates, subclasses, NaN, infinities and lone surrogates."""
+    try:
+        data = orjson.dumps(value, option=_STRICT)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJson(f"{_culprit(value)}: {error}") from error
+    # orjson writes NaN and infinities as null; only then is it worth looking for one.
+    if b"null" in data and _has_nan(value):
+        _refuse_nan(value, "value")
+    return data
+
+
+def canonical(value: Json) -> bytes:
+    """Bytes with sorted keys, for digests: equal values give equal bytes."""
+    encode(value)
+    return orjson.dumps(value, option=_STRICT | orjson.OPT_SORT_KEYS)
+
+
+def decode(data: bytes) -> Json:
+    """The JSON value of these bytes. Raises `NotJson`."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise NotJson(f"not JSON: {error}") from error
+
+
+def copy(value: Json) -> Json:
+    """What a reader will see of this value once it is stored."""
+    return decode(encode(value))
+
+
+def clean_text(text: str) -> tuple[str, bool]:
+    """Text as it may enter: NFC, without lone surrogates and NUL (each becomes U+FFFD).
+
+    Returns the text and whether anything had to be replaced.
+    """
+    cleaned = _UNSTORABLE.sub("\ufffd", text)
+    return unicodedata.normalize("NFC", cleaned), cleaned != text
+
+
+def _has_nan(value: Json) -> bool:
+    """Whether there is a NaN or an infinity anywhere. Asked of most values, so it notes no places and is quick about
+    leaves."""
+    kind = type(value)
+    if kind is not dict and kind is not list and kind is not tuple:
+        return isinstance(value, float) and not math.isfinite(value)
+    for item in value.values() if kind is dict else value:
+        kind = type(item)
+        if kind is not str and item is not None and kind is not int and kind is not bool and _has_nan(item):
+            return True
+    return False
+
+
+def _refuse_nan(value: Json, where: str) -> None:
+    """Name the first NaN or infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotJson(f"{where} is {value}, which JSON cannot carry")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_nan(item, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _refuse_nan(item, f"{where}[{index}]")
+
+
+def _culprit(value: Json, where: str = "value", depth: int = 0) -> str:
+    """The path to the first part of a value that is not JSON, for the error text."""
+    if depth > 100:
+        return f"{where} is nested too deeply"
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if type(key) is not str:
+                return f"{where} has a key that is no text ({key!r})"
+            inner = _culprit(item, f"{where}.{key}", depth + 1)
+            if inner:
+                return inner
+        return "" if depth else f"{where} is not JSON"
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            inner = _culprit(item, f"{where}[{index}]", depth + 1)
+            if inner:
+                return inner
+        return "" if depth else f"{where} is not JSON"
+    if type(value) is str:
+        return f"{where} is text that is not Unicode" if _SURROGATE.search(value) else ""
+    if value is None or type(value) in (bool, float):
+        return ""
+    if type(value) is int:
+        return "" if -_MAX_INTEGER <= value < 2 * _MAX_INTEGER else f"{where} is an integer beyond 64 bits"
+    return f"{where} is a {type(value).__name__}, not JSON"

@@ -1,0 +1,327 @@
+"""`{{ }}` expressions: Jinja2's immutable sandbox over JSON values, and nothing else of Jinja.
+
+Theory
+------
+A text is literal parts and `{{ expression }}` parts. A text that is one expression (white space around it
+aside) gives the value of that expression with its type; in mixed text whatever is no text appears as JSON.
+There are no statements (`{% %}`) and no comments, so `${#list[@]}` or `{%` in a text is just text.
+
+* Attribute access is item access: `nodes.a.values` is the field `values`. Values have no methods.
+* One pass: what an expression gives is data for ever, also when it contains `{{`.
+* An undefined name is an error, except under `default` and `is defined`.
+* The only function is `range`; filters and tests are those of `engine.language.filters`.
+* Nothing is evaluated while a flow is loaded: constants are not folded.
+
+Bounds, for slips and not as a wall (authors of flows are trusted, data is not): an expression has at most
+`MAX_SOURCE` characters and nests `MAX_DEPTH` deep, its result is at most 1 MiB, and whatever could multiply
+(`*`, `**`, `range`, `replace`, `join`, `format` widths, `map`) is refused before it builds more than that.
+
+Secrets
+-------
+`{{ secrets.NAME }}` is allowed where the caller says so (`secrets=True`), and gives a reference and never a
+value: `{"$secret": "NAME"}`, or `{"$secret_text": ["Bearer ", {"$secret": "NAME"}]}` in mixed text. In such a
+place data that has a key `$secret` or `$secret_text` is refused, so no reply can pose as a reference; in all
+other places nobody ever looks for references. `engine.nodes.runtime.secrets` resolves them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from engine.language.codec import Json
+from engine.language.diagnostics import kind_of
+from engine.language.errors import ExpressionError
+from engine.language.markup import escape_markup, markdown_escapes
+from engine.language.template import (
+    BadExpression,
+    Expression,
+    Names,
+    Part,
+    Reference,
+    Run,
+    Segment,
+    failed,
+    is_marker_key,
+    split_text,
+    statement_offset,
+    trimmed,
+)
+
+
+class Compiled:
+    """A value with its expressions ready to evaluate. `raw` is what it was made from.
+
+    `names` are the paths that its expressions use, `secrets` the names of the secrets it refers to.
+    """
+
+    __slots__ = ("_run", "names", "raw", "secrets")
+
+    def __init__(self, raw: Json, run: Run | None, names: frozenset[Names], secrets: frozenset[str]) -> None:
+        self.raw, self._run, self.names, self.secrets = raw, run, names, secrets
+
+    @property
+    def constant(self) -> bool:
+        """Whether it has no expressions, so that `evaluate` gives `raw` itself."""
+        return self._run is None
+
+    def evaluate(self, context: Mapping[str, Any]) -> Json:
+        """The value with every expression replaced by its result. Raises `ExpressionError`."""
+        return self.raw if self._run is None else self._run(context)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Compiled) and (self.raw, self.secrets) == (other.raw, other.secrets)
+
+    def __hash__(self) -> int:
+        return hash((self.names, self.secrets))
+
+    def __repr__(self) -> str:
+        return f"Compiled({self.raw!r})"
+
+
+# --- compiling -------------------------------------------------------------------------------------------
+
+
+Markup: TypeAlias = Literal["mrkdwn", "markdown"] | None
+"""How a text is marked up, where values in it must be harmless."""
+
+
+def compile_value(raw: Json, *, secrets: bool = False, markup: Markup = None) -> Compiled:
+    """Compiles every expression in a JSON value. Raises `BadExpression` at the first that is wrong.
+
+    In `markup` a text stays a text, and what an expression gives is made harmless: the author's `<!here>` is markup,
+    a reply that says `<!here>` is not.
+    """
+    if type(raw) is str:
+        return _compile_text(raw, secrets, markup) if "{{" in raw or "{%" in raw else _constant(raw)
+    if isinstance(raw, dict):
+        parts = {key: compile_value(item, secrets=secrets, markup=markup) for key, item in raw.items()}
+        return _compile_mapping(parts, raw)
+    if isinstance(raw, list):
+        return _compile_list([compile_value(item, secrets=secrets, markup=markup) for item in raw], raw)
+    return _constant(raw)
+
+
+def compile_config(
+    raw: Mapping[str, Json],
+    secret_fields: frozenset[str],
+    verbatim: frozenset[str],
+    markup: Mapping[str, Markup] | None = None,
+) -> Compiled:
+    """Compiles the `with` of a node. Secrets may stand in `secret_fields`; `verbatim` fields have no expressions;
+    in `markup` fields values are made harmless.
+
+    Raises `BadExpression`.
+    """
+    parts = {
+        key: _constant(item)
+        if key in verbatim
+        else compile_value(item, secrets=key in secret_fields, markup=(markup or {}).get(key))
+        for key, item in raw.items()
+    }
+    return _compile_mapping(parts, dict(raw))
+
+
+def compile_condition(raw: Json) -> Compiled:
+    """Compiles an `if`: one expression, or true or false. Raises `BadExpression`."""
+    if isinstance(raw, bool):
+        return _constant(raw)
+    if not isinstance(raw, str):
+        raise BadExpression(f"expected a condition in {{{{ }}}}, not {kind_of(raw)}")
+    parts = split_text(raw)
+    if not any(isinstance(part, Segment) for part in parts):
+        raise BadExpression("a condition stands in {{ }}", f'write "{{{{ {raw.strip()[:60]} }}}}"')
+    if _single(parts) is None:
+        raise BadExpression("a condition is one {{ }} with no text around it")
+    return _compile_text(raw, secrets=False, markup=None, condition=True)
+
+
+def evaluate_condition(compiled: Compiled, context: Mapping[str, Any], where: str = "") -> bool:
+    """The condition's value. Raises `ExpressionError`, beginning with `where`, when it fails or is no boolean."""
+    try:
+        value = compiled.evaluate(context)
+    except ExpressionError as error:
+        raise ExpressionError(f"{where}: {error}" if where else str(error)) from error
+    if value is True or value is False:
+        return value
+    text = f"the condition `{trimmed(compiled.raw)}` must be true or false, but gave {kind_of(value)}"
+    raise ExpressionError(f"{where}: {text}" if where else text)
+
+
+def inspect_text(
+    text: str, *, secrets: bool = False
+) -> tuple[list[BadExpression], list[tuple[Segment, Reference]]]:
+    """All that is wrong with the expressions of a text, and the names that the sound ones use, each with its place."""
+    bad: list[BadExpression] = []
+    used: list[tuple[Segment, Reference]] = []
+    try:
+        segments = [part for part in _split(text) if isinstance(part, Segment)]
+    except BadExpression as error:
+        return [error], []
+    for segment in segments:
+        try:
+            used += [(segment, reference) for reference in _located(segment, secrets).references]
+        except BadExpression as error:
+            bad.append(error)
+    return bad, used
+
+
+def _constant(raw: Json) -> Compiled:
+    return Compiled(raw, None, frozenset(), frozenset())
+
+
+def _compile_mapping(parts: dict[str, Compiled], raw: Json) -> Compiled:
+    changing = [(key, part.evaluate) for key, part in parts.items() if not part.constant]
+    if not changing:
+        return Compiled(raw, None, frozenset(), _secrets_of(parts.values()))
+
+    def run(context: Mapping[str, Any]) -> Json:
+        result = dict(raw)
+        for key, evaluate in changing:
+            result[key] = evaluate(context)
+        return result
+
+    return Compiled(raw, run, _names_of(parts.values()), _secrets_of(parts.values()))
+
+
+def _compile_list(parts: list[Compiled], raw: Json) -> Compiled:
+    if all(part.constant for part in parts):
+        return _constant(raw)
+    evaluators = [part.evaluate for part in parts]
+
+    def run(context: Mapping[str, Any]) -> Json:
+        return [evaluate(context) for evaluate in evaluators]
+
+    return Compiled(raw, run, _names_of(parts), _secrets_of(parts))
+
+
+def _names_of(parts: Any) -> frozenset[Names]:
+    return frozenset().union(*(part.names for part in parts))
+
+
+def _secrets_of(parts: Any) -> frozenset[str]:
+    return frozenset().union(*(part.secrets for part in parts))
+
+
+def _single(parts: Sequence[Part]) -> Segment | None:
+    """The only expression of a text that has nothing else but white space."""
+    solid = [part for part in parts if isinstance(part, Segment) or part.strip()]
+    return solid[0] if len(solid) == 1 and isinstance(solid[0], Segment) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _compile_text(text: str, secrets: bool, markup: Markup, condition: bool = False) -> Compiled:
+    parts = _split(text)
+    if not any(isinstance(part, Segment) for part in parts):
+        return _constant(text)
+    pieces = [part if isinstance(part, str) else _located(part, secrets, condition) for part in parts]
+    expressions = [piece for piece in pieces if isinstance(piece, Expression)]
+    names = frozenset(reference.path for piece in expressions for reference in piece.references)
+    names = frozenset(path for path in names if path[0] != "secrets")
+    used = frozenset(piece.secret for piece in expressions if piece.secret is not None)
+    if markup == "mrkdwn":
+        run = _mixed(pieces, [escape_markup] * len(pieces))
+    elif markup == "markdown":
+        run = _mixed(pieces, markdown_escapes(pieces))
+    elif _single(parts) is not None:
+        run = _checked(expressions[0].run) if secrets and not used else expressions[0].run
+    else:
+        run = _mixed(pieces)
+    return Compiled(text, run, names, used)
+
+
+def _split(text: str) -> list[Part]:
+    statement = statement_offset(text)
+    if statement is not None:
+        raise BadExpression(
+            "`{% %}` statements are not part of flows",
+            "use `if` of a node, or filters in {{ }}",
+            statement,
+            "{%",
+        )
+    return split_text(text)
+
+
+def _located(segment: Segment, secrets: bool, condition: bool = False) -> Expression:
+    """The expression of a segment, with errors that say where in the text it is."""
+    from engine.language.jinja import compile_expression  # Jinja is loaded by the first expression
+
+    try:
+        expression = compile_expression(segment.source, condition)
+        if any(reference.path[0] == "secrets" for reference in expression.references):
+            _check_secret(expression, secrets)
+    except BadExpression as error:
+        raise BadExpression(error.message, error.hint, segment.offset, segment.text) from error
+    return expression
+
+
+def _check_secret(expression: Expression, allowed: bool) -> None:
+    if not allowed:
+        raise BadExpression(
+            "a secret cannot be used here",
+            "secrets may stand in `env` of shell and in url, query, headers and body of http only",
+        )
+    if expression.secret is None:
+        raise BadExpression(
+            "a secret stands alone in its {{ }}: nothing can be computed with it",
+            "write {{ secrets.NAME }} and nothing else in the braces",
+        )
+
+
+def _mixed(pieces: Sequence[str | Expression], escapes: Sequence[Callable[[str], str]] = ()) -> Run:
+    """Joins the parts of a mixed text; with secrets in it, into a text that the edge completes. `escapes` are for
+    the value of each piece."""
+    has_secret = any(isinstance(piece, Expression) and piece.secret is not None for piece in pieces)
+
+    def run(context: Mapping[str, Any]) -> Json:
+        texts: list[Json] = []
+        for piece, escape in zip(pieces, escapes or [str] * len(pieces), strict=True):
+            if isinstance(piece, str):
+                texts.append(piece)
+            elif piece.secret is not None:
+                texts.append({"$secret": piece.secret})
+            else:
+                texts.append(escape(_text_of(piece.run(context), piece.source)))
+        if has_secret:
+            return {"$secret_text": texts}
+        return _guard("".join(texts))
+
+    return run
+
+
+def _text_of(value: Json, source: str) -> str:
+    from engine.language.value_types import as_text
+
+    try:
+        return as_text(value)
+    except ValueError as error:
+        raise failed(source, str(error)) from error
+
+
+def _guard(text: str) -> str:
+    from engine.language.value_types import check_size
+
+    try:
+        check_size(text)
+    except ValueError as error:
+        raise ExpressionError(f"the text `{trimmed(text)}`: {error}") from error
+    return text
+
+
+def _checked(run: Run) -> Run:
+    """The same expression in a place where secrets may stand: its result may not look like a reference."""
+
+    def checked(context: Mapping[str, Any]) -> Json:
+        value = run(context)
+        if _has_marker(value):
+            raise ExpressionError("the value has a key `$secret`, which data may not have in this place")
+        return value
+
+    return checked
+
+
+def _has_marker(value: Json) -> bool:
+    if isinstance(value, dict):
+        return any(is_marker_key(key) or _has_marker(item) for key, item in value.items())
+    return isinstance(value, list) and any(_has_marker(item) for item in value)

@@ -1,0 +1,419 @@
+"""One `{{ expression }}`: parsed by Jinja2, checked against a closed list, compiled once, evaluated often.
+
+What it may do stands in `engine.language.expressions`; this is how. A plain path (`nodes.gate.decision`) is followed
+directly, which costs a microsecond; everything else is code that Jinja's sandbox generates.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jinja2 import StrictUndefined, Template, TemplateError, Undefined, UndefinedError, nodes
+from jinja2.exceptions import TemplateSyntaxError
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import missing
+
+from engine.language.codec import Json
+from engine.language.diagnostics import kind_of, nearest, shape_of, suggest
+from engine.language.filters import (
+    FILTERS,
+    TESTS,
+    bounded_range,
+    guarded,
+    in_order,
+    power,
+    remainder,
+    strict,
+    times,
+)
+from engine.language.template import BadExpression, Expression, Names, Reference, Run, failed
+from engine.language.value_types import BadValue, as_text, check_size, fail_undefined, plain
+
+MAX_SOURCE = 8192
+"""The most characters of one expression."""
+
+MAX_DEPTH = 60
+"""How deep an expression may nest."""
+
+
+class Missing(StrictUndefined):
+    """What is not there, in the words of a flow."""
+
+    __slots__ = ()
+
+    @property
+    def _undefined_message(self) -> str:
+        name: Any = self._undefined_name
+        owner = self._undefined_obj
+        if self._undefined_hint:
+            return "the list is empty" if "was empty" in self._undefined_hint else self._undefined_hint
+        if owner is missing or isinstance(owner, Undefined):
+            return f"`{name}` is undefined"
+        what = f"item {name}" if type(name) is int else f"`{as_text(name)}`"
+        return f"{shape_of(owner)} has no {what}"
+
+
+_HOP, _COMPARE, _OR_FALSE = "~hop", "~compare", "~or_false"
+"""Filters of ours that no expression can name."""
+
+
+def _or_false(value: Any) -> Any:
+    """In a condition, null on the left of an `and` is false."""
+    return False if value is None else value
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox with values that have items and no attributes."""
+
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
+    intercepted_unops = frozenset({"+", "-"})
+
+    def __init__(self) -> None:
+        # Not optimized: folding constants would evaluate parts of a flow while it is only being checked.
+        super().__init__(undefined=Missing, optimized=False, cache_size=0)
+        self.filters = {
+            name: function if name == "default" else guarded(f"the filter `{name}`", strict(function))
+            for name, (function, _) in FILTERS.items()
+        }
+        self.filters |= {_HOP: self._hop, _COMPARE: in_order, _OR_FALSE: _or_false}
+        self.tests = {name: guarded(f"the test `{name}`", function) for name, (function, _) in TESTS.items()}
+        self.globals = {"range": guarded("`range`", bounded_range), "null": None}
+        self.binop_table.update({"*": times, "**": power, "%": remainder})
+        for table in (self.binop_table, self.unop_table):
+            table.update({sign: guarded(f"`{sign}`", function) for sign, function in table.items()})
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        return self.getitem(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        kind = type(argument)
+        if kind is str:
+            if isinstance(obj, dict | Mapping) and argument in obj:
+                return obj[argument]
+        elif kind is int and isinstance(obj, list | tuple | str) and -len(obj) <= argument < len(obj):
+            return obj[argument]
+        if isinstance(obj, Undefined):
+            fail_undefined(obj)
+        return self.undefined(obj=obj, name=argument)
+
+    def _hop(self, obj: Any, argument: Any) -> Any:
+        """An item where what has none gives nothing: the way to a value that has a `default`."""
+        return obj if isinstance(obj, Undefined) else self.getitem(obj, argument)
+
+
+_ENVIRONMENT = _Environment()
+_RESULT = "the_result"
+_CONSTANTS = frozenset({"null"})
+_ALLOWED: tuple[type[nodes.Node], ...] = (
+    nodes.Const, nodes.Name, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Keyword, nodes.CondExpr,
+    nodes.Filter, nodes.Test, nodes.Call, nodes.Getitem, nodes.Getattr, nodes.Slice, nodes.Concat, nodes.Compare,
+    nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Neg, nodes.Pos, nodes.Add, nodes.Sub, nodes.Mul,
+    nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow,
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_expression(source: str) -> nodes.Expr:
+    """The tree of an expression that does nothing it may not; nobody changes it. Raises `BadExpression`."""
+    tree = _parse(source)
+    _check_tree(tree)
+    return tree
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_expression(source: str, condition: bool = False) -> Expression:
+    """Compiles one expression; in a `condition` null on the left of an `and` is false. Raises `BadExpression`."""
+    tree = parse_expression(source)
+    found = tuple(_collect(tree, optional=False))
+    path = static_path(tree)
+    if path is not None and len(path) == 2 and path[0] == "secrets" and _is_secret_name(path[1]):
+        name = path[1]
+        return Expression(source, lambda context: {"$secret": name}, found, name)
+    if path is not None and path[0] not in _CONSTANTS:
+        return Expression(source, _lookup(path, source), found, None)
+    return Expression(source, _computed(source, found, condition), found, None)
+
+
+def _is_secret_name(name: str) -> bool:
+    return name.isascii() and name.replace("_", "a").isalnum() and name[0].isalpha()
+
+
+def _parse(source: str) -> nodes.Expr:
+    if not source.strip():
+        raise BadExpression("the {{ }} is empty")
+    if len(source) > MAX_SOURCE:
+        raise BadExpression(f"the expression is longer than {MAX_SOURCE} characters")
+    if source.startswith(("-", "+")) or source.endswith(("-", "+")):
+        raise BadExpression("`{{-` and `-}}` are not known here", "write `{{ ` and ` }}` with a space")
+    try:
+        parser = Parser(_ENVIRONMENT, source, state="variable")
+        tree = parser.parse_expression()
+        if not parser.stream.eos:
+            raise BadExpression(f"unexpected {_token(parser.stream.current)} after the expression")
+    except TemplateSyntaxError as error:
+        raise BadExpression(f"cannot read the expression: {error.message}", _syntax_hint(source)) from None
+    except RecursionError:
+        raise BadExpression(f"the expression nests deeper than {MAX_DEPTH}") from None
+    except (ValueError, MemoryError, OverflowError) as error:
+        raise BadExpression(f"cannot read the expression: {error}") from None
+    if not isinstance(tree, nodes.Expr):
+        raise BadExpression("cannot read the expression")
+    tree.set_environment(_ENVIRONMENT)
+    return tree
+
+
+def _token(token: Any) -> str:
+    return f"`{token.value}`" if token.value not in (None, "") else f"`{token.type}`"
+
+
+def _syntax_hint(source: str) -> str | None:
+    if source.lstrip().startswith((".", "$", "#", "/")):
+        return "for braces that are plain text write {{ '{{' }} and {{ '}}' }}"
+    for wrong, right in (("&&", "and"), ("||", "or"), ("===", "==")):
+        if wrong in source:
+            return f"write `{right}` for `{wrong}`"
+    return "write `not x` for `!x`" if "!" in source.replace("!=", "") else None
+
+
+def _check_tree(tree: nodes.Node) -> None:
+    """Refuses what is deep, and what is not in the list of things that an expression may do."""
+    level: list[nodes.Node] = [tree]
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        for node in level:
+            _check_node(node)
+        level = [child for node in level for child in node.iter_child_nodes()]
+    raise BadExpression(f"the expression nests deeper than {MAX_DEPTH}")
+
+
+def _check_node(node: nodes.Node) -> None:
+    if not isinstance(node, _ALLOWED):
+        raise BadExpression(f"an expression cannot have a {type(node).__name__.lower()}")
+    if isinstance(node, nodes.Filter | nodes.Test):
+        kind, known = ("filter", FILTERS) if isinstance(node, nodes.Filter) else ("test", TESTS)
+        if node.name not in known:
+            hint = suggest(node.name, known, "")
+            raise BadExpression(f"unknown {kind} `{node.name}`", hint or "the flow reference lists them")
+    if isinstance(node, nodes.Call):
+        _check_call(node)
+    if getattr(node, "dyn_args", None) is not None or getattr(node, "dyn_kwargs", None) is not None:
+        raise BadExpression("`*` and `**` before an argument are not known here")
+    if isinstance(node, nodes.Const) and isinstance(node.value, str):
+        _check_constant(node.value)
+    if isinstance(node, nodes.Name) and (
+        node.name.startswith("_") or node.name in ("self", "super", "caller")
+    ):
+        raise BadExpression(f"unknown name `{node.name}`")
+
+
+def _check_constant(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadExpression("a text in the expression is not Unicode") from None
+
+
+def _check_call(node: nodes.Call) -> None:
+    called = node.node
+    if isinstance(called, nodes.Getattr):
+        close = nearest(called.attr, FILTERS)
+        hint = f"use the filter: `... | {close}`" if close else "use a filter; the flow reference lists them"
+        raise BadExpression(f"values have no methods, so `.{called.attr}()` cannot be called", hint)
+    if not isinstance(called, nodes.Name) or called.name != "range":
+        name = f"`{called.name}`" if isinstance(called, nodes.Name) else "this"
+        raise BadExpression(f"{name} cannot be called", "the only function is range(...)")
+
+
+def static_path(node: nodes.Node | None) -> Names | None:
+    """`("nodes", "gate", "by")` for a name with constant text subscripts, else None."""
+    if isinstance(node, nodes.Name):
+        return (node.name,)
+    if isinstance(node, nodes.Getattr):
+        outer = static_path(node.node)
+        return None if outer is None else (*outer, node.attr)
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
+        outer = static_path(node.node)
+        return None if outer is None else (*outer, node.arg.value)
+    return None
+
+
+def _collect(node: nodes.Node, *, optional: bool) -> Iterator[Reference]:
+    """The names that an expression uses, each with as many constant fields as stand behind it."""
+    path = static_path(node)
+    if path is not None:
+        if path[0] not in _CONSTANTS:
+            yield Reference(path, optional=optional)
+        return
+    if isinstance(node, nodes.Getitem):
+        inner = static_path(node.node)
+        if inner is not None:
+            fixed = isinstance(node.arg, nodes.Const | nodes.Slice)
+            yield Reference(inner, computed=not fixed, optional=optional)
+            yield from _collect(node.arg, optional=False)
+            return
+    if isinstance(node, nodes.Call):
+        arguments: list[nodes.Node] = [*node.args, *node.kwargs]
+        for argument in arguments:
+            yield from _collect(argument, optional=False)
+        return
+    excused = isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "defined", "undefined")
+    subject = node.node if isinstance(node, nodes.Filter | nodes.Test) else None
+    for child in node.iter_child_nodes():
+        yield from _collect(child, optional=excused and child is subject)
+
+
+# --- evaluating ------------------------------------------------------------------------------------------
+
+
+def _lookup(path: Names, source: str) -> Run:
+    """Follows a plain path: what most expressions are, without the cost of a Jinja context."""
+    reference = (Reference(path),)
+
+    def run(context: Mapping[str, Any]) -> Json:
+        value: Any = context
+        for key in path:
+            if isinstance(value, dict | Mapping) and key in value:
+                value = value[key]
+            else:
+                raise failed(source, _undefined(reference, context) or f"`{key}` is undefined")
+        return _finish(value, source)
+
+    return run
+
+
+def _finish(value: Any, source: str) -> Json:
+    """A value from the context, checked for its size; it is JSON already unless its mapping is the caller's own."""
+    try:
+        if type(value) in (str, dict, list):
+            try:
+                return check_size(value)
+            except TypeError:
+                return plain(value)
+        return plain(value)
+    except (ValueError, RecursionError) as error:
+        raise failed(source, str(error)) from error
+
+
+def _computed(source: str, found: tuple[Reference, ...], condition: bool) -> Run:
+    """What is more than a path: code of Jinja's, generated when it is first needed (a millisecond each)."""
+    template: Template | None = None
+
+    def run(context: Mapping[str, Any]) -> Json:
+        nonlocal template
+        try:
+            if template is None:
+                template = _generate(source, condition)
+            scope = template.new_context(dict(context))
+            for _ in template.root_render_func(scope):
+                pass
+            return check_size(plain(scope.vars[_RESULT]))
+        except UndefinedError as error:
+            raise failed(source, _undefined(found, context) or str(error)) from error
+        except (BadValue, TemplateError) as error:
+            raise failed(source, str(error)) from error
+        except Exception as error:
+            # Nothing that Python says is for the author of a flow.
+            raise failed(source, f"it cannot be evaluated ({type(error).__name__})") from error
+
+    return run
+
+
+def _generate(source: str, condition: bool) -> Template:
+    tree = _rewritten(_parse(source))
+    if condition:
+        tree = _nulls_false(tree)
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), tree, lineno=1)]
+    return _ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
+
+
+def _rewritten(node: nodes.Expr, excused: bool = False) -> nodes.Expr:
+    """The expression with our own words for what Jinja would leave to Python. `excused`: it has a default."""
+    guards = isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "defined", "undefined")
+    for child in node.iter_child_nodes():
+        if isinstance(child, nodes.Expr | nodes.Helper):
+            chain = isinstance(node, nodes.Getattr | nodes.Getitem) and child is node.node and excused
+            subject = guards and child is getattr(node, "node", None)
+            replaced = _rewritten(child, excused=chain or subject)  # type: ignore[arg-type]  # helpers hold expressions
+            if replaced is not child:
+                _replace_child(node, child, replaced)
+    return _replacement(node, excused)
+
+
+def _replacement(node: nodes.Expr, excused: bool) -> nodes.Expr:
+    match node:
+        case nodes.Concat():
+            # What is no text appears as JSON there too.
+            return _filter(nodes.List(node.nodes), "join", nodes.Const(""))
+        case nodes.Compare():
+            return _compared(node)
+        case nodes.Getattr() if excused:
+            return _filter(node.node, _HOP, nodes.Const(node.attr))
+        case nodes.Getitem() if excused and not isinstance(node.arg, nodes.Slice):
+            return _filter(node.node, _HOP, node.arg)
+    return node
+
+
+def _compared(node: nodes.Compare) -> nodes.Expr:
+    """`a < b` and `a in b` by a filter, which knows what to say of values that have no order."""
+    parts: list[nodes.Expr] = []
+    left = node.expr
+    for operand in node.ops:
+        if operand.op in ("eq", "ne"):
+            parts.append(nodes.Compare(left, [operand]))
+        else:
+            parts.append(_filter(left, _COMPARE, nodes.Const(operand.op), operand.expr))
+        left = operand.expr
+    return functools.reduce(nodes.And, parts)
+
+
+def _nulls_false(node: nodes.Expr) -> nodes.Expr:
+    """A condition in which null on the left of an `and` is false."""
+    match node:
+        case nodes.And():
+            left = _filter(_nulls_false(node.left), _OR_FALSE)
+            return nodes.And(left, _nulls_false(node.right))
+        case nodes.Or():
+            return nodes.Or(_nulls_false(node.left), _nulls_false(node.right))
+    return node
+
+
+def _filter(subject: nodes.Expr, name: str, *arguments: nodes.Expr) -> nodes.Filter:
+    made = nodes.Filter(subject, name, list(arguments), [], None, None, lineno=1)
+    made.set_environment(_ENVIRONMENT)
+    return made
+
+
+def _replace_child(parent: nodes.Node, old: nodes.Node, new: nodes.Node) -> None:
+    for name, value in parent.iter_fields():
+        if value is old:
+            setattr(parent, name, new)
+        elif isinstance(value, list):
+            setattr(parent, name, [new if item is old else item for item in value])
+
+
+def _undefined(found: Sequence[Reference], context: Mapping[str, Any]) -> str | None:
+    """Says which of the names is missing and what was probably meant."""
+    for reference in found:
+        if reference.optional:
+            continue
+        value: Any = context
+        for index, key in enumerate(reference.path):
+            if not isinstance(value, Mapping) or key not in value:
+                return _missing(reference.path[:index], key, value)
+            value = value[key]
+    return None
+
+
+def _missing(parent: Names, key: str, value: Any) -> str:
+    name = ".".join(parent)
+    if value is None:
+        reason = " (the node was skipped or failed)" if parent[:1] == ("nodes",) and len(parent) == 2 else ""
+        return f"`{name}` is null{reason} and has no `{key}`; guard it with `if` or `default`"
+    if not isinstance(value, Mapping):
+        return f"`{name}` is {kind_of(value)} and has no `{key}`"
+    hint = suggest(key, value)
+    return f"`{'.'.join((*parent, key))}` is undefined" + (f"; {hint}" if hint else "")

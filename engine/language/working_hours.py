@@ -1,0 +1,117 @@
+"""Working hours: clocks that count only while people are at work. Pure.
+
+Hours are a stretch of each named day, from one time on the clock of a place to another. Where the end is not after
+the beginning, the stretch ends on the next day and belongs to the day on which it began. On the days on which a
+clock is put forward or back a stretch begins when the clock first shows its beginning or later, and ends when it
+first shows its end or later: it may be an hour shorter or longer than on other days, as it is for the people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from engine.language import timestamps
+from engine.language.codec import Json
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+"""Names of the days of the week, in the order of `datetime.weekday()`."""
+
+MOST_DAYS = 3660
+"""How far ahead a moment is looked for: about ten years, as long as a duration may be."""
+
+_DAY = timedelta(days=1)
+_MIDNIGHT = "24:00"
+
+
+class Hours(NamedTuple):
+    """A stretch of each of `days` (0 is Monday), in minutes after midnight on the clocks of `zone`."""
+
+    days: frozenset[int]
+    begin: int
+    end: int
+    zone: str
+
+
+def known_zone(name: str) -> bool:
+    """Whether there is a timezone of that name, as the IANA database has it."""
+    try:
+        _zone(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
+
+
+def minutes(text: str) -> int:
+    """Minutes after midnight of `09:00`; `24:00` is the end of a day. Raises `ValueError` for anything else."""
+    if text == _MIDNIGHT:
+        return 24 * 60
+    if len(text) != 5 or text[2] != ":" or not (text[:2] + text[3:]).isdecimal():
+        raise ValueError(f"{text[:20]!r} is no time of day: write 09:00")
+    hour, minute = int(text[:2]), int(text[3:])
+    if hour > 23 or minute > 59:
+        raise ValueError(f"{text} is no time of day: write 00:00 to 24:00")
+    return hour * 60 + minute
+
+
+def of(spec: Mapping[str, Json] | None) -> Hours | None:
+    """The hours of a prompt's spec (`{days, from, to, timezone}`), or None where every hour counts."""
+    if spec is None:
+        return None
+    days = frozenset(DAYS.index(day) for day in spec["days"])
+    return Hours(days, minutes(spec["from"]), minutes(spec["to"]), spec["timezone"])
+
+
+def after(start: str, seconds: float, hours: Hours | None) -> str:
+    """The first moment at which so many seconds of working time have passed since `start` (stored text).
+
+    Where that does not come within `MOST_DAYS`, the moment so many days after `start`.
+    """
+    if hours is None:
+        return timestamps.after(start, seconds)
+    begun, left = timestamps.from_text(start), timedelta(seconds=seconds)
+    for opens, closes in _stretches(hours, begun):
+        opens = max(opens, begun)
+        room = closes - opens
+        if room >= left:
+            return timestamps.to_text(opens + left)
+        if room > timedelta():
+            left -= room
+    return timestamps.to_text(begun + MOST_DAYS * _DAY)
+
+
+def _stretches(hours: Hours, begun: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """When the hours begin and end, day by day, from the stretch that a moment may lie in; in UTC."""
+    zone = _zone(hours.zone)
+    # What began the evening before may still go on.
+    first = begun.astimezone(zone).date() - _DAY
+    for number in range(MOST_DAYS + 2):
+        day = first + number * _DAY
+        if day.weekday() in hours.days:
+            ends_on = day if hours.end > hours.begin else day + _DAY
+            yield _first_shown(zone, day, hours.begin), _first_shown(zone, ends_on, hours.end)
+
+
+def _first_shown(zone: ZoneInfo, day: date, minute: int) -> datetime:
+    """The first moment at which the clocks of a place show this time of that day, or a later one."""
+    wanted = datetime.combine(day, time()) + timedelta(minutes=minute)
+    found = wanted.replace(tzinfo=zone).astimezone(UTC)
+    if found.astimezone(zone).replace(tzinfo=None) == wanted:
+        return found
+    # The clock jumps over that time: the moment of the jump, which lies between the two readings of it.
+    early, late = wanted.replace(tzinfo=zone, fold=1).astimezone(UTC), found
+    while late - early > timedelta(seconds=1):
+        middle = early + (late - early) // 2
+        if middle.astimezone(zone).replace(tzinfo=None) >= wanted:
+            late = middle
+        else:
+            early = middle
+    return late.replace(microsecond=0)

@@ -1,0 +1,379 @@
+"""YAML as flows use it: plain JSON data, and the line and column of everything in it.
+
+The events of the parser are read one by one and nothing is built before it was looked at: no anchors, aliases
+or tags, at most 64 levels, 256 KiB, one document, no key twice. Plain scalars follow the core schema of YAML 1.2:
+`true`, `null`, numbers; `on`, `yes`, `12:30`, dates and `<<` are text. Anything else is a `FlowError` that says
+where. The parser of libyaml is used where PyYAML has it (ten times as fast); its events are the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import yaml
+
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, Path
+from engine.language.errors import FlowError, Problem
+
+MAX_BYTES = 256 * 1024
+"""The largest flow file, in bytes."""
+
+MAX_DEPTH = 64
+"""How deep a flow file may nest."""
+
+MAX_YAML_PROBLEMS = 20
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE = frozenset({"true", "True", "TRUE"})
+_FALSE = frozenset({"false", "False", "FALSE"})
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN")
+
+
+class Mark(NamedTuple):
+    """A place in a file: line and column count from 1, `offset` is the character's number from 0."""
+
+    line: int
+    column: int
+    offset: int
+
+
+@dataclass
+class Located:
+    """What a file says, and where. `spans` are the beginnings and ends of values, `keys` those of keys."""
+
+    file: str
+    text: str
+    data: Json = None
+    spans: dict[Path, tuple[Mark, Mark]] = field(default_factory=dict)
+    keys: dict[Path, Mark] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def problem(self, fault: Fault) -> Problem:
+        """The fault with its place in the file."""
+        mark = self._place(fault)
+        return Problem(self.file, mark.line, mark.column, fault.message, fault.hint)
+
+    def line(self, path: Path) -> int:
+        """The line in which a value begins."""
+        return self._place(Fault(path, "")).line
+
+    def _place(self, fault: Fault) -> Mark:
+        if fault.on_key and fault.path in self.keys:
+            return self.keys[fault.path]
+        path = fault.path
+        while path and path not in self.spans:
+            path = path[:-1]
+        if path not in self.spans:
+            return Mark(1, 1, 0)
+        start, _ = self.spans[path]
+        if fault.snippet and fault.offset is not None and path == fault.path:
+            return self._snippet(path, fault.offset, fault.snippet) or start
+        return start
+
+    def _snippet(self, path: Path, offset: int, snippet: str) -> Mark | None:
+        """Where the snippet stands in the file: the same occurrence as in the value, if it is written so."""
+        start, end = self.spans[path]
+        value = self._value(path)
+        nth = value[:offset].count(snippet)
+        index = start.offset - 1
+        for _ in range(nth + 1):
+            index = self.text.find(snippet, index + 1, end.offset)
+            if index < 0:
+                return None
+        line_start = self.text.rfind("\n", 0, index) + 1
+        return Mark(self.text.count("\n", 0, index) + 1, index - line_start + 1, index)
+
+    def _value(self, path: Path) -> str:
+        value = self.data
+        for part in path:
+            value = value[part]
+        return str(value)
+
+
+def decode_source(data: bytes, file: str) -> str:
+    """The text of a file. Raises `FlowError` for what is too large or not UTF-8."""
+    if len(data) > MAX_BYTES:
+        raise _error(file, 1, 1, _too_large(len(data)))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig", "replace")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        hint = "save the file as UTF-8"
+        raise _error(file, line, column, "the file is not UTF-8 text", hint) from None
+
+
+def load_located(text: str, file: str) -> Located:
+    """Reads a text as YAML. Raises `FlowError` when there is no data; lesser problems are in `problems`."""
+    text = text.removeprefix("\ufeff")
+    _check_text(text, file)
+    located = Located(file, text)
+    try:
+        _Builder(located).run()
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(located, error) from None
+    except _Stop:
+        pass
+    except (yaml.YAMLError, ValueError, RecursionError, MemoryError, AttributeError, IndexError) as error:
+        # No input is known that gets here; if one is found, it is still an error of the file.
+        raise _error(file, 1, 1, f"the file cannot be read as YAML: {str(error)[:200]}") from None
+    if located.problems and located.data is None:
+        raise FlowError(located.problems)
+    return located
+
+
+def _error(file: str, line: int, column: int, message: str, hint: str | None = None) -> FlowError:
+    return FlowError([Problem(file, line, column, message, hint)])
+
+
+def _too_large(size: int) -> str:
+    return f"the file has {size} bytes; a flow may have at most {MAX_BYTES} (256 KiB)"
+
+
+def _check_text(text: str, file: str) -> None:
+    match = _CONTROL.search(text)
+    if match:
+        before = text[: match.start()]
+        line, column = before.count("\n") + 1, match.start() - before.rfind("\n")
+        raise _error(file, line, column, f"the character U+{ord(match[0]):04X} cannot stand in a flow file")
+    size = len(text.encode())
+    if size > MAX_BYTES:
+        raise _error(file, 1, 1, _too_large(size))
+
+
+# --- building data from events ---------------------------------------------------------------------------
+
+
+class _Stop(Exception):
+    """Nothing further can be read; what is wrong stands in the problems."""
+
+
+def _events(text: str) -> Iterator[Any]:
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return iter(yaml.parse(text, Loader=loader))
+
+
+class _Builder:
+    """Consumes the parser's events; every value is noted with its place before it is used."""
+
+    def __init__(self, located: Located) -> None:
+        self.located = located
+        self.events = _events(located.text)
+
+    def run(self) -> None:
+        documents = 0
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._check_directives(event)
+                documents += 1
+                if documents > 1:
+                    self._fail(event, "a flow file has one document", "remove the `---` and what follows it")
+                self.located.data = self._value(next(self.events), (), 1)
+        if documents == 0:
+            self.located.problems.append(
+                Problem(self.located.file, 1, 1, "the file is empty", "a flow has `flow:` and `nodes:`")
+            )
+
+    def _check_directives(self, event: Any) -> None:
+        if event.tags or (event.version and tuple(event.version) != (1, 2)):
+            self._fail(event, "a flow file has no YAML directives", "remove the line that begins with %")
+
+    def _value(self, event: Any, path: Path, depth: int) -> Json:
+        start = _mark(event.start_mark)
+        if isinstance(event, yaml.AliasEvent):
+            self._fail(event, "aliases (`*name`) are not allowed", "write the value out")
+        if event.anchor is not None:
+            self._fail(event, "anchors (`&name`) are not allowed", "write the value out where it is used")
+        if event.tag is not None:
+            self._fail(
+                event, f"tags (`{_shown_tag(event.tag)}`) are not allowed", "quote a text that begins with !"
+            )
+        if isinstance(event, yaml.ScalarEvent):
+            self.located.spans[path] = (start, _mark(event.end_mark))
+            return self._scalar(event)
+        if depth > MAX_DEPTH:
+            self._fail(event, f"the file nests deeper than {MAX_DEPTH} levels")
+        self.located.spans[path] = (start, start)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._list(path, depth)
+        return self._mapping(path, depth)
+
+    def _list(self, path: Path, depth: int) -> Json:
+        items: list[Json] = []
+        for event in self.events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            items.append(self._value(event, (*path, len(items)), depth + 1))
+        return items
+
+    def _mapping(self, path: Path, depth: int) -> Json:
+        result: dict[str, Json] = {}
+        for event in self.events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            key = self._key(event)
+            twice = key in result
+            if twice:
+                first = self.located.keys[(*path, key)].line
+                self._note(event, f"the key `{key}` stands here twice", f"the first one is in line {first}")
+            else:
+                self.located.keys[(*path, key)] = _mark(event.start_mark)
+            # The second value is read for the problems in it, under a path that nothing else has.
+            value = self._value(next(self.events), (*path, f"{key} (twice)" if twice else key), depth + 1)
+            if not twice:
+                result[key] = value
+        return result
+
+    def _key(self, event: Any) -> str:
+        if not isinstance(event, yaml.ScalarEvent):
+            self._refuse_bare_expression(event)
+            if isinstance(event, yaml.AliasEvent):
+                self._fail(event, "aliases (`*name`) are not allowed", "write the value out")
+            self._fail(event, "a key must be text", "quote what begins with [ or {")
+        if event.anchor is not None or event.tag is not None:
+            self._fail(event, "anchors and tags are not allowed")
+        if event.value == "":
+            self._fail(event, "the key is empty", "write `key: value`")
+        key: str = event.value
+        self._check_scalar_text(event, key)
+        return key
+
+    def _refuse_bare_expression(self, event: Any) -> None:
+        """`text: {{ x }}` is a mapping in a mapping to YAML, and what everybody writes once."""
+        text, offset = self.located.text, event.start_mark.index
+        if text[offset - 1 : offset + 1] != "{{":
+            return
+        mark = Mark(event.start_mark.line + 1, event.start_mark.column, offset - 1)
+        line = text[mark.offset : offset + 200].split("\n")[0].strip()
+        before = text[text.rfind("\n", 0, mark.offset) + 1 : mark.offset]
+        if "}}" in line and (before.count("{") > before.count("}") or before.count("[") > before.count("]")):
+            # What follows it belongs to the mapping or list around it.
+            line = line[: line.index("}}") + 2]
+        advice = f"write '{line}'" if '"' in line else f'write "{line}"'
+        hint = advice if line.endswith("}}") and len(line) <= 80 else "put the whole value in quotes"
+        self._note_at(mark, "a value that begins with {{ must be quoted", hint)
+        raise _Stop
+
+    def _scalar(self, event: Any) -> Json:
+        text: str = event.value
+        if event.style:
+            self._check_scalar_text(event, text)
+            return text
+        return self._plain(event, text)
+
+    def _plain(self, event: Any, text: str) -> Json:
+        """The core schema of YAML 1.2 for what is not quoted."""
+        if text in _NULL:
+            return None
+        if text in _TRUE or text in _FALSE:
+            return text in _TRUE
+        if _INTEGER.fullmatch(text):
+            number = _integer(text)
+            if number is None:
+                self._note(event, "the number does not fit into 64 bits", "quote it to have it as text")
+            return number
+        if _FLOAT.fullmatch(text):
+            value = float(text)
+            if math.isfinite(value):
+                return value
+        elif not _NOT_FINITE.fullmatch(text):
+            return text
+        self._note(event, f"{text[:40]} is not a number that JSON can carry", "quote it to have it as text")
+        return None
+
+    def _check_scalar_text(self, event: Any, text: str) -> None:
+        for character in text:
+            if character == "\x00" or "\ud800" <= character <= "\udfff":
+                self._fail(event, f"the text has the character U+{ord(character):04X}", "remove the escape")
+
+    def _note(self, event: Any, message: str, hint: str | None = None) -> None:
+        self._note_at(_mark(event.start_mark), message, hint)
+
+    def _note_at(self, mark: Mark, message: str, hint: str | None) -> None:
+        problem = Problem(self.located.file, mark.line, mark.column, message, hint)
+        self.located.problems.append(problem)
+        if len(self.located.problems) >= MAX_YAML_PROBLEMS:
+            self.located.data = None
+            raise _Stop
+
+    def _fail(self, event: Any, message: str, hint: str | None = None) -> None:
+        """Notes a problem after which the rest of the file cannot be trusted to mean what it says."""
+        self._note(event, message, hint)
+        self.located.data = None
+        raise _Stop
+
+
+def _shown_tag(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!", 1)[:60]
+
+
+def _mark(mark: Any) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1, mark.index)
+
+
+def _integer(text: str) -> int | None:
+    """The number, or None when it has more than 64 bits."""
+    if len(text) > 30:
+        return None
+    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+    number = int(text[2:] if base != 10 else text, base)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+# --- syntax errors ---------------------------------------------------------------------------------------
+
+_SYNTAX: tuple[tuple[str, str, str | None], ...] = (
+    (
+        r"mapping values are not allowed",
+        "unexpected `:`",
+        "quote a text that has `: ` in it; check the indentation of this line",
+    ),
+    (r"character '\\t'|cannot start any token|found a tab", "unexpected character", None),
+    (r"found unexpected end of stream|unexpected end of stream", "the quote is never closed", None),
+    (r"but got '\?'", "a text with `?` must be quoted here", "quote the text"),
+    (r"expected ',' or ']'|did not find expected ',' or '\]'", "the list is never closed", "check for a missing `]` or `,`"),
+    (r"expected ',' or '}'|did not find expected ',' or '}'", "the mapping is never closed", "check for a missing `}` or `,`"),
+    (r"expected <block end>|did not find expected key", "unexpected indentation or text", "all keys of a mapping begin in one column"),
+    (r"did not find expected '-' indicator", "unexpected indentation or text", "all entries of a list begin with `-` in one column"),
+    (r"could not find expected ':'|could not found expected ':'", "expected `:` after the key", "write `key: value`, with a space after the `:`"),
+    (r"unknown escape character", "unknown escape in a double-quoted text", "write \\\\ for a backslash, or use single quotes"),
+    (r"<document start>", "unexpected text after the end of the flow", "check the indentation of this line"),
+)  # fmt: skip
+
+
+_BARE = re.compile(r"(?<=[:,\[{] )(?! )[^\"',\[\]{}]+\{\{[^{}\"]*\}\}[^,\[\]{}]*")
+"""A text with an expression in it that stands in a mapping or list in one line, without quotes."""
+
+
+def _syntax_error(located: Located, error: yaml.MarkedYAMLError) -> FlowError:
+    """The parser's complaint in words that help; both parsers of PyYAML give the same."""
+    problem = error.problem or "not valid YAML"
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+    message, hint = f"not valid YAML: {problem}", None
+    for pattern, words, advice in _SYNTAX:
+        if re.search(pattern, problem):
+            message, hint = words, advice
+            break
+    lines = located.text.split("\n")
+    source = lines[line - 1] if line <= len(lines) else ""
+    bare = _BARE.search(source) if message.endswith("is never closed") else None
+    if bare is not None:
+        column, message = bare.start() + 1, "a value with {{ }} must be quoted"
+        hint = f'write "{bare[0].strip()}"'
+    elif message == "the quote is never closed" and error.context_mark is not None:
+        line, column = error.context_mark.line + 1, error.context_mark.column + 1
+    elif "\t" in source[: max(column, len(source) - len(source.lstrip()))]:
+        column = source.index("\t") + 1
+        message, hint = "a tab cannot indent", "use spaces"
+    elif message == "unexpected character" and column <= len(source):
+        message, hint = f"a value cannot begin with `{source[column - 1]}`", "quote the text"
+    return FlowError([*located.problems, Problem(located.file, line, column, message, hint)])

@@ -1,0 +1,25 @@
+"""What the core may know about models beside the state: prices and limits are configuration. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.messages.prices import Price
+
+DEFAULT_MODEL = "claude-sonnet-5-5"
+"""The model of an agent whose file and whose configuration name none."""
+
+
+@dataclass(frozen=True)
+class AgentFacts:
+    """`prices` are those that hold, None: as listed in `engine.messages.prices`. `day_left` is what may still be spent today, in dollars; None where nobody asked or there is no cap; `day_capped`
+    whether there is one."""
+
+    prices: Mapping[str, Price] | None = None
+    default_model: str = DEFAULT_MODEL
+    day_left: Decimal | None = None
+    day_capped: bool = False

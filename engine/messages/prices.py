@@ -1,0 +1,221 @@
+"""What a turn costs, exactly, and what it can cost at most. Pure.
+
+Prices are in US dollars for a million tokens, as the provider lists them. Costs are `Decimal`s of dollars, never
+rounded: a budget adds up thousands of tiny ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal, InvalidOperation
+
+from engine.language.codec import Json, encode
+from engine.language.errors import SaysoError
+from engine.messages.turns import TurnRequest, Usage
+
+MILLION = Decimal(1_000_000)
+
+
+class UnknownPrice(SaysoError):
+    """A model has no price, so that no budget can be kept: configure one."""
+
+    code = "price_unknown"
+
+
+class InvalidPrice(SaysoError):
+    """A configured price cannot be read."""
+
+    code = "price_invalid"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Dollars for a million tokens of each kind; the writes are kept in the cache for five minutes, or an hour."""
+
+    input: Decimal
+    output: Decimal
+    cache_write: Decimal
+    cache_write_1h: Decimal
+    cache_read: Decimal
+
+    def cost(self, usage: Usage) -> Decimal:
+        """Dollars for these tokens."""
+        return (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + usage.cache_write_tokens * self.cache_write
+            + usage.cache_write_1h_tokens * self.cache_write_1h
+            + usage.cache_read_tokens * self.cache_read
+        ) / MILLION
+
+    @property
+    def dearest_input(self) -> Decimal:
+        """What a token of the prompt can cost at most."""
+        return max(self.input, self.cache_write, self.cache_write_1h, self.cache_read)
+
+
+@dataclass(frozen=True)
+class Price:
+    """A model's rates and its context window in tokens.
+
+    Some models are dearer for prompts of more than `long_over` tokens: then `long` holds for all tokens of the turn.
+    """
+
+    rates: Rates
+    context: int
+    long: Rates | None = None
+    long_over: int = 0
+
+    def rates_for(self, prompt_tokens: int) -> Rates:
+        """The rates of a turn whose prompt has this many tokens."""
+        return self.long if self.long is not None and prompt_tokens > self.long_over else self.rates
+
+
+def _rates(*dollars: str) -> Rates:
+    return Rates(*(Decimal(each) for each in dollars))
+
+
+DEFAULTS: Mapping[str, Price] = {
+    "claude-fable-5-1": Price(_rates("10", "50", "12.50", "20", "0.25"), 1_000_000),
+    "claude-opus-5-5": Price(_rates("4", "20", "5", "8", "0.20"), 1_000_000),
+    "claude-opus-5": Price(_rates("5", "25", "6.25", "10", "0.50"), 1_000_000),
+    "claude-sonnet-5-5": Price(_rates("2", "10", "2.50", "4", "0.10"), 1_000_000),
+    "claude-sonnet-5": Price(_rates("2", "10", "2.50", "4", "0.20"), 1_000_000),
+    "claude-haiku-5-5": Price(
+        _rates("0.10", "0.50", "0.125", "0.20", "0.01"),
+        1_000_000,
+        _rates("0.50", "2.50", "0.625", "1.00", "0.05"),
+        100_000,
+    ),
+    "claude-haiku-4-5": Price(_rates("1", "5", "1.25", "2", "0.10"), 200_000),
+}
+"""As listed in November 2026; prices change, so they are configuration and these are what holds without any."""
+
+_DATED = re.compile(r"-\d{8}$")
+
+
+def price_of(model: str, prices: Mapping[str, Price] = DEFAULTS) -> Price:
+    """The price of a model; a dated id (`claude-haiku-4-5-20251001`) has that of its name. Raises `UnknownPrice`."""
+    price = prices.get(model) or prices.get(_DATED.sub("", model))
+    if price is None:
+        raise UnknownPrice(
+            f"there is no price for {model}: configure one, or use one of {', '.join(sorted(prices))}"
+        )
+    return price
+
+
+def cost(usage: Usage, price: Price) -> Decimal:
+    """Dollars for a turn."""
+    return price.rates_for(usage.prompt_tokens).cost(usage)
+
+
+# --- the most that a turn can cost ---------------------------------------------------------------------------
+
+TOOLS_OVERHEAD = 2_000
+"""Tokens that the API adds to a request with tools, and for the frame of messages: more than any model's."""
+
+IMAGE_TOKENS = 8_000
+"""More than a picture can have, however large: the API makes larger ones smaller."""
+
+
+def worst_case(request: TurnRequest, price: Price, *, prompt_tokens: int | None = None) -> Decimal:
+    """Dollars that this turn can cost at most: what a budget reserves before the call.
+
+    `prompt_tokens` is a bound that the caller knows; else the request's bytes are one, since no token is shorter
+    than a byte. That is about four times too much for English, and never too little.
+    """
+    prompt = min(price.context, prompt_bound(request, price) if prompt_tokens is None else prompt_tokens)
+    tiers = [price.rates] + ([price.long] if price.long is not None and prompt > price.long_over else [])
+    return max((prompt * each.dearest_input + request.max_tokens * each.output) / MILLION for each in tiers)
+
+
+def prompt_bound(request: TurnRequest, price: Price) -> int:
+    """More tokens than this request can have. What has no bound of its own (a PDF, a link) is a full context."""
+    size = TOOLS_OVERHEAD
+    for message in request.messages:
+        for block in message.content:
+            size += _block_bound(block, price)
+    rest = {**request.to_json(), "messages": []}
+    return size + len(encode(rest))
+
+
+def _block_bound(block: Json, price: Price) -> int:
+    content = block.get("content")
+    if block["type"] == "tool_result" and isinstance(content, list):
+        bare = {**block, "content": []}
+        return len(encode(bare)) + sum(_block_bound(part, price) for part in content)
+    bound = block_bound(block)
+    return price.context if bound is None else bound
+
+
+def block_bound(block: Json) -> int | None:
+    """More tokens than text, a picture or a document can have; None where there is no bound but the model's context."""
+    if block["type"] == "image":
+        return IMAGE_TOKENS
+    if block["type"] == "document" and block["source"].get("type") != "text":
+        return None
+    return len(encode(block))
+
+
+# --- configuration -------------------------------------------------------------------------------------------
+
+
+def prices_from(configured: Json, defaults: Mapping[str, Price] = DEFAULTS) -> dict[str, Price]:
+    """The defaults with what is configured: `{model: {input, output, ...}}`, dollars for a million tokens.
+
+    Left out: a cache write costs 1.25 times the input (2 times for an hour), a read as much as the input, the
+    context is 1,000,000 tokens. `long: {over, input, output, ...}` is for long prompts. Raises `InvalidPrice`.
+    """
+    if not isinstance(configured, dict):
+        raise InvalidPrice("prices are an object with one entry for each model")
+    return {**defaults, **{str(model): _price(str(model), given) for model, given in configured.items()}}
+
+
+def _price(model: str, given: Json) -> Price:
+    _known(model, given, {item.name for item in fields(Rates)} | {"context", "long"})
+    context, long = given.get("context", 1_000_000), given.get("long")
+    if long is not None:
+        _known(f"{model}.long", long, {item.name for item in fields(Rates)} | {"over"})
+    over = 0 if long is None else long.get("over")
+    for name, number in (("context", context), ("long.over", over)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InvalidPrice(f"the price of {model}: {name} must be a number of tokens, not {number!r}")
+    return Price(
+        _configured(model, given), context, None if long is None else _configured(f"{model}.long", long), over
+    )
+
+
+def _known(model: str, given: Json, names: set[str]) -> None:
+    if not isinstance(given, dict):
+        raise InvalidPrice(f"the price of {model} must be an object with input and output")
+    for name in given:
+        if name not in names:
+            raise InvalidPrice(f"the price of {model} has {name!r}; it may have {', '.join(sorted(names))}")
+
+
+def _configured(model: str, given: Json) -> Rates:
+    told = {
+        item.name: _dollars(model, item.name, given[item.name])
+        for item in fields(Rates)
+        if item.name in given
+    }
+    for name in ("input", "output"):
+        if name not in told:
+            raise InvalidPrice(f"the price of {model} has no {name}")
+    plain = told["input"]
+    usual = {"cache_write": plain * Decimal("1.25"), "cache_write_1h": plain * 2, "cache_read": plain}
+    return Rates(**{**usual, **told})
+
+
+def _dollars(model: str, name: str, given: Json) -> Decimal:
+    try:
+        dollars = Decimal(str(given)) if isinstance(given, int | float | str) and given is not True else None
+    except InvalidOperation:
+        dollars = None
+    if dollars is None or not dollars.is_finite() or dollars < 0:
+        raise InvalidPrice(
+            f"the price of {model}: {name} must be dollars for a million tokens, not {given!r}"
+        )
+    return dollars

@@ -1,0 +1,204 @@
+"""The events of the Messages API's stream, folded into content. Pure: bytes and sockets are elsewhere.
+
+The blocks are kept as the wire had them, with what deltas add. What the protocol does not allow is a `BadResponse`:
+content that we understood only in part could not be given back verbatim.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from engine.language.codec import Json
+from engine.messages.errors import BadResponse, StreamCut
+from engine.messages.messages import tool_use_flaw
+from engine.messages.turns import (
+    BlockDone,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolStarted,
+    TurnEvent,
+    TurnResult,
+    Usage,
+)
+
+_CUT_SHORT = ("max_tokens", "model_context_window_exceeded", "refusal")
+"""With these stop reasons the last tool call may have half an input: it cannot run, and is left out."""
+
+
+class Assembly:
+    """One turn as far as it has been heard."""
+
+    def __init__(self, request_id: str | None = None) -> None:
+        self.usage = Usage()
+        self.request_id = request_id
+        self._model: str | None = None
+        self._stop_reason: str | None = None
+        self._blocks: list[dict[str, Json]] = []
+        self._open: dict[str, Json] | None = None
+        self._pieces: list[str] = []
+        self._broken: dict[str, Json] | None = None
+
+    def take(self, event: Json) -> list[TurnEvent]:
+        """What this event of the wire tells; kinds that are not known are ignored, as the API asks."""
+        kind = event.get("type") if isinstance(event, dict) else None
+        if not isinstance(kind, str):
+            raise self.bad("an event without a type")
+        take = _TAKE.get(kind)
+        if take is None:
+            return []
+        if (self._model is None) != (kind == "message_start"):
+            raise self.bad(f"{kind} came {'before' if self._model is None else 'after'} message_start")
+        try:
+            return take(self, event)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise self.bad(f"{kind} is not as it should be: {type(error).__name__} {error}") from error
+
+    def finish(self) -> TurnResult:
+        """The whole turn, once the stream has ended. Raises `StreamCut` where it ended too early."""
+        if self._stop_reason is None:
+            heard = "before its first event" if self._model is None else "without a stop reason"
+            raise StreamCut(f"the answer was cut off {heard}", request_id=self.request_id, usage=self.usage)
+        if self._open is not None:
+            raise self.bad("the last block has no end")
+        if self._broken is not None and self._stop_reason not in _CUT_SHORT:
+            raise self.bad(f"the input of the tool call {self._broken.get('id')} is no JSON object")
+        result = self._result(self._blocks, self._stop_reason)
+        for block in result.content:
+            # The API would refuse each later call of a conversation that has it.
+            if block["type"] == "tool_use" and (flaw := tool_use_flaw(block)):
+                raise self.bad(flaw)
+        return result
+
+    def interrupted(self) -> TurnResult:
+        """What may stand in the conversation when the turn is cut now: whole blocks and the text so far.
+
+        Half a tool call, thinking without its signature, and thinking at the very end cannot be sent back.
+        """
+        blocks = list(self._blocks)
+        if self._open is not None and self._open["type"] == "text":
+            blocks.append({**self._open, "text": self._open["text"] + "".join(self._pieces)})
+        while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
+            blocks.pop()
+        return replace(self._result(blocks, None), interrupted=True)
+
+    def bad(self, text: str) -> BadResponse:
+        """The error that says that the provider did not keep to the protocol."""
+        return BadResponse(
+            f"the provider's answer is broken: {text}", request_id=self.request_id, usage=self.usage
+        )
+
+    def _result(self, blocks: list[dict[str, Json]], stop_reason: str | None) -> TurnResult:
+        # The API refuses blocks of blank text, even those that it sent itself.
+        kept = tuple(
+            block
+            for block in blocks
+            if block is not self._broken and (block["type"] != "text" or block["text"].strip())
+        )
+        return TurnResult(kept, stop_reason, self.usage, self._model or "", self.request_id)
+
+    # --- one method for each event of the wire ---------------------------------------------------------------
+
+    def _message_start(self, event: dict[str, Json]) -> list[TurnEvent]:
+        message = event["message"]
+        self._count(message["usage"])
+        self._model = str(message["model"])
+        return []
+
+    def _block_start(self, event: dict[str, Json]) -> list[TurnEvent]:
+        block = dict(event["content_block"])
+        if self._open is not None or event["index"] != len(self._blocks):
+            raise self.bad(f"block {event['index']} begins where block {len(self._blocks)} should")
+        opening = {"text": "text", "thinking": "thinking", "tool_use": "name"}.get(str(block["type"]))
+        if opening and not isinstance(block[opening], str):
+            raise TypeError(f"{opening} is no text")
+        self._open, self._pieces = block, []
+        if block["type"] == "tool_use":
+            return [ToolStarted(event["index"], str(block["id"]), block["name"])]
+        return []
+
+    def _block_delta(self, event: dict[str, Json]) -> list[TurnEvent]:
+        index, delta, block = event["index"], event["delta"], self._open
+        if block is None or index != len(self._blocks):
+            raise self.bad(f"a delta for block {index}, which is not open")
+        shape = _DELTAS.get((block["type"], delta["type"]))
+        if shape is not None:
+            self._pieces.append(_text(delta[shape[0]]))
+            return [shape[1](index, self._pieces[-1])]
+        if delta["type"] == "signature_delta" and block["type"] == "thinking":
+            block["signature"] = _text(block.get("signature") or "") + _text(delta["signature"])
+        elif delta["type"] == "citations_delta" and block["type"] == "text":
+            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+        else:
+            raise self.bad(f"a {delta['type']} for a block of type {block['type']}")
+        return []
+
+    def _block_stop(self, event: dict[str, Json]) -> list[TurnEvent]:
+        index, block = event["index"], self._open
+        if block is None or index != len(self._blocks):
+            raise self.bad(f"the end of block {index}, which is not open")
+        given = "".join(self._pieces)
+        if block["type"] in ("text", "thinking"):
+            block[block["type"]] += given
+        elif given:
+            self._take_input(block, given)
+        self._blocks.append(block)
+        self._open = None
+        return [] if block is self._broken else [BlockDone(index, block)]
+
+    def _take_input(self, block: dict[str, Json], given: str) -> None:
+        try:
+            block["input"] = json.loads(given)
+        except ValueError:
+            block["input"] = None
+        if not isinstance(block["input"], dict):
+            self._broken = block
+
+    def _message_delta(self, event: dict[str, Json]) -> list[TurnEvent]:
+        self._count(event.get("usage") or {})
+        reason = event["delta"].get("stop_reason")
+        self._stop_reason = None if reason is None else _text(reason)
+        return []
+
+    def _count(self, usage: dict[str, Json]) -> None:
+        """Take over what the API has counted; its numbers are totals, and those that are left out still hold."""
+        names = {
+            "input_tokens": "input_tokens",
+            "output_tokens": "output_tokens",
+            "cache_read_input_tokens": "cache_read_tokens",
+            "cache_creation_input_tokens": "cache_write_tokens",
+        }
+        told = {ours: int(usage[theirs]) for theirs, ours in names.items() if usage.get(theirs) is not None}
+        hour = (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens")
+        if hour:
+            told["cache_write_1h_tokens"] = int(hour)
+            told["cache_write_tokens"] = told.get("cache_write_tokens", int(hour)) - int(hour)
+        elif self.usage.cache_write_1h_tokens:
+            told.pop("cache_write_tokens", None)
+        self.usage = replace(self.usage, **told)
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+_DELTAS: dict[tuple[str, str], tuple[str, Callable[[int, str], TurnEvent]]] = {
+    ("text", "text_delta"): ("text", TextDelta),
+    ("thinking", "thinking_delta"): ("thinking", ThinkingDelta),
+    ("tool_use", "input_json_delta"): ("partial_json", ToolInputDelta),
+}
+"""Which deltas add text to which blocks: the delta's field, and what is told about it."""
+
+_TAKE: dict[str, Callable[[Assembly, dict[str, Any]], list[TurnEvent]]] = {
+    "message_start": Assembly._message_start,
+    "content_block_start": Assembly._block_start,
+    "content_block_delta": Assembly._block_delta,
+    "content_block_stop": Assembly._block_stop,
+    "message_delta": Assembly._message_delta,
+    "message_stop": lambda assembly, event: [],
+}

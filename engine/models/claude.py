@@ -1,0 +1,195 @@
+"""Claude, through Anthropic's SDK. The SDK is imported when the first turn is asked for: it takes a second.
+
+The SDK sends and receives; what a stream means is ours (`assembly`), because its models would drop or add fields,
+and because its own retries, its conversations on the server and its traces would happen outside of the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from engine.language.codec import Json
+from engine.messages.errors import AccessDenied, InvalidRequest, ProviderError, StreamCut, Unavailable
+from engine.messages.stream import Assembly
+from engine.messages.turns import Finished, TurnEvent, TurnRequest
+from engine.models import KEY_VARIABLES
+from engine.models.abort import Abortable, Aborted, settle
+from engine.models.checks import refuse_illegal
+from engine.models.claude_wire import SAMPLING_VERSION, body_of, error_of
+
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+
+
+class ClaudeProvider:
+    """Turns with Claude. One client, so one pool of connections, for all conversations of an event loop."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        caching: bool = True,
+        connect_timeout: float = 10.0,
+        silence: float = 300.0,
+    ) -> None:
+        """`environ` has the key (`SAYSO_ANTHROPIC_API_KEY`, else `ANTHROPIC_API_KEY`) and maybe `ANTHROPIC_BASE_URL`.
+
+        `connect_timeout` and `silence` (the longest time without a byte) are seconds.
+        """
+        keys = (environ.get(name, "").strip() for name in KEY_VARIABLES)
+        self._key = next((key for key in keys if key), "")
+        self._base_url = environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
+        self._caching = caching
+        self._timeouts = (connect_timeout, silence)
+        self._client: Any = None
+
+    async def stream(
+        self, request: TurnRequest, abort: asyncio.Event | None = None
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """One turn; see `Provider.stream`."""
+        refuse_illegal(request)
+        abortable, assembly = Abortable(abort), Assembly()
+        opened: list[Any] = []
+        try:
+            response = await abortable.run(self._send(request, opened))
+            assembly = Assembly(response.headers.get("request-id"))
+            opened.append(events := self._events(response, assembly))
+            while (event := await abortable.run(_next(events))) is not None:
+                for told in assembly.take(event):
+                    yield told
+            yield Finished(assembly.finish())
+        except Aborted:
+            yield Finished(assembly.interrupted())
+        finally:
+            abortable.close()
+            for each in reversed(opened):
+                await settle(asyncio.ensure_future(each.aclose()))
+
+    async def close(self) -> None:
+        """Close the connections; the next turn opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _send(self, request: TurnRequest, opened: list[Any]) -> Any:
+        """The response as soon as its headers are there.
+
+        It is noted in `opened` too: an abort in the same moment loses what this returns, and it must be closed.
+        """
+        client = await self._connect()
+        sdk = importlib.import_module("anthropic")
+        extra: dict[str, Any] = {}
+        if request.temperature is not None:
+            extra = {
+                "extra_body": {"temperature": request.temperature},
+                "extra_headers": {"anthropic-version": SAMPLING_VERSION},
+            }
+        try:
+            stream = await client.messages.create(
+                **body_of(request, caching=self._caching), stream=True, **extra
+            )
+        except sdk.APIStatusError as error:
+            headers = error.response.headers
+            raise self._hidden(
+                error_of(error.status_code, error.body, headers=headers, fallback=str(error))
+            ) from None
+        except sdk.APITimeoutError:
+            raise Unavailable(f"Claude at {self._base_url} did not answer in time") from None
+        except sdk.APIConnectionError as error:
+            cause = error.__cause__ or error
+            raise Unavailable(f"Claude at {self._base_url} cannot be reached: {cause}") from None
+        except sdk.AnthropicError as error:
+            raise self._hidden(InvalidRequest(f"the request cannot be sent: {error}")) from None
+        opened.append(stream.response)
+        return stream.response
+
+    async def _connect(self) -> Any:
+        """The client. Importing the SDK takes long: it is done in a thread, so that everything else goes on."""
+        self._check_settings()
+        if self._client is None:
+            await asyncio.to_thread(importlib.import_module, "anthropic")
+        if self._client is None:
+            sdk = importlib.import_module("anthropic")
+            connect, silence = self._timeouts
+            self._client = sdk.AsyncAnthropic(
+                api_key=self._key,
+                base_url=self._base_url,
+                max_retries=0,
+                timeout=sdk.Timeout(silence, connect=connect),
+                open_telemetry=False,
+            )
+        return self._client
+
+    def _check_settings(self) -> None:
+        """Say what is wrong with the key or the address before a library says it in words of its own."""
+        variables = " or ".join(KEY_VARIABLES)
+        if not self._key:
+            raise AccessDenied(
+                f"there is no key for Claude: set {variables} (sayso dev tries flows without one)"
+            )
+        if not re.fullmatch("[!-~]+", self._key):
+            raise AccessDenied(f"the key for Claude ({variables}) has characters that no key has")
+        try:
+            address = urlsplit(self._base_url)
+            usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
+        except ValueError:
+            usable = False
+        if not usable or not re.fullmatch("[!-~]+", self._base_url):
+            raise InvalidRequest(
+                f"ANTHROPIC_BASE_URL must be like {DEFAULT_BASE_URL}, not {self._base_url!r}"
+            )
+
+    async def _events(self, response: Any, assembly: Assembly) -> AsyncGenerator[Json, None]:
+        """The events of a response as JSON. Raises for what is no event stream, and for errors that it tells."""
+        kind = response.headers.get("content-type", "")
+        if not kind.startswith("text/event-stream"):
+            raise assembly.bad(f"it is {kind or 'of no type'} and no event stream")
+        async for event in _raw_events(response, assembly):
+            try:
+                data = event.json() if event.data else None
+            except ValueError as error:
+                raise assembly.bad(f"an event is no JSON ({error})") from error
+            if event.event == "error":
+                told = error_of(None, data, headers=response.headers, fallback=event.data)
+                told.usage = assembly.usage
+                raise self._hidden(told)
+            if data is not None:
+                yield data
+
+    def _hidden(self, error: ProviderError) -> ProviderError:
+        """The error without the key, should somebody have quoted it."""
+        text = str(error)
+        if self._key in text:
+            error.args = (text.replace(self._key, "***"),)
+        return error
+
+
+async def _raw_events(response: Any, assembly: Assembly) -> AsyncIterator[Any]:
+    """The events as the SDK's decoder cuts them from the bytes."""
+    sdk, http = importlib.import_module("anthropic"), importlib.import_module("httpx2")
+    try:
+        async for event in sdk.AsyncStream.raw_events(response):
+            yield event
+    except http.TimeoutException as error:
+        raise Unavailable(
+            "Claude fell silent in the middle of an answer",
+            request_id=assembly.request_id,
+            usage=assembly.usage,
+        ) from error
+    except http.DecodingError as error:
+        raise assembly.bad(f"its bytes cannot be decoded ({error})") from error
+    except http.TransportError as error:
+        raise StreamCut(
+            f"the answer was cut off: {error}", request_id=assembly.request_id, usage=assembly.usage
+        ) from error
+    except UnicodeDecodeError as error:
+        raise assembly.bad("it is not UTF-8") from error
+
+
+async def _next(events: AsyncGenerator[Json, None]) -> Json:
+    """The next event; None at the end."""
+    return await anext(events, None)

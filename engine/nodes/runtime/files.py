@@ -1,0 +1,236 @@
+"""The `read_file` and `write_file` nodes: files in the session's own folder, texts to write, texts and pictures to read.
+
+No link is ever followed: each folder on the way is opened by itself, in the one before it, so what a path means cannot
+change between the check and the use. A write is whole or not at all: it goes to a file beside, which then takes the
+place of the old one. Both may be done again after a crash.
+
+`read_file` gives {path, text, first_line, last_line, total_lines, more, size}, at most 64 KiB of text at a time, and of a
+picture {path, picture: {type, width, height, digest}, size}: the picture itself stays where it is. `write_file` gives
+{path, size}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.language.codec import Json
+from engine.nodes.runtime.folder import fingerprint
+from engine.nodes.runtime.images import MOST_BYTES, MOST_SIDE, is_picture, picture_of
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal
+from engine.nodes.runtime.user_code import in_thread
+from engine.nodes.types.paths import BadPath, session_path
+
+MOST_READ = 64 * 1024
+"""Bytes of text that one call gives."""
+MOST_FILE = 32 * 2**20
+"""Bytes of a file that is read at all."""
+MOST_WRITTEN = 2**20
+
+_LOOKED_AT = 8192
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+async def read_file(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+    """Read what `config` says: path, first_line, lines. See the module."""
+    first, lines = config.get("first_line") or 1, config.get("lines")
+    return await _done(lambda: _read(ctx, config["path"], first, lines), ctx)
+
+
+async def write_file(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+    """Write what `config` says: path, content. See the module."""
+    return await _done(lambda: _write(ctx, config["path"], config["content"]), ctx)
+
+
+async def _done(work: Callable[[], Json], ctx: NodeContext) -> Outcome:
+    if ctx.aborted.is_set():
+        return Interrupted("cut", "the session was leaving before the file was opened")
+    try:
+        return Completed(await in_thread(work))
+    except BadPath as error:
+        return Failed("path", str(error))
+    except Refusal as refusal:
+        return refusal.outcome
+    except OSError as error:
+        return Failed("file", f"the file cannot be used: {error.strerror or type(error).__name__}")
+
+
+# --- reading -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Page:
+    """Some lines of a file, as many as may be given at once."""
+
+    text: str
+    last: int
+    total: int
+
+
+def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
+    data = _bytes(ctx, path)
+    if is_picture(data):
+        return _picture(path, data)
+    if data.startswith(b"%PDF-"):
+        raise Refusal("not_text", f"{path} is a PDF; only text and pictures can be read here")
+    if b"\0" in data[:_LOOKED_AT]:
+        raise Refusal("not_text", f"{path} is no text file")
+    page = _page(data, first, most)
+    if page.total and first > page.total:
+        raise Refusal("no_such_line", f"{path} has {page.total} lines; there is no line {first}")
+    return {
+        "path": "/".join(session_path(path)),
+        "text": page.text,
+        "first_line": first,
+        "last_line": page.last,
+        "total_lines": page.total,
+        "more": page.last < page.total,
+        "size": len(data),
+    }
+
+
+def _picture(path: str, data: bytes) -> Json:
+    found = picture_of(data)
+    if found is None:
+        raise Refusal("picture", f"{path} is a broken picture: it cannot be shown")
+    if len(data) > MOST_BYTES:
+        raise Refusal("picture", f"{path} has {len(data):,} bytes; a picture has {MOST_BYTES:,} at most")
+    if max(found.width, found.height) > MOST_SIDE:
+        size = f"{found.width} x {found.height} pixels"
+        raise Refusal("picture", f"{path} has {size}; a picture has {MOST_SIDE} a side at most")
+    told = {
+        "type": found.kind,
+        "width": found.width,
+        "height": found.height,
+        "digest": fingerprint(data),
+    }
+    return {"path": "/".join(session_path(path)), "picture": told, "size": len(data)}
+
+
+def _page(data: bytes, first: int, most: int | None) -> _Page:
+    lines = data.split(b"\n")
+    if lines[-1] == b"":  # the end of the last line, and no line of its own
+        lines.pop()
+    taken: list[bytes] = []
+    room = MOST_READ
+    for line in lines[first - 1 : None if most is None else first - 1 + most]:
+        if taken and len(line) + 1 > room:
+            break
+        taken.append(line if len(line) <= room else line[:room] + b" [... the line is cut here ...]")
+        room -= len(line) + 1
+    text = b"\n".join(taken).decode("utf-8", "replace").replace("\0", "\ufffd")
+    return _Page(text, first - 1 + len(taken), len(lines))
+
+
+def _bytes(ctx: NodeContext, path: str) -> bytes:
+    *folders, name = session_path(path)
+    with _folder(ctx.folder(), folders, path, make=False) as folder:
+        try:
+            # Nothing to wait for in a pipe, and no link to follow.
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        except OSError as error:
+            raise _refused(path, error) from error
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Refusal("not_a_file", f"{path} is no file")
+        with os.fdopen(file, "rb", closefd=False) as stream:
+            data = stream.read(MOST_FILE + 1)
+    finally:
+        os.close(file)
+    if len(data) > MOST_FILE:
+        raise Refusal(
+            "too_large", f"{path} is larger than {MOST_FILE // 2**20} MiB, too large to be read here"
+        )
+    return data
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+
+def _write(ctx: NodeContext, path: str, content: str) -> Json:
+    data = content.encode("utf-8", "replace")
+    if len(data) > MOST_WRITTEN:
+        raise Refusal("too_large", f"the text has {len(data):,} bytes; a file written here has 1 MiB at most")
+    *folders, name = session_path(path)
+    with _folder(ctx.folder(), folders, path, make=True) as folder:
+        mode = _mode(folder, name, path)
+        beside = f".sayso-{secrets.token_hex(8)}"
+        try:
+            _put(folder, beside, data, mode)
+            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        except OSError as error:
+            raise _refused(path, error) from error
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(beside, dir_fd=folder)
+    return {"path": "/".join((*folders, name)), "size": len(data)}
+
+
+def _mode(folder: int, name: str, path: str) -> int:
+    """The rights of the file that is replaced; only its owner's for a new one."""
+    try:
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0o600
+    if not stat.S_ISREG(state.st_mode):
+        raise Refusal("not_a_file", f"{path} is no file, so nothing was written")
+    return stat.S_IMODE(state.st_mode) & 0o777
+
+
+def _put(folder: int, name: str, data: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fchmod(stream.fileno(), mode)
+        os.fsync(stream.fileno())
+
+
+# --- the way there -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _folder(root: Path, names: list[str], path: str, *, make: bool) -> Iterator[int]:
+    """The folder that holds a file, open, reached without a link from the session's own."""
+    current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            following = _step(current, name, path, make=make)
+            os.close(current)
+            current = following
+        yield current
+    finally:
+        os.close(current)
+
+
+def _step(folder: int, name: str, path: str, *, make: bool) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except FileNotFoundError as error:
+        if not make:
+            raise _refused(path, error) from error
+    except OSError as error:
+        raise _refused(path, error) from error
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=folder)
+    return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _refused(path: str, error: OSError) -> Refusal:
+    reasons = {
+        errno.ENOENT: ("not_found", "there is no such file in the session's folder"),
+        errno.ELOOP: ("link", "it is a link, or lies behind one; links are not followed"),
+        errno.ENOTDIR: ("link", "a part of the path is no folder; links are not followed"),
+        errno.EISDIR: ("not_a_file", "it is a folder"),
+        errno.ENXIO: ("not_a_file", "it is no file"),
+    }
+    default = ("file", error.strerror or type(error).__name__)
+    kind, text = reasons.get(error.errno or 0, default)
+    return Refusal(kind, f"{path}: {text}")

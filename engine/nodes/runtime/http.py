@@ -1,0 +1,232 @@
+"""The `http` node: one request, and up to five redirects, within the address rules of `address.py`.
+
+Output {status, headers, body, json}: header names in small letters, `body` as text, `json` the parsed body
+where the content type says JSON and it is (else null). A status of 400 or more, or one that `ok_status` does
+not list, is a failure that holds this output; so is a body of more than `max_body` bytes, cut there.
+
+What a lost answer means depends on the method. GET, HEAD and OPTIONS change nothing: every trouble is a failure.
+With any other method, trouble before the connection stood is a failure (`connect`), and after it an
+interruption: the server may have done what we asked. For the same reason nothing is ever sent twice here.
+Proxies of the environment are not used, since the address behind one could not be checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractCookieJar
+
+from engine.language.codec import Json
+from engine.language.errors import NotJson
+from engine.language.json_schema import problems
+from engine.nodes.runtime.http_request import Request, prepare, redirected, reported
+from engine.nodes.runtime.http_response import parse_json, read_body, response_headers, to_text
+from engine.nodes.runtime.redact import Redactor
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal
+from engine.nodes.runtime.secrets import Resolver
+from engine.nodes.types.addresses import why_refused
+
+MAX_REDIRECTS = 5
+CONNECT_TIMEOUT = 30.0
+"""Seconds for one attempt to connect, however much time the node has."""
+
+_CANCEL_WITHIN = 0.5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+async def http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+    """Send what `config` says: method, url, headers, query, body|json, ok_status, max_body, allow_hosts."""
+    resolver = Resolver(ctx.secret)
+    try:
+        request = prepare(config, ctx.idempotency_key, resolver)
+    except Refusal as refusal:
+        return _without_secrets(refusal.outcome, resolver.redactor())
+    if ctx.aborted.is_set():
+        return Interrupted("cut", "the session was leaving before the request was sent")
+    redactor = resolver.redactor()
+    exchange = _Exchange(request)
+    outcome = await _within(_perform(exchange, redactor), exchange, ctx)
+    return _without_secrets(outcome, redactor)
+
+
+@dataclass
+class _Exchange:
+    """How far a request has come: what is due now and what may have reached a server already."""
+
+    request: Request
+    refused: str | None = None
+    connected: bool = False
+    lost: BaseException | None = None
+    changed: bool = False
+    "Whether an earlier hop, with a method that changes things, was answered by a redirect."
+    first: Request = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first = self.request
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a server may have done something that we cannot know of."""
+        return self.changed or (self.connected and not self.request.is_safe)
+
+    def go_to(self, request: Request) -> None:
+        """The next hop is due."""
+        self.changed = self.changed or not self.request.is_safe
+        self.request, self.connected = request, False
+        self.refused = self.lost = None
+
+
+async def _within(work: Any, exchange: _Exchange, ctx: NodeContext) -> Outcome:
+    """Do the work until it ends, the time is over or the session leaves; an end that is there wins."""
+    task: asyncio.Task[Outcome] = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(ctx.aborted.wait())
+    either: tuple[asyncio.Future[Any], ...] = (task, leaving)
+    try:
+        await asyncio.wait(either, timeout=ctx.timeout, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        in_doubt, cut = exchange.in_doubt, ctx.aborted.is_set()
+        task.cancel()
+        await asyncio.wait({task}, timeout=_CANCEL_WITHIN)
+    finally:
+        task.cancel()
+        leaving.cancel()
+    name = reported(exchange.request)
+    if cut:
+        return Interrupted("cut", f"{name} was cut because the session is leaving")
+    late = f"{name} had no complete answer after {ctx.timeout:g} s"
+    if in_doubt:
+        return Interrupted("timeout", late)
+    return Failed("timeout" if exchange.first.is_safe else "connect", late)
+
+
+async def _perform(exchange: _Exchange, redactor: Redactor) -> Outcome:
+    """The request and its redirects, with every error of the client turned into an outcome."""
+    try:
+        async with _session(exchange) as session:
+            return await _hops(session, exchange, redactor)
+    except Refusal as refusal:
+        return refusal.outcome
+    except aiohttp.InvalidURL as error:
+        return Failed("invalid", f"{reported(exchange.request)}: {error}")
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        return _lost(exchange, error)
+
+
+def _lost(exchange: _Exchange, error: Exception) -> Outcome:
+    name = reported(exchange.request)
+    if exchange.refused:
+        return Failed("address_refused", f"{name}: {exchange.refused}")
+    reason = str(error) or type(error).__name__
+    if exchange.in_doubt:
+        return Interrupted("cut", f"{name}: the answer was lost ({reason})")
+    if exchange.connected:
+        return Failed("disconnected", f"{name}: the answer was lost ({reason})")
+    return Failed("connect", f"{name}: could not connect ({reason})")
+
+
+async def _hops(session: aiohttp.ClientSession, exchange: _Exchange, redactor: Redactor) -> Outcome:
+    for _ in range(MAX_REDIRECTS + 1):
+        request = exchange.request
+        async with session.request(
+            request.method,
+            request.url,
+            headers=request.headers,
+            data=request.body,
+            allow_redirects=False,
+        ) as response:
+            target = response.headers.get("Location")
+            if not target or response.status not in _REDIRECTS or request.accepts(response.status):
+                return await _answer(request, response, redactor)
+        exchange.go_to(redirected(request, response.status, target))
+    message = f"{reported(exchange.first)} was redirected more than {MAX_REDIRECTS} times"
+    raise Refusal("redirect", f"{message}, last to {reported(exchange.request)}")
+
+
+async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: Redactor) -> Outcome:
+    data, complete = await read_body(response, request.max_body, 4 * redactor.margin)
+    text = to_text(data, response.charset)
+    try:
+        parsed = parse_json(text) if complete and _says_json(response) else None
+    except NotJson:
+        parsed = None
+    output: dict[str, Json] = {
+        "status": response.status,
+        "headers": redactor.json(response_headers(response)),
+        "body": _shown(data, text, complete, request.max_body, response.charset, redactor),
+        "json": redactor.json(parsed),
+    }
+    if not request.is_ok(response.status):
+        words = f"{response.status} {response.reason or ''}".strip()
+        return Failed("http_status", f"{reported(request)} was answered with {words}", output)
+    if not complete:
+        message = f"{reported(request)}: the answer is longer than `max_body` ({request.max_body} bytes)"
+        return Failed("body_too_large", message, output)
+    if request.schema is not None and (wrong := problems(request.schema, parsed)):
+        message = f"{reported(request)}: the answer does not fit `schema`: {'; '.join(wrong)}"
+        return Failed("schema", message, output)
+    return Completed(output)
+
+
+def _shown(
+    data: bytes, text: str, complete: bool, limit: int, charset: str | None, redactor: Redactor
+) -> str:
+    if complete:
+        return redactor.text(text)
+    kept = len(to_text(data[:limit], charset))
+    return f"{redactor.window(text, 0, kept)}\n[… cut here: the body is longer than {limit} bytes …]"
+
+
+def _says_json(response: aiohttp.ClientResponse) -> bool:
+    kind = response.content_type.lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _without_secrets(outcome: Outcome, redactor: Redactor) -> Outcome:
+    """Outputs are clean already; a message may quote what the client or the server said."""
+    if isinstance(outcome, Completed):
+        return outcome
+    return replace(outcome, message=redactor.text(outcome.message))
+
+
+# --- the client ----------------------------------------------------------------------------------------
+
+
+def _session(exchange: _Exchange) -> aiohttp.ClientSession:
+    """A client for this one exchange: no cookies, no proxy, no reuse, and an eye on every address."""
+
+    def open_socket(info: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol, _, address = info
+        request = exchange.request
+        exchange.refused = why_refused(str(address[0]), request.url.host or "", request.allow_hosts)
+        if exchange.refused:
+            raise PermissionError(exchange.refused)
+        return socket.socket(family, kind, protocol)
+
+    async def connected(*_: Any) -> None:
+        exchange.connected, exchange.refused = True, None
+
+    async def once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        # The client would repeat PUT and DELETE by itself when the connection is lost.
+        if exchange.lost:
+            raise exchange.lost
+        try:
+            return await send(request)
+        except aiohttp.ClientError as error:
+            exchange.lost = error
+            raise
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(connected)
+    jar: AbstractCookieJar = aiohttp.DummyCookieJar()
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(use_dns_cache=False, force_close=True, socket_factory=open_socket),
+        cookie_jar=jar,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+        trace_configs=[trace],
+        middlewares=[once],
+    )

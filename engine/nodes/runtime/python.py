@@ -1,0 +1,244 @@
+"""The `python` node: calls a function of the user's, with arguments checked against its type hints.
+
+`module:function` is found as Python finds modules, and beside the flow file. An `async` function is awaited, any
+other runs in a thread of its own. A parameter named `ctx` gets an `engine.nodes.runtime.user_code.Context`. A module is loaded
+once in the life of a process; a change of its file is noticed and logged, and counts after a restart.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import inspect
+import logging
+import sys
+import threading
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
+from engine.language.codec import Json, encode
+from engine.language.diagnostics import Fault, faults_of, suggest
+from engine.language.errors import PauseError
+from engine.nodes.runtime.runner import NodeContext, Outcome
+from engine.nodes.runtime.user_code import Context, NodeError, in_thread, supervise
+from engine.nodes.types.spec import sentence
+
+CTX = "ctx"
+"""The parameter that is sayso's and not the flow's."""
+
+_loading = threading.Lock()
+_digests: dict[str, str] = {}
+"""By file the digest of its text when it was loaded first."""
+
+_log = logging.getLogger("sayso.node")
+
+
+async def python(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+    """Call what `config` says: `call`, and `args` by name. See the module."""
+    call: str = config["call"]
+
+    async def work(context: Context) -> Json:
+        function, arguments = await in_thread(lambda: _prepared(call, config.get("args") or {}, ctx, context))
+        # Until here nothing has happened: leaving now needs nobody's word.
+        if context.aborted:
+            raise PauseError(context.saved)
+        if _is_async(function):
+            return await function(*arguments.args, **arguments.kwargs)
+        result = await in_thread(lambda: function(*arguments.args, **arguments.kwargs))
+        return await result if inspect.isawaitable(result) else result
+
+    return await supervise(call, work, ctx)
+
+
+def _prepared(
+    call: str, args: Mapping[str, Json], ctx: NodeContext, context: Context
+) -> tuple[Callable[..., Any], inspect.BoundArguments]:
+    function = load(call, ctx.flow_dir)
+    return function, bind(function, args, context)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - what is awaited is what it returns when called
+    )
+
+
+# --- finding the function --------------------------------------------------------------------------------
+
+
+def load(call: str, folder: Path | None) -> Callable[..., Any]:
+    """The function that `module:function` names; `folder` is that of the flow file. Raises `NodeError`."""
+    name, _, wanted = call.partition(":")
+    module = _module(name, folder)
+    function = getattr(module, wanted, None)
+    if function is None:
+        names = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise NodeError(
+            _hinted(f"module {name} has no function {wanted}", suggest(wanted, names)), "not_found"
+        )
+    if not callable(function):
+        kind = type(function).__name__
+        raise NodeError(f"{call} is no function but a {kind}", "not_found")
+    return typing.cast(Callable[..., Any], function)
+
+
+def _module(name: str, folder: Path | None) -> ModuleType:
+    beside = _beside(name, folder)
+    with _loading:
+        if beside is not None and folder is not None and str(folder.resolve()) not in sys.path:
+            # Last, so that a file beside a flow never takes the place of a module that others use.
+            sys.path.append(str(folder.resolve()))
+        importlib.invalidate_caches()
+        try:
+            module = importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            raise _not_imported(name, folder, error) from error
+    file = getattr(module, "__file__", None)
+    if beside is not None and (file is None or Path(file).resolve() != beside):
+        raise NodeError(
+            f"module {name} beside the flow file ({beside}) is hidden by another of that name "
+            f"({file or 'built in'}); rename the one beside the flow file",
+            "import",
+        )
+    _watch(name, file)
+    return module
+
+
+def _beside(name: str, folder: Path | None) -> Path | None:
+    if folder is None:
+        return None
+    place = folder.resolve().joinpath(*name.split("."))
+    for file in (place / "__init__.py", place.with_name(place.name + ".py")):
+        if file.is_file():
+            return file
+    return None
+
+
+def module_digest(name: str, folder: Path | None, digest: Callable[[Path], str | None]) -> str | None:
+    """The digest of the code that a call into this module runs: of its text as this process loaded it, or, where it is
+    not loaded, of the file that would be. `digest` reads a file. Imports nothing."""
+    loaded = getattr(sys.modules.get(name), "__file__", None)
+    if loaded in _digests:
+        return _digests[loaded]
+    for place in (folder, *map(Path, sys.path)):
+        file = _beside(name, place)
+        if file is not None:
+            return digest(file)
+    return None
+
+
+def _not_imported(name: str, folder: Path | None, error: BaseException) -> NodeError:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and (missing == name or name.startswith(f"{missing}.")):
+        known = [file.stem for file in folder.glob("*.py")] if folder is not None else []
+        where = f" nor beside the flow file ({folder})" if folder is not None else ""
+        text = (
+            f"there is no module {missing}, neither on Python's path{where}"
+            if where
+            else (f"there is no module {missing} on Python's path")
+        )
+        return NodeError(_hinted(text, suggest(missing, known, "")), "not_found")
+    return NodeError(f"module {name} cannot be imported: {type(error).__name__}: {error}", "import")
+
+
+def _hinted(text: str, hint: str | None) -> str:
+    return f"{text}; {hint}" if hint else text
+
+
+def _watch(name: str, file: str | None) -> None:
+    """Note which text of a module runs, and say when its file says something else by now."""
+    if file is None or not file.endswith(".py"):
+        return
+    try:
+        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return
+    first = _digests.setdefault(file, digest)
+    _log.debug("module %s is %s, sha256 %s", name, file, first)
+    if first != digest:
+        text = "module %s has changed since it was loaded (%s); restart sayso to run the new one"
+        _log.warning(text, name, file)
+
+
+# --- its arguments ---------------------------------------------------------------------------------------
+
+
+def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Context) -> inspect.BoundArguments:
+    """The arguments that the function is called with, each checked and made what its type hint says.
+
+    Raises `NodeError` with everything that is wrong.
+    """
+    signature, hints = signature_of(function)
+    parameters = signature.parameters
+    rest = next((p.name for p in parameters.values() if p.kind is p.VAR_KEYWORD), None)
+    values: dict[str, Any] = {CTX: context} if _takes_ctx(parameters) else {}
+    extra: dict[str, Any] = {}
+    faults = list(_misfits(parameters, args, takes_any=rest is not None))
+    for name, value in args.items():
+        if name == CTX and _takes_ctx(parameters):
+            continue
+        known = name in parameters and parameters[name].kind not in GATHERING
+        checked = _checked(name, value, hints.get(name if known else rest or "", Any), faults)
+        (values if known else extra)[name] = checked
+    if faults:
+        raise NodeError("; ".join(map(sentence, faults)), "args")
+    if rest is not None and extra:
+        values[rest] = extra
+    ordered = {name: values[name] for name in parameters if name in values}
+    return inspect.BoundArguments(signature, ordered)
+
+
+def signature_of(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """The parameters of a function, and their type hints by name. Raises `NodeError`."""
+    try:
+        signature = inspect.signature(function)
+        target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+        hints = typing.get_type_hints(target, include_extras=True) if not inspect.isclass(function) else {}
+    except (TypeError, ValueError, NameError, AttributeError) as error:
+        raise NodeError(f"the signature of the function cannot be read: {error}", "args") from error
+    return signature, hints
+
+
+GATHERING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+"""The kinds of parameters that take any number of arguments."""
+
+
+def _takes_ctx(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    return CTX in parameters and parameters[CTX].kind not in GATHERING
+
+
+def _misfits(
+    parameters: Mapping[str, inspect.Parameter], args: Mapping[str, Json], *, takes_any: bool
+) -> Iterator[Fault]:
+    """Arguments that are given and not taken, and the other way round."""
+    names = [p.name for p in parameters.values() if p.kind not in GATHERING and p.name != CTX]
+    if CTX in args and _takes_ctx(parameters):
+        yield Fault(("args", CTX), "`ctx` is given by sayso and not by the flow", "leave it out")
+    for name in args:
+        if name not in names and name != CTX and not takes_any:
+            hint = suggest(name, names) or ("it takes none" if not names else None)
+            yield Fault(("args", name), "the function takes no such argument", hint)
+    for name in names:
+        if parameters[name].default is inspect.Parameter.empty and name not in args:
+            yield Fault(("args",), f"`{name}` is missing")
+
+
+def _checked(name: str, value: Json, hint: Any, faults: list[Fault]) -> Any:
+    """The value as its type hint wants it. JSON's own types are not converted: the text `3` is no number."""
+    try:
+        return TypeAdapter(hint).validate_json(encode(value), strict=True)
+    except ValidationError as error:
+        faults += [fault.under(("args", name)) for fault, _ in faults_of(error, BaseModel)]
+    except PydanticUserError as error:
+        text = f"its type hint {hint!r} cannot be checked: {str(error).splitlines()[0]}"
+        faults.append(Fault(("args", name), text, "use a type that JSON can become"))
+    return value

@@ -1,0 +1,214 @@
+"""What a node that has effects gets, and what it may say afterwards.
+
+A runner does the one thing its node describes, in the world outside, and reports how that ended *as a value*:
+it retries nothing, journals nothing and decides nothing about what follows. Three endings exist, because a
+crash is not a failure: `Completed`, `Failed` (it ended, badly, and we know it) and `Interrupted` (we left or
+lost it, and nobody knows how much of it happened).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from engine.language.codec import Json, encode
+from engine.language.errors import NotJson
+from engine.nodes.runtime.folder import private_folder
+from engine.nodes.types.installed import own_type
+
+if TYPE_CHECKING:
+    from engine.messages.turns import TurnEvent
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The work is done; `output` is what `nodes.<id>` shows."""
+
+    output: Json
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The work ended and did not succeed.
+
+    `type` is a stable word for flows to compare (`exit_code`, `http_status`, `timeout`, ...), `message` is for
+    people, `details` is JSON; where there is an output at all, `details` holds it whole.
+    """
+
+    type: str
+    message: str
+    details: Json = None
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The work was left in the middle, so how much of it happened is unknown.
+
+    `timeout`: it took longer than `NodeContext.timeout`. `cut`: the session is leaving (`aborted` was set), or
+    the other side went away after it had our request. `details` is what had been seen by then, if anything.
+    `left`: the session is leaving too, but the work stopped at a place of its own choice and can go on from there
+    when it runs again; `details` is what it wants to know then (`NodeContext.saved`).
+    """
+
+    reason: Literal["timeout", "cut", "left"]
+    message: str = ""
+    details: Json = None
+
+
+Outcome: TypeAlias = Completed | Failed | Interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How far a node is, for people to see: so much of `total`, in whatever it counts, and a few words."""
+
+    done: float
+    total: float
+    text: str = ""
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, max(0.0, self.done / self.total)) if self.total > 0 else 0.0
+
+
+def no_meter(meter: Meter) -> None:
+    """Where nobody looks."""
+
+
+def no_stream(event: TurnEvent) -> None:
+    """Where nobody watches."""
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """The surroundings of one execution of one node.
+
+    `workdir` is the session's own folder (use `folder()`, which makes it), `flow_dir` the folder of the flow
+    file. `secret(name)` gives a secret's value or raises a `SaysoError`. `timeout` and `grace` are seconds.
+    Once `aborted` is set the runner leaves at once; a process gets SIGTERM, and SIGKILL `grace` s later.
+    `progress` takes one short line for people, without secrets; calls may be dropped. `saved` is what an earlier
+    attempt left with (`Interrupted("left")`).
+    """
+
+    session_id: str
+    path: str
+    idempotency_key: str
+    attempt: int
+    workdir: Path
+    flow_dir: Path | None
+    secret: Callable[[str], str]
+    timeout: float | None
+    aborted: asyncio.Event
+    progress: Callable[[str], None]
+    meter: Callable[[Meter], None] = no_meter
+    """Shows how far the node is; nothing of it is recorded, and most calls are dropped."""
+    stream: Callable[[TurnEvent], None] = no_stream
+    """Shows what a model says while it says it; nothing of it is recorded."""
+    flow_file: Path | None = None
+    """The file of the flow that the node is in; None where it is known by its text only."""
+    grace: float = 10
+    saved: Json = None
+
+    def folder(self) -> Path:
+        """The session's own folder, made on demand; only its owner may enter it. Raises `OSError`."""
+        return private_folder(self.workdir)
+
+
+class Runner(Protocol):
+    """Does what one node type describes. Raises nothing but `asyncio.CancelledError`."""
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """Do the work of a node with this rendered config; return how it ended."""
+        ...
+
+
+class Refusal(Exception):
+    """Inside a runner: the work cannot begin. Carries the outcome that says why."""
+
+    def __init__(self, type: str, message: str, details: Json = None) -> None:
+        self.outcome = Failed(type, message, details)
+        super().__init__(message)
+
+
+def as_text(value: Json, where: str) -> str:
+    """A rendered value as the text that leaves: text stays, anything else is its JSON.
+
+    Raises `Refusal` for null, which in an argument or a header is nearly always a mistake upstream.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise Refusal("invalid", f"{where} is null; give it a value, or a default in the expression")
+    try:
+        return encode(value).decode()
+    except NotJson as error:
+        raise Refusal("invalid", f"{where}: {error}") from error
+
+
+def runners() -> Mapping[str, Runner]:
+    """The runners of the node types that have effects, by type; those of installed packages when they are needed."""
+    return _Runners(
+        {
+            "shell": _in("shell"),
+            "http": _in("http"),
+            "python": _in("python"),
+            "read_file": _in("files", "read_file"),
+            "write_file": _in("files", "write_file"),
+        }
+    )
+
+
+def _in(module: str, name: str | None = None) -> Runner:
+    """A runner that is loaded by the first node that needs it: that for requests alone, with its library, is as large as
+    the rest of sayso."""
+
+    async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        runner: Runner = getattr(import_module(f"engine.nodes.runtime.{module}"), name or module)
+        return await runner(config, ctx)
+
+    return run
+
+
+def with_runner(runners: Mapping[str, Runner], name: str, runner: Runner) -> Mapping[str, Runner]:
+    """The runners with one more, unless there is one for that type already."""
+    return _With(runners, {} if name in list(runners) else {name: runner})
+
+
+class _With(Mapping[str, Runner]):
+    """Asked for a type that is not there yet, the first may still find it among those of installed packages."""
+
+    def __init__(self, first: Mapping[str, Runner], more: Mapping[str, Runner]) -> None:
+        self._first, self._more = first, more
+
+    def __getitem__(self, name: str) -> Runner:
+        return self._more[name] if name in self._more else self._first[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._first
+        yield from self._more
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._more)
+
+
+class _Runners(Mapping[str, Runner]):
+    def __init__(self, runners: Mapping[str, Runner]) -> None:
+        self._runners = dict(runners)
+
+    def __getitem__(self, name: str) -> Runner:
+        if name not in self._runners:
+            from engine.nodes.runtime.installed import own_runner
+
+            self._runners[name] = own_runner(own_type(name))
+        return self._runners[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runners)
+
+    def __len__(self) -> int:
+        return len(self._runners)

@@ -1,0 +1,196 @@
+"""Secrets: where their values come from, and the one moment in which a reference becomes a value.
+
+A flow holds references only (`{"$secret": "NAME"}`); the journal and the state never see more. A runner
+resolves them where they leave (a process's environment, a request's headers) and remembers which it used, to
+take their values out of what comes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+from engine.nodes.runtime.redact import Redactor
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome, Refusal, as_text
+
+PREFIX = "SAYSO_SECRET_"
+RESERVED = frozenset({"KEY"})
+"""`SAYSO_SECRET_KEY` signs the database: it must never be readable by a flow."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
+_LARGEST = 64 * 1024
+
+
+class SecretUnavailable(SaysoError):
+    """A secret has no value here, or none that may be used; says what to set."""
+
+    code = "secret"
+
+
+class SecretSource:
+    """Secrets by name, from the environment (`SAYSO_SECRET_NAME`, which wins) and from mounted files.
+
+    `directory` is what `SAYSO_SECRETS_DIR` names: one file a secret, named as the secret; one newline at its
+    end is not part of the value. Links inside the directory are followed (that is how Kubernetes mounts
+    them), links out of it are refused. Values are read anew each time, so a rotated secret is seen.
+    """
+
+    def __init__(self, env: Mapping[str, str], directory: Path | None) -> None:
+        self._env = env
+        self._directory = directory
+
+    def get(self, name: str) -> str:
+        """The value of this secret. Raises `SecretUnavailable`."""
+        if not _NAME.fullmatch(name):
+            raise SecretUnavailable(
+                f"{name!r} is no secret's name: use letters, digits and _, a letter first"
+            )
+        if name in RESERVED:
+            raise SecretUnavailable(
+                f"{PREFIX}{name} belongs to sayso itself; give the flow's secret another name"
+            )
+        value = self._env.get(PREFIX + name)
+        if value is None and self._directory is not None:
+            value = _read(self._directory, name)
+        if value is None:
+            raise SecretUnavailable(f"secret {name} is not set: {self._how_to_set(name)}")
+        if not value or "\0" in value:
+            raise SecretUnavailable(
+                f"secret {name} is {'not text' if value else 'empty'}: {self._how_to_set(name)}"
+            )
+        return value
+
+    def names(self) -> tuple[str, ...]:
+        """The names that have a place here, sorted; a value may still be refused."""
+        found = {key.removeprefix(PREFIX) for key in self._env if key.startswith(PREFIX)}
+        if self._directory is not None and self._directory.is_dir():
+            found |= {entry.name for entry in self._directory.iterdir() if entry.is_file()}
+        return tuple(sorted(name for name in found - RESERVED if _NAME.fullmatch(name)))
+
+    def _how_to_set(self, name: str) -> str:
+        text = f"set {PREFIX}{name}"
+        if self._directory is not None:
+            text += f", or write it to {self._directory / name}"
+        near = difflib.get_close_matches(name.upper(), [known.upper() for known in self.names()], 1)
+        known = [other for other in self.names() if other.upper() in near and other != name]
+        return f"{text} (did you mean {known[0]}?)" if known else text
+
+
+class Resolver:
+    """Turns references into values for one execution of a node, and remembers which it used."""
+
+    def __init__(self, secret: Callable[[str], str]) -> None:
+        self._secret = secret
+        self._used: dict[str, str] = {}
+
+    def text(self, value: Json, where: str) -> str:
+        """The text that leaves: references resolved, everything else as `as_text` has it. Raises `Refusal`."""
+        if isinstance(value, dict) and set(value) == {"$secret"}:
+            return self._value(value["$secret"], where)
+        if (
+            isinstance(value, dict)
+            and set(value) == {"$secret_text"}
+            and isinstance(value["$secret_text"], list)
+        ):
+            return "".join(self.text(part, where) for part in value["$secret_text"])
+        return as_text(value, where)
+
+    def url(self, value: Json, where: str) -> str:
+        """The same for an address: what begins it stands as it is, a secret further on is quoted as one part of it."""
+        if isinstance(value, dict) and set(value) == {"$secret_text"}:
+            first, *rest = value["$secret_text"]
+            return self.text(first, where) + "".join(
+                part if isinstance(part, str) else quote(self.text(part, where), safe="") for part in rest
+            )
+        return self.text(value, where)
+
+    def json(self, value: Json, where: str) -> Json:
+        """A JSON value whose references, wherever they stand in it, are resolved. Raises `Refusal`."""
+        if isinstance(value, dict) and value.keys() & {"$secret", "$secret_text"}:
+            return self.text(value, where)
+        if isinstance(value, dict):
+            return {key: self.json(item, f"{where}.{key}") for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.json(item, f"{where}[{number}]") for number, item in enumerate(value)]
+        return value
+
+    def redactor(self) -> Redactor:
+        """Takes out the values that were used so far."""
+        return Redactor(self._used)
+
+    def _value(self, name: Json, where: str) -> str:
+        if not isinstance(name, str):
+            raise Refusal("invalid", f"{where}: a secret's name must be text")
+        try:
+            self._used[name] = self._secret(name)
+        except SaysoError as error:
+            raise Refusal("secret", f"{where}: {error}") from error
+        return self._used[name]
+
+
+def marked(value: Json) -> Json:
+    """A value in which a mark stands for each reference; without query where it is an address."""
+    if isinstance(value, dict) and set(value) == {"$secret"}:
+        return f"[secret {value['$secret']}]"
+    if isinstance(value, dict) and set(value) == {"$secret_text"}:
+        return "".join(map(marked, value["$secret_text"])).partition("?")[0]
+    if isinstance(value, dict):
+        return {key: marked(item) for key, item in value.items()}
+    return [marked(item) for item in value] if isinstance(value, list) else value
+
+
+def without_secrets(outcome: Outcome, names: Iterable[str], secret: Callable[[str], str]) -> Outcome:
+    """An outcome in which none of these secrets stands, whatever it was that found them; those without a value here
+    can stand nowhere."""
+    values: dict[str, str] = {}
+    for name in names:
+        with contextlib.suppress(SaysoError):
+            values[name] = secret(name)
+    redactor = Redactor(values)
+    match outcome:
+        case Completed(output):
+            return Completed(redactor.json(output))
+        case Failed(kind, message, details):
+            return Failed(kind, redactor.text(message), redactor.json(details))
+        case Interrupted(reason, message, details):
+            # What it saved for itself nobody else reads.
+            kept = details if reason == "left" else redactor.json(details)
+            return Interrupted(reason, redactor.text(message), kept)
+
+
+def _read(directory: Path, name: str) -> str | None:
+    """The value in the file of that name, None without one. Raises `SecretUnavailable`."""
+    root, target = Path(os.path.realpath(directory)), Path(os.path.realpath(directory / name))
+    if not target.is_relative_to(root):
+        raise SecretUnavailable(
+            f"secret {name}: {directory / name} is a link out of {directory}; put the file there"
+        )
+    try:
+        # Nothing to wait for in a pipe, and nothing to follow any more: the path is resolved.
+        file = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SecretUnavailable(f"secret {name}: cannot read {directory / name}: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise SecretUnavailable(f"secret {name}: {directory / name} is not a file")
+        with os.fdopen(file, "rb", closefd=False) as stream:
+            data = stream.read(_LARGEST + 1)
+    finally:
+        os.close(file)
+    if len(data) > _LARGEST:
+        raise SecretUnavailable(f"secret {name}: {directory / name} is larger than {_LARGEST} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise SecretUnavailable(f"secret {name}: {directory / name} is not UTF-8 text") from error
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")

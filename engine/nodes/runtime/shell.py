@@ -1,0 +1,256 @@
+"""The `shell` node: runs one program, or one script, and says how it ended.
+
+`run` is an argument list and never meets a shell; `script` is `/bin/sh -eu -c`, and takes values through its
+environment only. The environment is exactly `PATH`, `HOME`, `LANG`, the idempotency key, the session id and
+what `env` names. A program with a slash, and `cwd`, are meant relative to the flow file; without `cwd` the
+program runs in the session's own folder.
+
+Output {stdout, stderr, exit_code, seconds}. Each of the two texts is at most about `max_output` bytes: the
+beginning and the end, with a mark between. When the program ends by itself, what it left running in the
+background is left alone; when it is stopped, its whole group is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from engine.language.codec import Json
+from engine.nodes.runtime.capture import Capture
+from engine.nodes.runtime.process import Command, Ended, run_command
+from engine.nodes.runtime.progress_lines import MeterLines
+from engine.nodes.runtime.redact import Redactor
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal, as_text
+from engine.nodes.runtime.secrets import Resolver
+
+MAX_OUTPUT = 256 * 1024
+"""Bytes kept of each of stdout and stderr, unless `max_output` says otherwise."""
+
+_ENV_KEPT = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8"}
+_PROGRESS_EVERY = 1.0
+_LOOK_AGAIN = 0.05
+
+
+async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+    """Run what `config` says: run|script, env, cwd, ok_codes, max_output, stdin. See the module."""
+    resolver = Resolver(ctx.secret)
+    try:
+        command = _command(config, ctx, resolver)
+        ok_codes, limit = _ok_codes(config), _limit(config)
+    except Refusal as refusal:
+        return _without_secrets(refusal.outcome, resolver.redactor())
+    if ctx.aborted.is_set():
+        return Interrupted("cut", "the session was leaving before the program began")
+    redactor = resolver.redactor()
+    stdout, stderr = Capture(limit, redactor), Capture(limit, redactor)
+    show = _Progress(ctx.progress)
+    lines = MeterLines(ctx.meter, redactor) if config.get("progress") else None
+    try:
+        ended = await run_command(
+            command,
+            timeout=ctx.timeout,
+            aborted=ctx.aborted,
+            grace=ctx.grace,
+            stdout=lambda data: show.after(stdout, lines.feed(data) if lines is not None else data),
+            stderr=lambda data: show.after(stderr, data),
+        )
+    except (OSError, ValueError) as error:
+        return _without_secrets(_not_started(command, error), redactor)
+    if lines is not None:
+        stdout.add(lines.rest())
+    return _outcome(command, ended, (stdout, stderr), ok_codes, ctx)
+
+
+def _outcome(
+    command: Command,
+    ended: Ended,
+    texts: tuple[Capture, Capture],
+    ok_codes: list[int] | None,
+    ctx: NodeContext,
+) -> Outcome:
+    output: dict[str, Json] = {
+        "stdout": texts[0].text(),
+        "stderr": texts[1].text(),
+        "exit_code": ended.exit_code,
+        "seconds": round(ended.seconds, 3),
+    }
+    name = os.path.basename(command.argv[0])
+    if ended.reason == "timeout":
+        return Interrupted("timeout", f"{name} was stopped after {ctx.timeout:g} s", output)
+    if ended.reason == "cut":
+        return Interrupted("cut", f"{name} was stopped because the session is leaving", output)
+    if ok_codes is None or ended.exit_code in ok_codes:
+        return Completed(output)
+    last = next((line.strip() for line in reversed(output["stderr"].splitlines()) if line.strip()), "")
+    return Failed(
+        "exit_code", f"{name} {_ending(ended.exit_code)}" + (f": {last[:300]}" if last else ""), output
+    )
+
+
+def _ending(code: int | None) -> str:
+    return (
+        f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+    )
+
+
+def _without_secrets(outcome: Failed, redactor: Redactor) -> Failed:
+    return Failed(outcome.type, redactor.text(outcome.message), redactor.json(outcome.details))
+
+
+class _Progress:
+    """Passes the latest line of the output on, at most once a second."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._next = 0.0
+        self._last = ""
+
+    def after(self, capture: Capture, data: bytes) -> None:
+        capture.add(data)
+        now = asyncio.get_running_loop().time()
+        if now < self._next:
+            return
+        line = capture.last_line()
+        if line in ("", self._last):
+            self._next = now + _LOOK_AGAIN
+        else:
+            self._next, self._last = now + _PROGRESS_EVERY, line
+            self._show(line)
+
+
+# --- from config to command ----------------------------------------------------------------------------
+
+
+def _command(config: dict[str, Json], ctx: NodeContext, resolver: Resolver) -> Command:
+    """Raises `Refusal`."""
+    env = _environment(config.get("env"), ctx, resolver)
+    argv = _argv(config)
+    stdin = config.get("stdin")
+    for where, text in [*((f"argument {n}", text) for n, text in enumerate(argv)), *env.items()]:
+        if "\0" in text:
+            raise Refusal(
+                "invalid", f"{where} contains a NUL character, which no argument may; remove it upstream"
+            )
+    return Command(
+        argv=argv,
+        executable=_executable(argv[0], env["PATH"], ctx.flow_dir or ctx.workdir),
+        env=env,
+        cwd=_cwd(config.get("cwd"), ctx),
+        stdin=None if stdin is None else as_text(stdin, "stdin"),
+    )
+
+
+def _argv(config: dict[str, Json]) -> tuple[str, ...]:
+    run, script = config.get("run"), config.get("script")
+    if (run is None) == (script is None):
+        raise Refusal("invalid", "a shell node needs either `run` (a list) or `script` (text)")
+    if script is not None:
+        return ("/bin/sh", "-eu", "-c", as_text(script, "script"))
+    if not isinstance(run, list) or not run:
+        raise Refusal("invalid", '`run` must be a list: the program, then its arguments, as in ["ls", "-l"]')
+    argv = tuple(as_text(item, f"`run`, item {index}") for index, item in enumerate(run))
+    if not argv[0]:
+        raise Refusal("invalid", "`run` begins with an empty text; its first item is the program")
+    return argv
+
+
+def _environment(extra: Json, ctx: NodeContext, resolver: Resolver) -> dict[str, str]:
+    extra = {} if extra is None else extra
+    if not isinstance(extra, dict):
+        raise Refusal("invalid", "`env` must be a mapping of names to values")
+    env = {name: os.environ.get(name) or default for name, default in _ENV_KEPT.items()}
+    for name, value in extra.items():
+        if not name or "=" in name or "\0" in name:
+            raise Refusal("invalid", f"`env`: {name!r} cannot be the name of a variable")
+        env[name] = resolver.text(value, f"env {name}")
+    # Last: what the program gets told about its execution is not for the flow to change.
+    env["SAYSO_IDEMPOTENCY_KEY"] = ctx.idempotency_key
+    env["SAYSO_SESSION_ID"] = ctx.session_id
+    return env
+
+
+def _cwd(value: Json, ctx: NodeContext) -> Path:
+    try:
+        folder = ctx.folder()
+    except OSError as error:
+        raise Refusal("cwd", f"cannot make the session's folder {ctx.workdir}: {error.strerror}") from error
+    if value is None:
+        return folder
+    text = as_text(value, "cwd")
+    if "\0" in text:
+        raise Refusal("invalid", "cwd contains a NUL character; remove it upstream")
+    path = (ctx.flow_dir or folder) / Path(os.path.expanduser(text))
+    if not path.is_dir():
+        raise Refusal("cwd", f"cwd {text}: there is no folder {path}")
+    return path
+
+
+def _executable(program: str, search: str, base: Path) -> str:
+    if "/" not in program:
+        found = shutil.which(program, path=search)
+        if found:
+            return os.path.abspath(found)
+        hint = _nearest(program, (name for folder in search.split(":") for name in _names(folder)))
+        if os.access(base / program, os.X_OK):
+            hint = f"; to run the one beside the flow file write ./{program}"
+        raise Refusal("not_found", f"there is no program {program} on PATH{hint}")
+    path = base / program
+    if not path.exists():
+        beside = os.path.dirname(program)
+        hint = _nearest(program, (os.path.join(beside, name) for name in _names(path.parent)))
+        where = "" if os.path.isabs(program) else f" beside the flow file ({path})"
+        raise Refusal("not_found", f"there is no program {program}{where}{hint}")
+    if path.is_dir() or not os.access(path, os.X_OK):
+        raise Refusal("not_executable", f"{path} is not executable; run `chmod +x` on it")
+    return os.path.abspath(path)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    # Comparing with thousands of names takes long enough to be noticed; most cannot be meant.
+    alike = {other for other in known if abs(len(other) - len(name)) <= 2 and set(other[:2]) & set(name[:2])}
+    near = difflib.get_close_matches(name, alike, 1, 0.7)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _names(folder: str | Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _not_started(command: Command, error: OSError | ValueError) -> Failed:
+    hints: Mapping[int | None, tuple[str, str]] = {
+        errno.ENOEXEC: ("not_executable", "it is no program; a script needs a first line such as #!/bin/sh"),
+        errno.ENOENT: ("not_found", "the interpreter that its first line names does not exist"),
+        errno.EACCES: ("not_executable", "it, or its interpreter, may not be executed"),
+        errno.E2BIG: (
+            "invalid",
+            "its arguments and environment are too large; pass large values through `stdin`",
+        ),
+    }
+    default = ("launch", getattr(error, "strerror", None) or str(error))
+    type_, text = hints.get(getattr(error, "errno", None), default)
+    return Failed(type_, f"{command.executable} could not be started: {text}")
+
+
+def _ok_codes(config: dict[str, Json]) -> list[int] | None:
+    """None: any."""
+    codes = config.get("ok_codes")
+    if codes == "any":
+        return None
+    return [0] if codes is None else list(codes)
+
+
+def _limit(config: dict[str, Json]) -> int:
+    limit = config.get("max_output")
+    if limit is None:
+        return MAX_OUTPUT
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise Refusal("invalid", f"`max_output` must be a number of bytes, not {limit!r}")
+    return limit

@@ -1,0 +1,280 @@
+"""What code of users gets when it runs as a node, and how it is told to leave.
+
+`supervise` runs such code to its end and says how it ended. Being told to leave (a pause, an abort, a shutdown, the
+node's `timeout`) goes in two steps: `Context.aborted` becomes true, and whoever looks at it, or calls `checkpoint`,
+leaves in order; an `async` function that has not left `POLITE` seconds later is cancelled. A function in a thread
+cannot be stopped from outside: it is waited for. Whoever completes all the same has completed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import math
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Literal, TypeAlias
+
+from engine.language.codec import Json, clean_text, copy
+from engine.language.errors import NotJson, PauseError
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Meter, NodeContext, Outcome
+
+POLITE = 0.5
+"""Seconds that an `async` function has to leave by itself before it is cancelled."""
+
+_LONGEST_LINE = 200
+_LONGEST_MESSAGE = 2000
+_log = logging.getLogger("sayso.node")
+
+
+class NodeError(Exception):
+    """Raise it to fail a node with a word that flows can compare: `errors.<id>.type` and `.message`, `.details`."""
+
+    def __init__(self, message: str, type: str = "error", details: Json = None) -> None:
+        self.type = type
+        self.details = details
+        super().__init__(message)
+
+
+class Context:
+    """What a function of a user's knows about its execution.
+
+    `idempotency_key` is the same whenever this node of this session runs again: give it to what must not happen
+    twice. `attempt` counts from 1. `saved` is what the last `checkpoint(saved)` left with, else None. `log` writes
+    to sayso's log. All of it may be used from any thread, `abort_signal` from the event loop only.
+    """
+
+    def __init__(self, ctx: NodeContext) -> None:
+        self.session_id = ctx.session_id
+        self.path = ctx.path
+        self.idempotency_key = ctx.idempotency_key
+        self.attempt = ctx.attempt
+        self.saved: Json = ctx.saved
+        self.log: logging.LoggerAdapter[logging.Logger] = _Log(
+            _log, {"where": f"{ctx.session_id} {ctx.path}"}
+        )
+        self._show = ctx.progress
+        self._meter = ctx.meter
+        self._loop = asyncio.get_running_loop()
+        self._told = threading.Event()
+        self._signal = asyncio.Event()
+        self._watched = False
+        self._checked = False
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the function was asked to leave. Whoever finds this true should clean up and call `checkpoint`."""
+        return self._told.is_set() and self._note()
+
+    @property
+    def abort_signal(self) -> asyncio.Event:
+        """The same, to be awaited in `async` functions."""
+        self._watched = True
+        return self._signal
+
+    def checkpoint(self, saved: Json = None) -> None:
+        """A place where the function can leave. When it was asked to, this raises `PauseError`; else it does nothing.
+
+        A function that left so runs again at the resume, with `saved` (JSON) as `ctx.saved`. Raises `NotJson`, at
+        the first call too, so that it is not the first pause that shows it.
+        """
+        if self.aborted or not self._checked:
+            saved = copy(saved)
+            self._checked = True
+        if self.aborted:
+            raise PauseError(saved)
+
+    def progress(self, done: float | str, total: float | None = None, text: str = "") -> None:
+        """Say how far the work is: so much of `total`, and a few words, which people see as a bar. With nothing but words
+        they go to the log. Never put a secret in them."""
+        words = done if isinstance(done, str) else text
+        line = clean_text(" ".join(str(words).split()))[0][:_LONGEST_LINE]
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever would read this
+            if isinstance(done, str) or not total or not math.isfinite(done / total):
+                self._loop.call_soon_threadsafe(self._show, line)
+            else:
+                self._loop.call_soon_threadsafe(self._meter, Meter(float(done), float(total), line))
+
+    def _note(self) -> bool:
+        self._watched = True
+        return True
+
+    def _leave(self) -> None:
+        self._told.set()
+        self._signal.set()
+
+
+class _Log(logging.LoggerAdapter[logging.Logger]):
+    """Says which node of which session writes."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return f"{(self.extra or {})['where']}: {msg}", kwargs
+
+
+async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: NodeContext) -> Outcome:
+    """Run the code of a user, which people know as `name`, to its end; see the module."""
+    if ctx.aborted.is_set():
+        # Nothing has happened yet, so nobody needs to be asked.
+        return Interrupted("left", f"the session was leaving before {name} began", ctx.saved)
+    context = Context(ctx)
+    task = asyncio.ensure_future(_guarded(work, context))
+    cancelled = False
+    try:
+        reason = await _first(task, ctx)
+        if reason is not None:
+            context._leave()
+            await asyncio.wait({task}, timeout=POLITE)
+            if not task.done():
+                cancelled = task.cancel()
+                await asyncio.wait({task})
+        # What the code saw of its being asked to leave: what it raised then may well come from that.
+        noticed = reason is not None and (cancelled or context._watched)
+        return _outcome(name, task, reason, noticed, ctx)
+    finally:
+        context._leave()
+        task.cancel()
+
+
+_Ended: TypeAlias = tuple[Json, BaseException | None]
+"""What a function gave: its value, or what it raised."""
+
+
+async def in_thread(function: Callable[[], Json]) -> Json:
+    """Call a function in a thread of its own and wait for its end, also when the caller is cancelled once.
+
+    The thread never keeps a process from ending. Raises what the function raises.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[_Ended] = loop.create_future()
+    surroundings = contextvars.copy_context()
+
+    def run() -> None:
+        result: _Ended
+        try:
+            result = surroundings.run(function), None
+        except BaseException as error:
+            result = None, error
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits any more
+            loop.call_soon_threadsafe(_settle, ended, result)
+
+    threading.Thread(target=run, name="sayso-node", daemon=True).start()
+    try:
+        value, error = await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        # It cannot be stopped. Leaving it behind would let it run beside its own repetition.
+        value, error = await ended
+    if error is not None:
+        raise error
+    return value
+
+
+def _settle(future: asyncio.Future[_Ended], result: _Ended) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+async def _guarded(work: Callable[[Context], Awaitable[Json]], context: Context) -> Json:
+    """What would end the whole process fails the node."""
+    try:
+        return await work(context)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise NodeError(f"it tried to end the process ({error!r})", "exit") from error
+
+
+async def _first(task: asyncio.Future[Json], ctx: NodeContext) -> Literal["timeout", "cut"] | None:
+    """What comes first: the end of the work (None), or that it has to leave, and why."""
+    leaving = asyncio.ensure_future(ctx.aborted.wait())
+    either: tuple[asyncio.Future[Any], ...] = (task, leaving)
+    try:
+        await asyncio.wait(either, timeout=ctx.timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+    if task.done():
+        return None
+    return "cut" if ctx.aborted.is_set() else "timeout"
+
+
+def _outcome(
+    name: str,
+    task: asyncio.Future[Json],
+    reason: Literal["timeout", "cut"] | None,
+    noticed: bool,
+    ctx: NodeContext,
+) -> Outcome:
+    error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if error is None:
+        return _completed(name, task.result())
+    left = _pause_in(error)
+    if left is not None and reason is None:
+        text = f"{name} raised PauseError although nothing asked it to leave; call `ctx.checkpoint(saved)` instead"
+        return Failed("PauseError", text)
+    if left is not None and reason == "cut":
+        return _left(name, left.saved)
+    told = (noticed or left is not None) and not isinstance(error, NotJson)
+    if reason is not None and told:
+        why = "after its timeout" if reason == "timeout" else "because the session is leaving"
+        _log.info("%s %s: %s was stopped %s", ctx.session_id, ctx.path, name, why, exc_info=error)
+        return Interrupted(reason, f"{name} was stopped {why}")
+    _tell_failure(f"{ctx.session_id} {ctx.path}: {name} failed", error)
+    return _failed(error)
+
+
+def _tell_failure(what: str, error: BaseException) -> None:
+    """An exception with its traceback; of one that was raised for people only what is behind it, if anything is."""
+    cause = error.__cause__ if isinstance(error, NodeError) else error
+    if cause is None or (isinstance(cause, ModuleNotFoundError) and cause is not error):
+        _log.warning("%s: %s", what, error)
+    else:
+        _log.warning("%s", what, exc_info=cause)
+
+
+def _completed(name: str, output: Json) -> Outcome:
+    try:
+        # A copy, taken here: what the code still does with its value afterwards changes nothing.
+        return Completed(copy(output))
+    except NotJson as error:
+        text = str(error)
+        where = "result" + text.removeprefix("value") if text.startswith("value") else f"result: {text}"
+        return Failed(error.code, f"{name}: {where}; return plain JSON (text, numbers, lists, mappings)")
+
+
+def _left(name: str, saved: Json) -> Outcome:
+    try:
+        return Interrupted("left", f"{name} left at a checkpoint", copy(saved))
+    except NotJson as error:
+        return Failed(error.code, f"{name}: saved: {error}")
+
+
+def _failed(error: BaseException) -> Failed:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    text = clean_text(str(error))[0][:_LONGEST_MESSAGE]
+    if isinstance(error, NodeError):
+        return Failed(error.type, text, error.details)
+    kind = type(error).__name__
+    return Failed(kind, f"{kind}: {text}" if text else kind)
+
+
+def _pause_in(error: BaseException) -> PauseError | None:
+    """The request to leave in what was raised: a task group wraps it, together with the cancelling of the others."""
+    if isinstance(error, PauseError):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    rest = error.split((PauseError, asyncio.CancelledError))[1]
+    found = list(_leaves(error))
+    if rest is not None or not found:
+        return None
+    return next((pause for pause in found if pause.saved is not None), found[0])
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[PauseError]:
+    found: list[PauseError] = []
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            found += _leaves(error)
+        elif isinstance(error, PauseError):
+            found.append(error)
+    return found

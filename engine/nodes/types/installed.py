@@ -1,0 +1,117 @@
+"""Node types of others: installed packages name them under the entry points `sayso.nodes`.
+
+They are looked for when a flow uses a type that sayso does not have, or when all types are listed (a schema, a hint);
+whoever uses sayso's own types only never pays for it. To know what a type takes, its package has to be imported:
+that happens while a flow is being read. A type that cannot be used is noted with the reason and holds up no other.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from engine.language.errors import SaysoError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from engine.nodes.types.configs import Config
+
+GROUP = "sayso.nodes"
+
+
+class BadNodeType(SaysoError):
+    """A node type of an installed package cannot be used; says which package, and why."""
+
+    code = "node_type"
+
+
+@dataclass(frozen=True)
+class OwnType:
+    """A node type of an installed package: an instance of its class, and what the class says of itself."""
+
+    name: str
+    package: str
+    instance: Any
+    config: type[Config]
+    outputs: Mapping[str, str] | None
+    on_crash: str
+    timeout: float | None
+    secret_fields: frozenset[str]
+    unknown_output: Mapping[str, Any]
+
+
+_lock = threading.RLock()
+
+
+@cache
+def _found() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # most processes look for none
+
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def names() -> list[str]:
+    """The names of all types that installed packages name, whether they can be used or not."""
+    return sorted(_found())
+
+
+def own_type(name: str) -> OwnType:
+    """The type of that name. Raises `KeyError` where no package names it, and `BadNodeType`."""
+    with _lock:
+        entry = _found()[name]
+        found = _loaded(entry)
+    if isinstance(found, BadNodeType):
+        raise found
+    return found
+
+
+def forget() -> None:
+    """Look at what is installed anew."""
+    with _lock:
+        _found.cache_clear()
+        _loaded.cache_clear()
+
+
+@cache
+def _loaded(entry: EntryPoint) -> OwnType | BadNodeType:
+    package = entry.dist.name if entry.dist is not None else entry.value
+    try:
+        return _checked(entry.name, package, entry.load())
+    except (Exception, SystemExit) as error:
+        reason = str(error) if isinstance(error, BadNodeType) else f"{type(error).__name__}: {error}"
+        return BadNodeType(f"the node type `{entry.name}` of the package {package} cannot be used: {reason}")
+
+
+def _checked(name: str, package: str, kind: Any) -> OwnType:
+    from engine.nodes.types.configs import MAX_NAME, NAME, RESERVED_WORDS, Config  # most processes check none
+
+    _refuse(not NAME.fullmatch(name) or len(name) > MAX_NAME, f"{name!r} is no name for a type")
+    _refuse(name in RESERVED_WORDS, f"`{name}` is a word of the flow language")
+    _refuse(not inspect.isclass(kind), f"the entry point must name a class, not {kind!r}")
+    config: Any = getattr(kind, "config", None)
+    sound = inspect.isclass(config) and issubclass(config, Config)
+    _refuse(not sound, "its `config` must be a subclass of engine.nodes.api.Config")
+    _refuse(not inspect.iscoroutinefunction(getattr(kind, "run", None)), "its `run` must be an `async def`")
+    on_crash = getattr(kind, "on_crash", "ask")
+    _refuse(on_crash not in ("again", "ask"), f"`on_crash` must be `again` or `ask`, not {on_crash!r}")
+    return OwnType(
+        name=name,
+        package=package,
+        instance=kind(),
+        config=config,
+        outputs=getattr(kind, "outputs", None),
+        on_crash=on_crash,
+        timeout=getattr(kind, "timeout", None),
+        secret_fields=frozenset(getattr(kind, "secret_fields", ())),
+        unknown_output=dict(getattr(kind, "unknown_output", {})),
+    )
+
+
+def _refuse(wrong: bool, reason: str) -> None:
+    if wrong:
+        raise BadNodeType(reason)

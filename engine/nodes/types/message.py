@@ -1,0 +1,191 @@
+"""What may stand under `with:` of a `message`: what it says, where it goes, and who sees it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, kind_of
+from engine.language.template import has_expression
+from engine.nodes.types.configs import Config, Text
+
+MAX_FILES = 10
+"""Files and pictures of one message."""
+MAX_COLUMNS = 20
+
+_CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,}|#[^\s#@<>]{1,80}", re.ASCII)
+_ONE_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s:]+@[^@\s]+\.[^@\s]+|requester", re.ASCII)
+_PICTURE = re.compile(r"https://[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d{1,5})?/.*", re.ASCII | re.DOTALL)
+_CONTENT = ("text", "markdown", "fields", "table", "images", "files")
+_DM = "dm:"
+
+
+def _place(value: Any) -> str:
+    if isinstance(value, str) and value.startswith(_DM):
+        return _DM + _one_person(value.removeprefix(_DM))
+    if not isinstance(value, str) or not _CHANNEL.fullmatch(value):
+        raise ValueError(
+            f"{kind_of(value)} is no place: write a channel's id (C012ABCDEF), its name (#ops), or dm: and a person"
+        )
+    return value
+
+
+def _one_person(value: Any) -> str:
+    if not isinstance(value, str) or not _ONE_PERSON.fullmatch(value):
+        raise ValueError(
+            f"{kind_of(value)} is not one person: write a user id (U012ABCDEF), an e-mail address or requester"
+        )
+    return value
+
+
+Place: TypeAlias = Annotated[
+    str, BeforeValidator(_place), WithJsonSchema({"type": "string", "title": "channel"})
+]
+OnePerson: TypeAlias = Annotated[
+    str, BeforeValidator(_one_person), WithJsonSchema({"type": "string", "title": "person"})
+]
+
+
+class MessageField(Config):
+    """A short fact of a message: a title and what it says, both in `mrkdwn`."""
+
+    title: Text = Field(description="What it is; it stands in bold.")
+    value: Any = Field(description="What it says. What is no text appears as JSON.")
+
+
+class MessageTable(Config):
+    """Rows and columns. Cells are plain text: no markup counts in them."""
+
+    columns: Annotated[list[Text], Field(min_length=1, max_length=MAX_COLUMNS)] = Field(
+        description="What the columns are called, at most 20."
+    )
+    rows: list[list[Any] | dict[str, Any]] = Field(
+        description="The rows: each a list of cells, or a mapping of which the columns' names are the keys."
+    )
+
+
+class MessageImage(Config):
+    """A picture in a message."""
+
+    alt: Text = Field(description="What it shows, for people who cannot see it.")
+    url: Text | None = Field(
+        None,
+        description="Where it is, for everybody: `https://`, and a host that is written out. Either this or `path`.",
+    )
+    path: Text | None = Field(
+        None, description="A file in the session's own folder, which is uploaded into the thread."
+    )
+    title: str | None = Field(None, description="What stands above it, as plain text.")
+
+
+class MessageFile(Config):
+    """A file that comes with a message."""
+
+    path: Text | None = Field(
+        None,
+        description="A file in the session's own folder. Either this or `content`.",
+    )
+    content: str | None = Field(None, description="What is in it, as text.")
+    name: Text | None = Field(
+        None, description="What it is called; with `path` left out: the name that it has."
+    )
+    title: Text | None = Field(None, description="What people see in place of the name.")
+
+
+MESSAGE_PARTS: Mapping[str, type[Config]] = {
+    "A field": MessageField,
+    "A table": MessageTable,
+    "A picture": MessageImage,
+    "A file": MessageFile,
+}
+"""The mappings that a message is made of, for the flow reference."""
+
+
+class MessageConfig(Config):
+    """Posts into the session's thread, or elsewhere, and goes on.
+
+    At least one of `text`, `markdown`, `fields`, `table`, `images` and `files` says something. What does not fit into
+    a message is uploaded as a file, and the message says so.
+    """
+
+    text: Text | None = Field(None, description="What to post, in Slack's `mrkdwn`.")
+    markdown: Text | None = Field(
+        None, description="What to post, in common Markdown: headings, lists, tables, code."
+    )
+    fields: Annotated[list[MessageField], Field(min_length=1, max_length=50)] | None = Field(
+        None, description="Short facts, two in a line: mappings of `title` and `value`."
+    )
+    table: MessageTable | None = Field(None, description="A table: `columns` and `rows`.")
+    images: Annotated[list[MessageImage], Field(min_length=1, max_length=MAX_FILES)] | None = Field(
+        None, description="Pictures: mappings of `alt` with `url` or `path`, and a `title`."
+    )
+    files: Annotated[list[MessageFile], Field(min_length=1, max_length=MAX_FILES)] | None = Field(
+        None, description="Files to upload: mappings of `path` or `content`, `name` and `title`."
+    )
+    to: Place | None = Field(
+        None,
+        description="Where to post in place of the session's thread: a channel's id, `#name`, or `dm:` and a person.",
+    )
+    ephemeral_to: OnePerson | None = Field(
+        None, description="Who alone sees it. It is sent at most once and is gone when they reload."
+    )
+    update: str | None = Field(
+        None,
+        description="The id of an earlier `message` node whose message is changed, in place of a new one.",
+    )
+    thread: bool = Field(True, description="False posts in the channel itself and not in the thread.")
+    broadcast: bool = Field(False, description="Shows the reply in the channel too.")
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Something is said, and the ways of saying it go together."""
+        if not any(raw.get(name) is not None for name in _CONTENT):
+            yield Fault((), "`text` is missing", "or `markdown`, `fields`, `table`, `images` or `files`")
+        yield from _places(raw)
+        files, images = raw.get("files"), raw.get("images")
+        for index, file in enumerate(files if isinstance(files, list) else ()):
+            yield from (fault.under(("files", index)) for fault in _file(file))
+        for index, image in enumerate(images if isinstance(images, list) else ()):
+            yield from (fault.under(("images", index)) for fault in _image(image))
+
+
+_EXCLUDES = {
+    "update": ("to", "ephemeral_to", "thread", "broadcast", "files"),
+    "ephemeral_to": ("to", "broadcast", "files"),
+    "to": ("thread", "broadcast"),
+}
+
+
+def _places(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    for name, others in _EXCLUDES.items():
+        for other in others if raw.get(name) is not None else ():
+            if raw.get(other) is not None and raw.get(other) != (other == "thread"):
+                yield Fault((other,), f"`{name}` and `{other}` exclude each other", on_key=True)
+    if raw.get("thread") is False and raw.get("broadcast") is True:
+        yield Fault(("broadcast",), "`broadcast` is for replies in the thread", on_key=True)
+
+
+def _file(file: Json) -> Iterator[Fault]:
+    if not isinstance(file, dict):
+        return
+    given = [name for name in ("path", "content") if file.get(name) is not None]
+    if len(given) != 1:
+        yield Fault((), "a file has either `path` or `content`")
+    elif given == ["content"] and file.get("name") is None:
+        yield Fault((), "`name` is missing", "a file with `content` needs one, such as report.txt")
+
+
+def _image(image: Json) -> Iterator[Fault]:
+    if not isinstance(image, dict):
+        return
+    url = image.get("url")
+    if (url is None) == (image.get("path") is None):
+        yield Fault((), "a picture has either `url` or `path`")
+    elif isinstance(url, str) and not _PICTURE.fullmatch(url):
+        # Slack fetches it: a value that chose the host would be carried there.
+        hint = "write the host out; `{{ }}` may stand behind it" if has_expression(url) else None
+        yield Fault(("url",), "expected an address that begins with https:// and a host", hint)

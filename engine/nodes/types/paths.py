@@ -1,0 +1,43 @@
+"""Where a file of a session may be: in the session's own folder, by a plain relative path. Pure.
+
+A flow names files that people sent by their whole path (`.../sessions/session-1a2b3c4d/files/...`); of that only what
+stands behind the session counts, so whatever it begins with it means a file of this session.
+
+This looks at the words of a path only. Links are refused where the file is opened (`engine.nodes.runtime.files`).
+"""
+
+from __future__ import annotations
+
+import re
+
+MOST = 1000
+"""Characters of a path."""
+_OURS = ".sayso"
+_WHOLE = re.compile(r"/.*/sessions/session-[0-9a-f]{8,64}/(?P<inside>.*)", re.ASCII)
+
+
+class BadPath(ValueError):
+    """This path does not name a file in the session's folder; says why."""
+
+
+def session_path(path: str) -> tuple[str, ...]:
+    """The folders of this path and its file, in order. Raises `BadPath`."""
+    if not path or len(path) > MOST:
+        raise BadPath(f"a path has 1 to {MOST} characters")
+    if not path.isprintable() or "\\" in path:
+        raise BadPath(f"{path[:80]!r} has characters that no path here may have")
+    whole = _WHOLE.fullmatch(path)
+    if whole is not None:
+        return session_path(whole["inside"])
+    if path.startswith(("/", "~")):
+        raise BadPath(f"{path[:80]!r} is outside the session's folder; write a path relative to it")
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise BadPath(f"{path[:80]!r} leads out of a folder; `..` is not possible")
+    if any(part.lower().startswith(_OURS) for part in parts):
+        raise BadPath(f"{path[:80]!r} belongs to sayso")
+    if not parts or path.endswith(("/", "/.")):
+        raise BadPath(f"{path[:80]!r} names a folder, not a file")
+    if any(len(part.encode()) > 240 for part in parts):
+        raise BadPath("a name in a path has at most 240 bytes")
+    return parts

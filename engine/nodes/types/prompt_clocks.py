@@ -1,0 +1,199 @@
+"""The clocks that a question may have, as they stand under `with` of `ask` and `approval`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from engine.language import working_hours
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, kind_of, suggest
+from engine.language.durations import parse_duration
+from engine.language.template import has_expression
+from engine.nodes.types.configs import Config, Duration
+
+GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
+"""Go on at a node of the same list."""
+
+CHANNEL = re.compile(r"#?[CG][A-Z0-9]{2,}", re.ASCII)
+"""An entry of `to` that is a channel, by its id."""
+
+DM = "dm:"
+"""What an entry of `to` begins with that is told in a direct message."""
+
+LEAST_REMINDER = 60.0
+"""Seconds. Whoever is reminded more often stops reading."""
+
+_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s:]+@[^@\s]+\.[^@\s]+|requester", re.ASCII)
+_GROUP = re.compile(r"@[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+
+
+def _target(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a person, a group or a channel, not {kind_of(value)}")
+    if value.startswith(DM):
+        if not _PERSON.fullmatch(value.removeprefix(DM)):
+            raise ValueError(
+                f"{kind_of(value)} names no one person: write dm: and a user id, an e-mail address or requester"
+            )
+        return value
+    if CHANNEL.fullmatch(value):
+        return value.removeprefix("#")
+    if not _PERSON.fullmatch(value) and not _GROUP.fullmatch(value):
+        raise ValueError(
+            f"{kind_of(value)} names nobody: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
+            "requester, a channel's id (#C012ABCDEF), or dm: and a person"
+        )
+    return value
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _time_of_day(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a time of day such as 09:00, not {kind_of(value)}")
+    working_hours.minutes(value)
+    return value
+
+
+def _timezone(value: Any) -> str:
+    if not isinstance(value, str) or not working_hours.known_zone(value):
+        raise ValueError(f"{kind_of(value)} is no timezone: write one such as Europe/Berlin or UTC")
+    return value
+
+
+def _outcome(*words: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if isinstance(value, str) and (value in words or GOTO.fullmatch(value)):
+            return value
+        hint = suggest(value, words, "") if isinstance(value, str) else ""
+        raise ValueError(
+            f"expected {', '.join(words)} or goto:<id>, not {kind_of(value)}{f' ({hint})' if hint else ''}"
+        )
+
+    return check
+
+
+def _outcome_schema(*words: str) -> WithJsonSchema:
+    goto = {"type": "string", "pattern": f"^{GOTO.pattern}$", "title": "goto: and an id"}
+    return WithJsonSchema({"anyOf": [{"enum": list(words), "type": "string"}, goto]})
+
+
+_TIME = WithJsonSchema(
+    {"type": "string", "pattern": r"^([01]\d|2[0-3]):[0-5]\d$|^24:00$", "title": "time of day"}
+)
+Target: TypeAlias = Annotated[
+    str, BeforeValidator(_target), WithJsonSchema({"type": "string", "title": "person, group or channel"})
+]
+TimeOfDay: TypeAlias = Annotated[str, BeforeValidator(_time_of_day), _TIME]
+Timezone: TypeAlias = Annotated[
+    str, BeforeValidator(_timezone), WithJsonSchema({"type": "string", "title": "timezone"})
+]
+AskOutcome: TypeAlias = Annotated[
+    str, BeforeValidator(_outcome("fail", "default")), _outcome_schema("fail", "default")
+]
+ApprovalOutcome: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_outcome("fail", "approve", "reject")),
+    _outcome_schema("fail", "approve", "reject"),
+]
+RejectOutcome: TypeAlias = Annotated[
+    str, BeforeValidator(_outcome("stop", "continue")), _outcome_schema("stop", "continue")
+]
+
+
+class Escalation(Config):
+    """Who else is told when nobody has answered for so long."""
+
+    after: Duration = Field(description="How long after people could see the question.")
+    to: Annotated[list[Target], BeforeValidator(_listed), Field(min_length=1, max_length=10)] = Field(
+        description="Who is told. People (user ids, e-mail addresses, `requester`) and user groups (`@sre`) are "
+        "mentioned in the thread; a channel (`#C012ABCDEF`) gets a message with a link; `dm:` and a person a direct "
+        "message with a link."
+    )
+    may_answer: bool = Field(
+        False,
+        description="Whether the people and groups among them may answer from then on, beside the others.",
+    )
+
+
+Day: TypeAlias = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+class HoursConfig(Config):
+    """When people work."""
+
+    days: Annotated[list[Day], Field(min_length=1, max_length=7)] = Field(
+        ["mon", "tue", "wed", "thu", "fri"], description="The days, as `mon` to `sun`."
+    )
+    from_: TimeOfDay = Field("09:00", alias="from", description="When work begins, as `09:00`.")
+    to: TimeOfDay = Field(
+        "17:00",
+        description="When it ends, as `17:00`; not after `from` means on the next day. `24:00` is midnight.",
+    )
+    timezone: Timezone = Field(description="Whose clock: a name such as `Europe/Berlin`.")
+
+
+Timeout: TypeAlias = Annotated[
+    Duration | None,
+    Field(
+        description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
+    ),
+]
+RemindEvery: TypeAlias = Annotated[
+    Duration | None,
+    Field(description="How often those who are asked are mentioned again in the thread; a minute or more."),
+]
+Escalate: TypeAlias = Annotated[
+    Annotated[list[Escalation], Field(min_length=1, max_length=10)] | None,
+    Field(description='Who else is told when nobody answers: `[{after: 15m, to: ["@leads"]}]`.'),
+]
+WorkingHours: TypeAlias = Annotated[
+    HoursConfig | None,
+    Field(
+        description="When people work: `timeout`, `remind_every` and `escalate` count only then. "
+        "`{timezone: Europe/Berlin}` is Monday to Friday, 09:00 to 17:00."
+    ),
+]
+
+
+def clock_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """What is wrong between the clocks of a question; `raw` may hold anything."""
+    if has_expression(raw.get("on_timeout")):
+        yield Fault(("on_timeout",), "`on_timeout` is not evaluated", "write it out")
+    every = _seconds(raw.get("remind_every"))
+    if every is not None and every < LEAST_REMINDER:
+        yield Fault(
+            ("remind_every",), "expected a minute or more: whoever is reminded more often stops reading"
+        )
+    timeout = _seconds(raw.get("timeout"))
+    steps = raw.get("escalate")
+    for index, step in enumerate(steps if isinstance(steps, list) else []):
+        after = _seconds(step.get("after")) if isinstance(step, dict) else None
+        if after is not None and timeout is not None and after >= timeout:
+            yield Fault(("escalate", index, "after"), "the `timeout` comes before this, so nobody is told")
+    if timeout is not None and every is not None and every >= timeout:
+        yield Fault(("remind_every",), "the `timeout` comes before this, so nobody is reminded")
+    yield from _hours_conflicts(raw)
+
+
+def _hours_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    given = raw.get("hours")
+    if given is None:
+        return
+    if all(raw.get(name) is None for name in ("timeout", "remind_every", "escalate")):
+        yield Fault(("hours",), "`hours` are for `timeout`, `remind_every` and `escalate`", on_key=True)
+    if isinstance(given, dict) and given.get("from", "09:00") == given.get("to", "17:00"):
+        yield Fault(("hours", "to"), "it ends when it begins", "write 00:00 to 24:00 for the whole day")
+
+
+def _seconds(value: Json) -> float | None:
+    try:
+        return parse_duration(str(value)) if isinstance(value, str | int | float) else None
+    except ValueError:
+        return None

@@ -1,0 +1,53 @@
+"""Whether the machine's clock may decide what is over: one that jumped forward is looked at twice.
+
+A jump is time that a steady clock did not see pass. The honest case is a laptop that was suspended, the other one a
+virtual machine that comes back with a wrong time and is corrected soon after. Nobody can tell them apart at the first
+look. So after a jump of more than an hour nothing times out and no timer fires until a second look, at least half a
+minute later, finds the clock where the first one did. A process that has just started has nothing to compare with:
+its first look counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from engine.language import timestamps
+
+log = logging.getLogger("sayso.engine")
+
+JUMP_SECONDS = 3600.0
+"""By how much a clock may be ahead of where the last look expects it."""
+
+CONFIRM_SECONDS = 30.0
+"""How long after a jump the second look is, at least."""
+
+
+class ClockWatch:
+    """Compares the wall clock with a steady one. `steady` gives the seconds of a clock that only goes forward."""
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        self._offset: float | None = None
+        self._jump: tuple[float, float] | None = None
+        """The offset and the steady time of the first look after a jump."""
+
+    def jumped(self, now: str) -> bool:
+        """Look at the wall clock, which says `now`: True while it has jumped and was not confirmed."""
+        steady = self._steady()
+        offset = timestamps.from_text(now).timestamp() - steady
+        if self._offset is not None and offset - self._offset > JUMP_SECONDS:
+            return self._unconfirmed(offset, steady)
+        self._offset, self._jump = offset, None
+        return False
+
+    def _unconfirmed(self, offset: float, steady: float) -> bool:
+        """Whether this is the first look after the jump, or too soon after it. The second one settles it."""
+        if self._jump is None or abs(offset - self._jump[0]) > JUMP_SECONDS:
+            ahead = offset - (self._offset or 0.0)
+            log.warning("the clock was put forward by %.0f s; timers wait for a second look at it", ahead)
+            self._jump = offset, steady
+        if steady - self._jump[1] < CONFIRM_SECONDS:
+            return True
+        self._offset, self._jump = offset, None
+        return False

@@ -1,0 +1,323 @@
+"""Serves the sessions of a store: takes up what a crash left, fires timers, and hands inbox rows to their handlers.
+
+Wake-ups say only that it is time to look; what there is to do always comes from the store. Rows of one lane (a
+thread, else a session) are handled one after the other, lanes side by side. A handler that cannot say yet what
+becomes of its row holds it: the row stays in the inbox, its lane waits, and it is tried again. A row that fails at each
+time becomes a dead letter (`engine.run.failures`), and its lane goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from engine.decide.commands import Due
+from engine.journal.events import Event
+from engine.journal.state import State
+from engine.language import timestamps
+from engine.language.errors import (
+    Corrupt,
+    Owned,
+    SaysoError,
+    SchemaTooNew,
+    StorageBroken,
+    StorageError,
+    UnknownSession,
+)
+from engine.run import remote_commands
+from engine.run.engine import Engine
+from engine.run.failures import Failures, Tell
+from engine.run.wakeups import Dispatcher, LocalDispatcher
+from engine.storage.port import Consumed, Head, InboxRow, TimerRow
+
+log = logging.getLogger("sayso.service")
+
+SWEEP_SECONDS = 5.0
+"""How often orphans are looked for although nothing woke us."""
+
+HOLD_SECONDS = 0.5
+"""After how long a held row is tried again, doubling up to `SWEEP_SECONDS`."""
+
+_AT_ONCE = 100
+"""How many sessions or timers are taken up in one go."""
+
+Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
+"""Handles one row: True when it is consumed, False to hold it."""
+
+
+class Service:
+    """The loop that keeps a process's sessions going."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        handlers: Mapping[str, Handler] | None = None,
+        wants: Callable[[Head], bool] = lambda head: True,
+        dispatcher: Dispatcher | None = None,
+        order: Callable[[InboxRow], float] = lambda row: float(row.id),
+        tell: Tell | None = None,
+    ) -> None:
+        self.engine = engine
+        self._wants = wants
+        self._handlers: dict[str, Handler] = {"request": self._request, **(handlers or {})}
+        self._dispatcher = dispatcher or LocalDispatcher(lambda: engine.writer.call("changed"))
+        self._order = order
+        self._failures = Failures(engine, tell)
+        self._lanes: dict[str, list[InboxRow]] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._after = 0
+        self._swept = float("-inf")
+        self._stopping = asyncio.Event()
+        self._released, self._told = True, False
+        self._unwanted: set[str] = set()
+        self._idle: dict[str, int] = {}
+        self._nudge = asyncio.Event()
+        self._pumping = asyncio.Lock()
+        self.failure: BaseException | None = None
+        engine.subscribe(self._heard)
+        engine.on_broken = self._fail
+
+    def _heard(self, state: State, events: Sequence[Event]) -> None:
+        self._released = self._released or (state.ended and state.lock is not None)
+        self.notify()
+
+    def notify(self) -> None:
+        """Something may be ready: rows that are held are tried again too."""
+        self._told = True
+        self._nudge.set()
+        self._nudge = asyncio.Event()
+        self._dispatcher.notify()
+
+    def _fail(self, error: BaseException) -> None:
+        """Going on is impossible: `run()` raises this."""
+        self.failure = error
+        self._stopping.set()
+        self.notify()
+
+    def stop(self) -> None:
+        """Take up nothing more; `run()` returns once the rows in hand are done."""
+        self._stopping.set()
+        self.notify()
+
+    async def run(self) -> None:
+        """Serve until `stop()`. Raises what makes going on impossible (a broken disk)."""
+        while not self._stopping.is_set():
+            try:
+                await self._sweep()
+                await self._grant()
+                await self._fire()
+                await self._pump()
+                pause = await self._until_next()
+            except StorageBroken:
+                raise
+            except StorageError as error:
+                log.error("%s; trying again", error)
+                pause = SWEEP_SECONDS
+            await self._wait(pause)
+        if self.failure is not None:
+            raise self.failure
+        if self._workers:
+            await asyncio.wait(self._workers, timeout=5)
+        for worker in self._workers:
+            worker.cancel()
+
+    async def _wait(self, pause: float) -> None:
+        try:
+            await self._dispatcher.wait(pause)
+            # Not told by this process: another one has committed, and may have given a lock back.
+            self._released, self._told = self._released or not self._told, False
+        except StorageBroken:
+            raise
+        except StorageError as error:
+            log.error("%s; looking again", error)
+            with contextlib.suppress(TimeoutError):
+                # Not `wait_for`: on 3.11 it can swallow a cancellation that comes together with the result.
+                async with asyncio.timeout(HOLD_SECONDS):
+                    await self._stopping.wait()
+
+    # --- orphans and timers --------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        """Take up sessions that should run and that nobody alive works for."""
+        now = asyncio.get_running_loop().time()
+        if now - self._swept < SWEEP_SECONDS:
+            return
+        self._swept, self._released = now, True
+        orphans = await self.engine.writer.call(
+            "orphans", limit=_AT_ONCE + len(self._unwanted) + len(self._idle)
+        )
+        self._idle = {session_id: seq for session_id, seq in self._idle.items() if session_id in orphans}
+        for session_id in dict.fromkeys([*self.engine.unsettled(), *orphans]):
+            await self._guarded(self._take_up(session_id), session_id)
+
+    async def _take_up(self, session_id: str) -> None:
+        """Go on with a session. One that only waits for a delivery is running and nobody's: once is enough."""
+        head = await self._mine(session_id)
+        if head is None or (
+            self._idle.get(session_id) == head.seq and session_id not in self.engine.unsettled()
+        ):
+            return
+        after = await self.engine.apply(session_id, None)
+        self._idle.pop(session_id, None)
+        if after.phase in ("running", "finalizing"):
+            self._idle[session_id] = after.seq
+
+    async def _grant(self) -> None:
+        """Let those go on whose lock was given back. A wake-up that is lost is made up for by the next sweep."""
+        if not self._released:
+            return
+        self._released = False
+        limit = _AT_ONCE + len(self._unwanted)
+        for session_id in await self.engine.writer.call("grants", limit=limit):
+            await self._guarded(self._go_on(session_id), session_id)
+
+    async def _go_on(self, session_id: str) -> None:
+        if await self._mine(session_id) is not None:
+            await self.engine.apply(session_id, None)
+
+    async def _fire(self) -> None:
+        if self.engine.clock_jumped():
+            return
+        now = self.engine.now()
+        for timer in await self.engine.writer.call("timers", due=now, limit=_AT_ONCE + len(self._unwanted)):
+            await self._guarded(self._fire_one(timer), timer.session_id)
+
+    async def _fire_one(self, timer: TimerRow) -> None:
+        if await self._mine(timer.session_id) is not None:
+            await self.engine.apply(timer.session_id, Due(timer.timer_id))
+
+    async def _mine(self, session_id: str) -> Head | None:
+        """The session's head if its work is ours to do, else None."""
+        if session_id in self._unwanted:
+            return None
+        try:
+            head = await self.engine.head(session_id)
+        except (Corrupt, UnknownSession):
+            # The engine knows what to do with such a session, and raises.
+            await self.engine.apply(session_id, None)
+            return None
+        if head.quarantined is None and self._wants(head):
+            return head
+        if head.quarantined is None:
+            # One that is set aside may be released again.
+            self._unwanted.add(session_id)
+        return None
+
+    async def _guarded(self, work: Awaitable[object], session_id: str) -> None:
+        """What goes wrong with one session concerns no other, as long as the disk can be trusted."""
+        try:
+            await work
+        except StorageBroken:
+            raise
+        except Owned:
+            log.debug("%s belongs to another process", session_id)
+        except SchemaTooNew:
+            self._unwanted.add(session_id)  # the engine has said so
+        except SaysoError as error:
+            log.warning("%s: %s", session_id, error)
+        except Exception:
+            log.exception("%s cannot go on", session_id)
+
+    async def _until_next(self) -> float:
+        """Seconds until the next timer of ours, at most until the next sweep."""
+        # Asked after every step: the first timer is the one, unless there are some that are not ours.
+        limit = _AT_ONCE + len(self._unwanted) if self._unwanted else 1
+        for timer in await self.engine.writer.call("timers", limit=limit):
+            if timer.session_id not in self._unwanted:
+                left = timestamps.seconds_between(self.engine.now(), timer.due_at)
+                # One that is due already could not be fired just now: again, but not at once.
+                return min(left, SWEEP_SECONDS) if left > 0 else HOLD_SECONDS
+        return SWEEP_SECONDS
+
+    # --- inbox ---------------------------------------------------------------------------------------------
+
+    async def _pump(self) -> None:
+        """Hand new rows to their lanes, in the order in which they came."""
+        async with self._pumping:
+            while rows := await self.engine.writer.call("inbox", after=self._after):
+                for row in rows:
+                    self._after = max(self._after, row.id)
+                    if row.kind in self._handlers:
+                        self._give(row)
+
+    def _give(self, row: InboxRow) -> None:
+        lane = row.thread_key or row.session_id or row.key
+        rows = self._lanes.get(lane)
+        if rows is not None:
+            rows.append(row)
+            return
+        self._lanes[lane] = [row]
+        worker = asyncio.create_task(self._work(lane), name=f"lane:{lane}")
+        self._workers.add(worker)
+        worker.add_done_callback(self._workers.discard)
+
+    async def _work(self, lane: str) -> None:
+        """Handle a lane's rows in their order until none is left. A row that is held keeps the others waiting."""
+        rows = self._lanes[lane]
+        delay = HOLD_SECONDS
+        while rows and not self._stopping.is_set():
+            row = min(rows, key=self._order)
+            nudge = self._nudge
+            if await self._handle(row):
+                rows.remove(row)
+                delay = HOLD_SECONDS
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    # What failed is not tried sooner because something else happened.
+                    await (self._stopping if self._failures.failed(row) else nudge).wait()
+            delay = min(delay * 2, SWEEP_SECONDS)
+            # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
+            try:
+                await self._pump()
+            except StorageError as error:
+                log.error("%s; trying again", error)
+        del self._lanes[lane]
+
+    async def _handle(self, row: InboxRow) -> bool:
+        """Whether the row is done; an error of ours is never taken for an answer."""
+        try:
+            try:
+                done = await self._handlers[row.kind](row)
+                self._failures.forget(row)
+                return done
+            except StorageBroken:
+                raise
+            except SchemaTooNew as error:
+                log.warning("inbox row %s is left for a newer release: %s", row.key, error)
+                return True
+            except Exception as error:
+                await self._failures.add(row, error)
+        except StorageBroken as error:
+            self._fail(error)
+        except StorageError as error:
+            log.info("inbox row %s waits: %s", row.key, error)
+        return await self._consumed(row)
+
+    async def _consumed(self, row: InboxRow) -> bool:
+        """Whether somebody has consumed the row by now: then there is nothing to hold."""
+        try:
+            stored: InboxRow | None = await self.engine.writer.call("inbox_row", row.key)
+        except StorageError:
+            return False
+        return stored is None or stored.outcome is not None
+
+    async def _request(self, row: InboxRow) -> bool:
+        """A request of another process, or of this one's outbox: see `engine.run.remote_commands`."""
+        if row.session_id is not None and not self.engine.remembers(row.session_id):
+            try:
+                head = await self.engine.writer.call("head", row.session_id)
+            except Corrupt:
+                head = None  # carrying the request out sets the session aside, and says so
+            if head is not None and not self._wants(head):
+                return True
+        await remote_commands.perform(self.engine, row)
+        return True
+
+    async def consume(self, row: InboxRow, outcome: str, result: bytes | None = None) -> None:
+        """Mark a row as done outside of any session."""
+        await self.engine.writer.call("consume", [Consumed(row.id, outcome, result)], self.engine.now())

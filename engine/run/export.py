@@ -1,0 +1,97 @@
+"""Sessions that travel as files: checking one, and bringing its session into a store that does not have it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+
+from engine.flow import Flow
+from engine.journal.events import Event, event_from_bytes
+from engine.journal.fold import derive_state
+from engine.journal.snapshot import export, read_export, signed_part
+from engine.journal.state import State
+from engine.language.codec import Json, canonical, encode
+from engine.language.errors import NotJson, SnapshotRefused
+from engine.storage.group_commit import Writer
+from engine.storage.macs import Sealer
+
+_PURPOSE = "snapshot-file"
+
+
+async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes) -> bytes:
+    """A session as one portable file, signed with this store's key."""
+    file = export(derive_state(journal), journal, flow_body)
+    mac: bytes = await writer.call("sign", _PURPOSE, signed_part(file))
+    return encode({**file, "mac": mac.hex()})
+
+
+async def verified_file(writer: Writer, data: bytes) -> dict[str, Json]:
+    """A file that carries the signature it should. Raises `SnapshotRefused`."""
+    file = read_export(data)
+    mac: bytes = await writer.call("sign", _PURPOSE, _signed(file))
+    _refuse_other_mac(file, mac)
+    return file
+
+
+def check_signature(file: dict[str, Json], sealer: Sealer) -> None:
+    """The same for a file that was read already, with a key and no store. Raises `SnapshotRefused`."""
+    _refuse_other_mac(file, sealer.mac(b"sign", _PURPOSE, _signed(file)))
+
+
+def _signed(file: dict[str, Json]) -> bytes:
+    try:
+        return signed_part(file)
+    except NotJson as error:
+        raise SnapshotRefused(f"This is no snapshot file: {error}") from error
+
+
+def _refuse_other_mac(file: dict[str, Json], mac: bytes) -> None:
+    if not hmac.compare_digest(mac.hex().encode(), str(file["mac"]).encode()):
+        raise SnapshotRefused("This snapshot was changed, or was signed with another key (SAYSO_SECRET_KEY).")
+
+
+def contents(file: dict[str, Json]) -> tuple[list[Event], State]:
+    """The journal of a verified file, and the state that it folds to."""
+    events = [event_from_bytes(encode(event)) for event in file["journal"]]
+    return events, derive_state(events)
+
+
+def flow_in(file: dict[str, Json]) -> Flow:
+    """The flow that the session of a verified file pinned. Raises `FlowError`, and `SnapshotRefused` where one of its node
+    types cannot be used here."""
+    from engine.flow.load import flow_from_body
+
+    flow = flow_from_body(canonical(file["flow"]))
+    if flow.absent:
+        why = "; ".join(flow.absent.values())
+        raise SnapshotRefused(f"{why}: session {file['sessionId']} is brought here once that is put right.")
+    return flow
+
+
+def refuse_other_history(session_id: str, here: Sequence[Event], there: Sequence[Event]) -> None:
+    """Raise `SnapshotRefused` unless the session stands here exactly as the file has it."""
+    if len(here) != len(there):
+        raise SnapshotRefused(
+            f"Session {session_id} is at event {len(here)} here and the snapshot is at {len(there)}; "
+            + (
+                "resume the session itself."
+                if len(here) > len(there)
+                else "go on where the snapshot was made."
+            )
+        )
+    if list(here) != list(there):
+        raise SnapshotRefused(
+            f"Session {session_id} went on here and where the snapshot was made, each in its own way; "
+            "resume the session itself."
+        )
+
+
+def refuse_unpaused(state: State) -> None:
+    """Raise `SnapshotRefused` for a session that cannot be brought elsewhere: nobody may run a node twice."""
+    if state.ended:
+        raise SnapshotRefused(f"Session {state.session_id} is {state.status}; there is nothing to resume.")
+    if state.phase != "waiting":
+        raise SnapshotRefused(
+            f"Session {state.session_id} was running when this snapshot was made, so what its nodes did since is "
+            "not known here; take a snapshot when it is paused."
+        )

@@ -1,0 +1,113 @@
+"""The snapshot directory (`SAYSO_SNAPSHOT_DIR`): one file for each paused session, whole or not there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from engine.journal.state import State
+from engine.journal.transitions import ENDED
+from engine.language.errors import SaysoError
+from engine.storage.group_commit import Writer
+
+log = logging.getLogger("sayso.engine")
+
+
+class SnapshotFiles:
+    """Writes and removes snapshot files. Names come from ids that we made, percent-encoded: no way out of the folder."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def path(self, session_id: str) -> Path:
+        """Where the file of a session stands."""
+        return self._directory / f"{quote(session_id, safe='')}.json"
+
+    def write(self, session_id: str, data: bytes) -> None:
+        """Put the file in place: temporary, fsync, rename, fsync of the folder. Raises `OSError`."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        target = self.path(session_id)
+        temporary = target.with_suffix(f".{os.getpid()}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        self._sync()
+
+    def sessions(self) -> list[str]:
+        """The sessions that have a file, or the beginning of one."""
+        files = [*self._directory.glob("*.json"), *self._directory.glob("*.tmp")]
+        names = {re.sub(r"(\.json|\.\d+\.tmp)$", "", file.name) for file in files}
+        return sorted(map(unquote, names))
+
+    def remove(self, session_id: str) -> None:
+        """Remove the file of a session that has ended, and what processes that died left of it; no error when there
+        is none."""
+        target = self.path(session_id)
+        target.unlink(missing_ok=True)
+        for temporary in self._directory.glob(f"{target.name.removesuffix('.json')}.*.tmp"):
+            temporary.unlink(missing_ok=True)
+
+    def age(self, session_id: str) -> float:
+        """How many seconds ago the file of a session was written; what has no whole file is of no age."""
+        try:
+            return time.time() - self.path(session_id).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def _sync(self) -> None:
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class Copies:
+    """Keeps the snapshot directory in step with a store's sessions. A file is a copy: failing to write one fails
+    nothing else."""
+
+    def __init__(
+        self, files: SnapshotFiles, writer: Writer, export: Callable[[str], Awaitable[bytes]]
+    ) -> None:
+        self._files = files
+        self._writer = writer
+        self._export = export
+
+    async def follow(self, state: State) -> None:
+        """A session paused, or has ended."""
+        try:
+            if state.ended:
+                await asyncio.to_thread(self._files.remove, state.session_id)
+            else:
+                data = await self._export(state.session_id)
+                await asyncio.to_thread(self._files.write, state.session_id, data)
+        except (OSError, SaysoError) as error:
+            log.error("the snapshot file of %s could not be written: %s", state.session_id, error)
+
+    async def tidy(self, orphan_seconds: float | None = None) -> None:
+        """Remove the files of sessions that have ended: a crash came between their end and their file's. With
+        `orphan_seconds` also those of sessions that this store does not have, once nobody wrote them for so long."""
+        try:
+            for session_id in await asyncio.to_thread(self._files.sessions):
+                head = await self._writer.call("head", session_id)
+                if head is None:
+                    old = orphan_seconds is not None and self._files.age(session_id) > orphan_seconds
+                else:
+                    old = head.status in ENDED
+                if old:
+                    await asyncio.to_thread(self._files.remove, session_id)
+        except (OSError, SaysoError) as error:
+            log.warning("the snapshot directory could not be tidied: %s", error)

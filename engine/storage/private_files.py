@@ -1,0 +1,155 @@
+"""The database's files: private from the moment they exist, and refused when somebody else could have made them.
+
+Directories are made 0700 and files 0600 whatever the umask; SQLite gives its `-wal` and `-shm` files the mode of
+the database. A symbolic link, another owner or a mode that lets others read is refused, never repaired: by then
+somebody may have read or changed what is in there, and a person should know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.language.errors import KeyMissing, StorageError
+
+_OPENING_SECONDS = 30.0
+_NOFOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def private_directory(path: Path) -> Path:
+    """The directory's real path; made with its parents when absent. Raises `StorageError` when others can write."""
+    missing = [path, *path.parents]
+    try:
+        for directory in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                directory.mkdir(mode=0o700)
+        real = path.resolve(strict=True)
+        found = real.stat()
+    except OSError as error:
+        raise StorageError(f"The directory {path} cannot be used: {error.strerror}.") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise StorageError(f"{path} is not a directory.")
+    if found.st_uid != os.geteuid():
+        raise StorageError(f"The directory {real} belongs to another user; use one of your own.")
+    if found.st_mode & 0o022:
+        raise StorageError(f"Others can write to the directory {real}; run `chmod 700 {real}`.")
+    return real
+
+
+def check_private(path: Path) -> bool:
+    """Whether the file exists; raises `StorageError` unless it is a regular file that only we can read."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StorageError(f"{path} cannot be used: {error.strerror}.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StorageError(f"{path} is not a regular file; it is refused because it may point elsewhere.")
+    if found.st_uid != os.geteuid():
+        raise StorageError(f"{path} belongs to another user; run as that user, or use another database.")
+    if found.st_mode & 0o077:
+        raise StorageError(f"Others can read or write {path}; check it, then run `chmod 600 {path}`.")
+    return True
+
+
+def make_private(path: Path) -> None:
+    """An empty file of mode 0600, unless there is one already."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | _NOFOLLOW, 0o600)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StorageError(f"{path} cannot be made: {error.strerror}.") from error
+    os.fchmod(descriptor, 0o600)
+    os.close(descriptor)
+
+
+def open_private(path: Path) -> int:
+    """A descriptor for reading and writing; no child process inherits it. Raises `StorageError`."""
+    try:
+        return os.open(path, os.O_RDWR | _NOFOLLOW)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be opened: {error.strerror}.") from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def only_opener(path: Path) -> Iterator[None]:
+    """Hold the lock under which one process at a time makes the key, the schema and the WAL."""
+    make_private(path)
+    check_private(path)
+    descriptor = open_private(path)
+    try:
+        deadline = time.monotonic() + _OPENING_SECONDS
+        while not locked(descriptor):
+            if time.monotonic() > deadline:
+                raise StorageError(
+                    f"Another process has been opening this database for long (it holds {path})."
+                )
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def locked(descriptor: int) -> bool:
+    """Take the exclusive lock of an open file unless another process has it; whether it is ours."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# --- the key ---------------------------------------------------------------------------------------------
+
+
+def read_key(path: Path) -> bytes | None:
+    """The key in this file, or None when there is no file. Raises `KeyMissing` when it holds none."""
+    if not check_private(path):
+        return None
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            text = file.read(1024).strip()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        return bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        raise KeyMissing(
+            f"{path} does not hold a key (64 hexadecimal digits); restore it from a copy."
+        ) from None
+
+
+def make_key(path: Path) -> bytes:
+    """A new random key, durable in its file before anything is written with it. Only under `only_opener`."""
+    key = secrets.token_bytes(32)
+    temporary = path.with_name(f"{path.name}.new")
+    try:
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key.hex().encode() + b"\n")
+            file.flush()
+            os.fsync(descriptor)
+        temporary.rename(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise StorageError(f"The key file {path} cannot be written: {error.strerror}.") from error
+    return key

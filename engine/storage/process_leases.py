@@ -1,0 +1,139 @@
+"""Which processes live: one locked file per owner.
+
+An owner is a process (or one part of it) that holds sessions. It keeps an exclusive `flock` on a file of its own;
+the kernel drops the lock when the process ends in whatever way, `kill -9` included, so death is noticed at once
+and without a clock. Asking means trying a shared lock: two that ask do not disturb each other. The lock belongs
+to the open file, so asking about another owner of the same process works too. Ids are never used twice, hence a
+file whose owner is dead may be removed at any time.
+
+The file becomes visible under its name only once it is locked. A file system that does not honour `flock`
+between machines (some network ones) cannot carry a database that several machines share; SQLite cannot either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import secrets
+from pathlib import Path
+
+from engine.language.errors import StorageError
+from engine.storage.private_files import private_directory
+
+_LABEL = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_OWNER = re.compile(r"[a-z][a-z0-9_]{0,31}-[0-9]+-[0-9a-f]{16}")
+_SUFFIX = ".lock"
+
+
+def new_owner_id(label: str) -> str:
+    """An id that is used once. Raises `StorageError` for a label that is no small word."""
+    if not _LABEL.fullmatch(label):
+        raise StorageError(f"{label!r} cannot name an owner; use a word such as `bot` or `cli`.")
+    return f"{label}-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def label_of(owner: str) -> str:
+    """The label in an owner id."""
+    return owner.split("-", 1)[0]
+
+
+class Owners:
+    """The owners of one database."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` is made when absent."""
+        self._directory = private_directory(directory)
+        self._held: dict[str, int] = {}
+
+    def register(self, label: str) -> str:
+        """Become an owner that lives until this process ends or `close()`."""
+        owner = new_owner_id(label)
+        try:
+            descriptor = self._make(owner)
+        except OSError as error:
+            raise StorageError(
+                f"The owner file of {owner} cannot be made in {self._directory}: {error.strerror}."
+            ) from error
+        self._held[owner] = descriptor
+        self._remove_dead()
+        return owner
+
+    def alive(self, owner: str) -> bool:
+        """Whether somebody holds that owner's lock."""
+        if owner in self._held:
+            return True
+        return bool(_OWNER.fullmatch(owner)) and self._locked(self._path(owner))
+
+    def living(self) -> list[str]:
+        """The ids of all owners that live, sorted."""
+        names = (name.removesuffix(_SUFFIX) for name in self._names() if name.endswith(_SUFFIX))
+        return sorted(owner for owner in names if self.alive(owner))
+
+    def note(self, text: str | None) -> None:
+        """Leave a note in the files of this process's owners, for `notes`; None takes it back. It ends with the process."""
+        for descriptor in self._held.values():
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, (text or "").encode(), 0)
+
+    def notes(self) -> list[str]:
+        """What living owners have noted."""
+        found = []
+        for owner in self.living():
+            with contextlib.suppress(OSError):
+                text = self._path(owner).read_text(errors="replace")
+                found += [f"{label_of(owner)}: {text}"] if text else []
+        return found
+
+    def close(self) -> None:
+        """Stop being any owner."""
+        for owner, descriptor in self._held.items():
+            with contextlib.suppress(OSError):
+                self._path(owner).unlink()
+            os.close(descriptor)
+        self._held.clear()
+
+    def _make(self, owner: str) -> int:
+        hidden = self._directory / f".{owner}"
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(hidden, flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hidden.rename(self._path(owner))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _path(self, owner: str) -> Path:
+        return self._directory / f"{owner}{_SUFFIX}"
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self._directory)
+        except OSError as error:
+            raise StorageError(f"{self._directory} cannot be read: {error.strerror}.") from error
+
+    def _locked(self, path: Path) -> bool:
+        """Whether another open file holds the lock. Unknown counts as held: a live session is never taken."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            return error.errno not in (errno.ENOENT, errno.ELOOP)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def _remove_dead(self) -> None:
+        for name in self._names():
+            owner = name.removesuffix(_SUFFIX)
+            if name.endswith(_SUFFIX) and not self.alive(owner):
+                with contextlib.suppress(OSError):
+                    (self._directory / name).unlink()

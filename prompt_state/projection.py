@@ -1,0 +1,22 @@
+"""PromptState as the engine commits it: a pure extension (`engine.run.active.Extension`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.journal.events import Event, TimerFired
+from engine.journal.state import State
+from engine.storage.port import Row
+from prompt_state.question_row import Owner, project
+
+
+def projection(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """The rows of prompts that a step changed, written with the events that they follow from."""
+    over = {
+        timer.prompt_id
+        for event in events
+        if isinstance(event, TimerFired) and (timer := before.timers.get(event.timer_id)) is not None
+        if timer.purpose == "undo" and timer.prompt_id is not None
+    }
+    owner = Owner(after.session_id, after.thread, after.actor)
+    return project(owner, after.prompts, events, after.seq, also=over)

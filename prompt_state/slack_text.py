@@ -1,0 +1,78 @@
+"""Slack's text as the person meant it.
+
+Slack escapes `& < >` and wraps links, addresses, people and channels in angle brackets. Both are undone in one
+pass, so what was escaped once is unescaped once: a person who types `&lt;` gets `&lt;`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from engine.language.codec import clean_text
+from prompt_state.errors import TooLong
+
+MAX_BYTES = 16 * 1024
+"""UTF-8 bytes that a text may have."""
+
+_ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">"}
+_ENTITY = re.compile("&(?:amp|lt|gt);")
+_MARKUP = re.compile("<([^<>]*)>|&(?:amp|lt|gt);")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def text_in(raw: str) -> str:
+    """A message's `text` as the person typed it: unwrapped, unescaped once, NFC, without NUL and lone surrogates.
+
+    Mentions stay `<@U...>`: whom they name is decided by ids. Raises `TooLong` above `MAX_BYTES`.
+    """
+    cleaned, _ = clean_text(_MARKUP.sub(_plain, raw))
+    size = len(cleaned.encode())
+    if size > MAX_BYTES:
+        raise TooLong(
+            f"This message has {size:,} bytes and the most is {MAX_BYTES:,}. "
+            "Nothing of it was used: please send a shorter one."
+        )
+    return cleaned
+
+
+def unescape(text: str) -> str:
+    """Slack's three entities, undone once."""
+    return _ENTITY.sub(lambda found: _ENTITIES[found[0]], text)
+
+
+def _plain(found: re.Match[str]) -> str:
+    inner = found[1]
+    if inner is None:
+        return _ENTITIES[found[0]]
+    target, _, label = inner.partition("|")
+    if target.startswith("@"):
+        return f"<{target}>"
+    if target.startswith("#"):
+        return f"#{unescape(label)}" if label else f"<{target}>"
+    if target.startswith("!"):
+        return _special(target[1:], unescape(label))
+    if _URI.match(target):
+        return _link(unescape(target), unescape(label))
+    return unescape(found[0])
+
+
+def _special(command: str, label: str) -> str:
+    """`<!here>`, `<!subteam^S1|@sre>`, `<!date^...|tomorrow>`: the words that people see, where Slack gave them."""
+    if label:
+        return label
+    if command in ("here", "channel", "everyone"):
+        return f"@{command}"
+    return f"<!{command}>"
+
+
+def _link(url: str, label: str) -> str:
+    """The link as typed. Slack links `example.com` to `http://example.com`: then the label is what was typed.
+
+    A label that says something else than its link is kept beside it: neither may hide the other.
+    """
+    if not label:
+        return url
+    bare = _URI.sub("", url, count=1).removeprefix("//")
+    if label.rstrip("/") in (url.rstrip("/"), bare.rstrip("/")):
+        return label
+    return f"{label} ({url})"
