@@ -19,7 +19,7 @@ from bench.pauses import FLOW
 from bench.report import Row, median, quantile
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
 from engine.decide.commands import Shown
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.run import remote_commands

@@ -10,7 +10,7 @@ from bench.rig import ANA, everybody
 from engine.decide.commands import Begin, Facts, Start
 from engine.decide.decide import take_turn
 from engine.decide.due import due
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.state import State

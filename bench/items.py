@@ -20,7 +20,7 @@ from bench.nodes import folder_in
 from bench.report import Row, median
 from bench.rig import ANA, NOTHING, engine_in
 from engine.decide.commands import Answer
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import Interrupted, NodeContext, Outcome
 

@@ -24,7 +24,8 @@ from bench.report import Row
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
 from bot.workspace import Workspace
 from engine.decide.commands import Shown
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.language.codec import Json, encode
 from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.run.active import utc_now

@@ -18,7 +18,8 @@ from tempfile import TemporaryDirectory
 from bench.floor import MILLISECONDS, Floor
 from bench.report import Row, median, quantile
 from bench.rig import ANA, NOTHING, engine_in
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import NodeContext, Outcome
 

@@ -21,7 +21,7 @@ from bench.nodes import folder_in
 from bench.report import Row, median, quantile
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
 from engine.decide.commands import Shown
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.journal.events import Event
 from engine.journal.state import State
 from engine.language.codec import Json

@@ -10,8 +10,8 @@ from pathlib import Path
 from bench.report import Row, quantile
 from bot.compose.retention import House, in_turn, whole_round
 from bot.config.session_files import SessionFiles
+from engine.journal.records import Commit, InboxItem, NewSession, PutOutbox, PutPrompt
 from engine.storage.group_commit import Writer
-from engine.storage.port import Commit, InboxItem, NewSession, PutOutbox, PutPrompt
 from engine.storage.sqlite import SqliteStore, open_sqlite
 
 SESSIONS = 20_000

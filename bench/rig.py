@@ -12,11 +12,12 @@ import apsw
 
 from bot.intents.session_rows import slack_intents
 from engine.decide.commands import Action, Asked
+from engine.journal.records import Commit
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.nodes.runtime.runner import Completed, Runner
 from engine.run.engine import Engine
-from engine.storage.port import Commit, Store
+from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from prompt_state.projection import projection
 

@@ -19,8 +19,8 @@ from typer.main import get_command
 from bot.cli.app import app
 from bot.terminal.exit_codes import MEANINGS
 from bot.wire.manifest import manifest_text
-from engine.flow import load_flows
 from engine.flow.docs.reference import flow_reference_markdown
+from engine.flow.load import load_flows
 from engine.journal import events, transitions
 from engine.journal.event_base import EventField
 

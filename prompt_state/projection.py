@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.journal.events import Event, TimerFired
+from engine.journal.records import Row
 from engine.journal.state import State
-from engine.storage.port import Row
 from prompt_state.question_row import Owner, project
 
 

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from engine.journal.records import PutPrompt
 from engine.language.actors import requester_of
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import NotJson, SchemaTooNew
 from engine.language.markup import shown
-from engine.storage.port import PutPrompt
 from prompt_state.errors import MalformedPrompt
 
 VERSION = 1

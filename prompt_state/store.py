@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from engine.journal.records import PromptRow
 from engine.language.errors import SchemaTooNew
-from engine.storage.port import PromptRow
 from prompt_state.errors import MalformedPrompt
 from prompt_state.question_row import OPEN_STATUSES, PromptState
 

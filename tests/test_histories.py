@@ -13,7 +13,8 @@ import orjson
 import pytest
 
 from engine.decide.due import due
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
+from engine.flow.load import flow_from_body
 from engine.journal.events import SCHEMA_VERSION, Event, _types, event_from_bytes
 from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import read_document

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from bot.terminal.exit_codes import Exit
 from bot.terminal.follower import terminal_label
+from engine.journal.records import Consumed, Head, InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import Fenced, Owned, SaysoError
 from engine.run.active import utc_now
 from engine.run.remote_commands import item
-from engine.storage.port import Consumed, Head, InboxRow, Store
+from engine.storage.port import Store
 
 REPLY_SECONDS = 15.0
 """How long a living process has to take a request."""

@@ -9,12 +9,13 @@ from bot.compose import retention
 from bot.terminal.cli_context import Place, database_file, opened
 from bot.terminal.exit_codes import Exit, UsageError
 from bot.terminal.output import clean, plural, print_json
+from engine.journal.records import Head
 from engine.journal.transitions import ENDED
 from engine.language import timestamps
 from engine.language.durations import parse_duration
 from engine.language.errors import SessionError, StorageError
 from engine.run.active import utc_now
-from engine.storage.port import Head, Store
+from engine.storage.port import Store
 
 _ALL = 1_000_000
 

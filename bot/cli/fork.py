@@ -10,7 +10,7 @@ from bot.terminal.exit_codes import UsageError
 from bot.terminal.follow import Mode, follow
 from bot.terminal.follower import Follower, new_session_id, open_prompts, read_answer
 from engine.decide import fork
-from engine.flow import flow_from_body
+from engine.flow.load import flow_from_body
 from engine.forms.ask import asked_fields
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from bot.cli.lookup import find_flow, find_session, need_database
 from bot.terminal.cli_context import Place, opened
 from bot.terminal.exit_codes import Exit, UsageError
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
 from engine.flow.docs.diagram import Marks, mermaid
 from engine.flow.docs.svg import svg
+from engine.flow.load import flow_from_body
 from engine.journal.events import event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.history import marks, tree

@@ -9,9 +9,10 @@ from bot.terminal.cli_context import Place, database_exists, opened, writing
 from bot.terminal.exit_codes import Exit, UsageError
 from bot.terminal.narration import ago
 from bot.terminal.output import Paint, one_line, plural, print_json, table
+from engine.journal.records import InboxRow
 from engine.language.codec import Json, decode
 from engine.run.active import utc_now
-from engine.storage.port import InboxRow, Store
+from engine.storage.port import Store
 
 
 def list_letters(place: Place, *, as_json: bool) -> int:

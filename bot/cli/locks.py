@@ -10,10 +10,11 @@ from bot.terminal.cli_context import Place, database_exists, opened, writing
 from bot.terminal.exit_codes import Exit, UsageError
 from bot.terminal.narration import ago, standing
 from bot.terminal.output import Paint, clean, print_json, table
+from engine.journal.records import DropLock, Head, LockRow
 from engine.journal.transitions import ENDED
 from engine.language.codec import Json
 from engine.run.active import utc_now
-from engine.storage.port import DropLock, Head, LockRow, Store
+from engine.storage.port import Store
 
 
 def list_locks(place: Place, *, as_json: bool) -> int:

@@ -13,7 +13,8 @@ from bot.terminal.exit_codes import Exit
 from bot.terminal.follow import local_gate
 from bot.terminal.output import clean, print_json
 from engine.decide.migration import Plan, lines, plan
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
+from engine.flow.load import flow_from_body
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import UnknownFlow

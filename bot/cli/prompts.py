@@ -32,6 +32,7 @@ from engine.decide.commands import Edit, HandOver, Undo
 from engine.decide.question import timed_out
 from engine.forms import value_text
 from engine.forms.ask import asked_fields
+from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -39,7 +40,6 @@ from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed,
 from engine.run.active import random_text, utc_now
 from engine.run.engine import Engine
 from engine.run.sessions import stored_state
-from engine.storage.port import Head
 from prompt_state import store as prompt_store
 from prompt_state.question_row import PromptState
 

@@ -7,7 +7,7 @@ from bot.terminal.cli_context import Place, writing
 from bot.terminal.exit_codes import Exit, UsageError
 from bot.terminal.output import clean
 from engine.decide.locks import pending
-from engine.flow import flow_from_body
+from engine.flow.load import flow_from_body
 from engine.journal.events import event_from_bytes
 from engine.journal.fold import derive_state
 from engine.language.errors import Corrupt, MalformedJournal, SessionError

@@ -23,6 +23,7 @@ from bot.terminal.follower import Follower, open_prompts, read_answer
 from bot.terminal.narration import asked_of, question_lines
 from bot.terminal.output import one_line, print_json
 from engine.decide.commands import Answer
+from engine.journal.records import Head
 from engine.journal.snapshot import read_export
 from engine.journal.state import State
 from engine.language.actors import Actor
@@ -31,7 +32,7 @@ from engine.language.errors import SnapshotRefused
 from engine.run.active import random_text
 from engine.run.engine import Engine
 from engine.run.sessions import stored_state
-from engine.storage.port import Head, Store
+from engine.storage.port import Store
 
 GO_ON = "resume"
 """What a held session is told where the person says nothing else."""

@@ -18,20 +18,22 @@ from bot.terminal.narration import ago, moment
 from bot.terminal.output import Paint, clean, one_line, print_json, table
 from bot.terminal.show import View, show_lines
 from engine.decide.locks import standing
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
+from engine.flow.load import flow_from_body
 from engine.journal.code_digests import differing
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.history import tree
 from engine.journal.inspection import inspection
 from engine.journal.queries import REJECTED
+from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language.codec import Json, encode
 from engine.language.errors import Corrupt, FlowError, MalformedJournal, SaysoError, StorageError
 from engine.nodes.runtime.digests import CodeDigests
 from engine.run.active import utc_now
 from engine.run.sessions import stored_state
-from engine.storage.port import Head, Store
+from engine.storage.port import Store
 from prompt_state import store as prompt_store
 from prompt_state.question_row import PromptState
 

@@ -11,10 +11,10 @@ from decimal import Decimal
 from bot.terminal.cli_context import Place, database_exists, opened
 from bot.terminal.exit_codes import Exit
 from bot.terminal.output import Paint, clean, plural, print_json, table
+from engine.journal.records import NANO, SpendRow
 from engine.language.codec import Json
 from engine.messages.money import dollars
 from engine.run.active import utc_now
-from engine.storage.port import NANO, SpendRow
 
 _MOST_SESSIONS = 10
 

@@ -14,9 +14,10 @@ from bot.terminal.cli_context import Place, writing
 from bot.terminal.exit_codes import Exit
 from bot.terminal.output import print_json
 from engine.flow import coerce_inputs
+from engine.journal.records import InboxRow
 from engine.language.codec import Json, decode
 from engine.run.active import utc_now
-from engine.storage.port import InboxRow, Store
+from engine.storage.port import Store
 from prompt_state.question_row import thread_key
 
 _LOOK_SECONDS = 0.05

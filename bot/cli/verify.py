@@ -12,7 +12,8 @@ from bot.terminal.cli_context import Place, database_file, opened
 from bot.terminal.exit_codes import Exit, UsageError
 from bot.terminal.output import clean, print_json
 from engine.decide.verify import verify
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
+from engine.flow.load import flow_from_body
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.snapshot import read_export
 from engine.journal.state import State

@@ -11,8 +11,9 @@ from bot.config.settings import Settings
 from engine.decide.agents.spend_projection import SpendRows
 from engine.language.codec import Json
 from engine.messages.limits import DEFAULT_MODEL, AgentFacts
-from engine.nodes.runtime.runner import NodeContext, Outcome, with_runner
+from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.nodes.runtime.secrets import SecretSource
+from engine.nodes.runtime.table import with_runner
 from engine.run.active import Extension
 from engine.run.engine import Engine
 from engine.storage.port import Store

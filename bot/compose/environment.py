@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from bot.config.tuning import SLACK_PACE, Tuning
 from engine.language import timestamps
-from engine.nodes.runtime.runner import Runner, runners
+from engine.nodes.runtime.runner import Runner
+from engine.nodes.runtime.table import runners
 from engine.run.active import random_text
 from engine.run.wakeups import POLL_SECONDS
 from engine.storage.group_commit import Writer
@@ -26,19 +27,11 @@ from engine.storage.port import Store
 if TYPE_CHECKING:
     import aiohttp
 
-    from bot.serve.bolt import SlackApp
-
 
 def _keep_what_is_loaded() -> None:
     """What was loaded so far stays: full collections of it would only hold up acknowledgements."""
     gc.collect()
     gc.freeze()
-
-
-def _slack_app(*clients: Any, **options: Any) -> SlackApp:
-    from bot.serve.bolt import SlackApp
-
-    return SlackApp(*clients, **options)
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,8 @@ class Machine:
     open_store: Callable[[str, bytes | None], Store] = open_store
     writer: Callable[[Store], Writer] = Writer
     runners: Callable[[], Mapping[str, Runner]] = runners
-    slack_app: Callable[..., SlackApp] = _slack_app
+    slack_app: Callable[..., Any] | None = None
+    """What takes everything from Slack; None for the one with Bolt."""
     tuning: Tuning = SLACK_PACE
     poll_seconds: float = POLL_SECONDS
     """How often the commits of other processes are looked for."""

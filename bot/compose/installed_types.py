@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from engine.decide.reinstalled import restored
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
+from engine.journal.records import Head
 from engine.language.errors import FlowError, SaysoError, StorageBroken, StorageError
 from engine.run.engine import Engine
 from engine.run.sessions import stored_state
-from engine.storage.port import Head, Store
+from engine.storage.port import Store
 
 log = logging.getLogger("sayso")
 

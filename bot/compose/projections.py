@@ -15,12 +15,7 @@ from typing import TypeVar
 from bot.intents.session_rows import unseen
 from engine.decide.projections import delivery
 from engine.flow.missing_types import spec_of
-from engine.journal.state import State
-from engine.language.backoff import passes
-from engine.language.codec import decode
-from engine.language.errors import LockHeld, SaysoError
-from engine.run.sessions import stored_state
-from engine.storage.port import (
+from engine.journal.records import (
     Commit,
     DropLock,
     DropTimer,
@@ -32,10 +27,15 @@ from engine.storage.port import (
     PutPrompt,
     PutTimer,
     Row,
-    Store,
     TakeLock,
     TimerRow,
 )
+from engine.journal.state import State
+from engine.language.backoff import passes
+from engine.language.codec import decode
+from engine.language.errors import LockHeld, SaysoError
+from engine.run.sessions import stored_state
+from engine.storage.port import Store
 from prompt_state.question_row import prompt_row
 
 log = logging.getLogger("sayso")

@@ -18,11 +18,12 @@ from typing import Any, Literal, NamedTuple
 
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
+from engine.journal.records import Sweep
 from engine.language import timestamps
 from engine.language.errors import SaysoError, StoreSuspended
 from engine.run.snapshot_files import SnapshotFiles
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store, Sweep
+from engine.storage.port import Store
 
 log = logging.getLogger("sayso")
 

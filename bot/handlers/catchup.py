@@ -24,8 +24,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.inbound import decisions, payloads
 from bot.wire.client import RateLimited, classify, code_of
 from bot.wire.read_limiter import ReadBudget
+from engine.journal.records import Head, InboxItem
 from engine.storage.group_commit import Writer
-from engine.storage.port import Head, InboxItem
 
 log = logging.getLogger("sayso.catchup")
 

@@ -14,11 +14,11 @@ from bot.intents.session_rows import note_row, tell_requester
 from bot.rendering import phrases, prompt_key
 from engine.decide.commands import Command, Gone, Unreachable
 from engine.decide.prompt_timers import MOST_REPOSTS
+from engine.journal.records import Consumed, Head, InboxRow, OutboxRow, Row
 from engine.language.actors import CHANNEL, Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import Refused, SaysoError, SessionError, StorageError
 from engine.run.engine import Engine
-from engine.storage.port import Consumed, Head, InboxRow, OutboxRow, Row
 from prompt_state import store as prompts
 from prompt_state.question_row import PromptState
 

@@ -16,11 +16,11 @@ from bot.rendering.text import escape, one_line
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Abort, Answer, Command, Undo
 from engine.forms.ask import asked_fields
+from engine.journal.records import Head, InboxRow, Row
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.run.engine import Engine
-from engine.storage.port import Head, InboxRow, Row
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
 from prompt_state.policy import Gate, authorize

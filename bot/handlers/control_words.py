@@ -10,12 +10,12 @@ from bot.rendering import phrases
 from bot.rendering.text import escape
 from bot.start.status import Standing
 from engine.decide.commands import Resume
+from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer, Refused, SessionError
 from engine.run.engine import Engine
-from engine.storage.port import Head, InboxRow
 from prompt_state.policy import Gate, authorize
 from prompt_state.routing import Control
 

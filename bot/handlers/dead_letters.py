@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from bot.intents.session_rows import direct_row, note_row
 from bot.rendering import phrases
+from engine.journal.records import Head, InboxRow, Row
 from engine.language.codec import decode
 from engine.run.engine import Engine
-from engine.storage.port import Head, InboxRow, Row
 
 
 class DeadLetters:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from bot.outbound.notices import Telling
 from bot.rendering import phrases
+from engine.journal.records import InboxRow
 from engine.language.codec import decode
 from engine.run.engine import Engine
-from engine.storage.port import InboxRow
 
 
 @dataclass(frozen=True, slots=True)

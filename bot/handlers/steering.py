@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from bot.rendering import phrases
 from engine.decide.commands import Answer, Command, Steer
+from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.run.engine import Engine
-from engine.storage.port import Head
 from prompt_state.policy import Gate, authorize
 
 

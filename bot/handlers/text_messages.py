@@ -28,12 +28,12 @@ from bot.wire.downloads import IncomingFiles, NotNow
 from bot.wire.users import LookupFailed, People, UnknownPerson
 from engine.decide import commands
 from engine.decide.commands import Answer, Command, Undo
+from engine.journal.records import Consumed, Head, InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import InvalidAnswer, Refused, SessionError
 from engine.nodes.runtime.folder import FileRefused
 from engine.run.engine import Engine
-from engine.storage.port import Consumed, Head, InboxRow
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
 from prompt_state.policy import Gate, may_act_on

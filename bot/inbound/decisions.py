@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from bot.inbound.view_values import Opening, Submission
+from engine.journal.records import InboxItem
 from engine.language.codec import Json
-from engine.storage.port import InboxItem
 
 MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
 OVERHEARD, REACTION = "slack.overheard", "slack.reaction"

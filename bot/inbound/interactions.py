@@ -8,9 +8,9 @@ from typing import Any
 from bot.inbound.decisions import CLICK, SLASH, Ask, Decision, Home, Press, Skip, Submit, Take, storable
 from bot.inbound.view_values import CALLBACK, INSIDE, OPEN, Opening, Submission
 from bot.wire.manifest import SHORTCUT
+from engine.journal.records import InboxItem
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import NotJson
-from engine.storage.port import InboxItem
 from prompt_state.question_row import thread_key
 
 

@@ -29,9 +29,9 @@ from bot.inbound.decisions import (
 )
 from bot.inbound.triggers import app_of, said_in
 from bot.wire.downloads import described
+from engine.journal.records import InboxItem
 from engine.language.codec import Json, encode
 from engine.language.errors import NotJson
-from engine.storage.port import InboxItem
 from prompt_state.question_row import thread_key
 from prompt_state.routing import SUBTYPES, Message, read_message
 

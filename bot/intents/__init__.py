@@ -1,1 +1,17 @@
-"""TODO"""
+"""From a step's events to the outbox rows that show it.
+
+May import: `rendering`.
+
+Invariants:
+
+* A projection: the same events give the same rows, with the same idempotency keys.
+
+A crash: The rows are committed with the step, or not there.
+
+Files:
+
+* `agent_rows`: the outbox rows of agents: what stays in the thread of what they say and do
+* `scripted`: says in threads that a script answers in the place of Claude
+* `session_rows`: what a step makes the bot want to show: outbox rows, committed with the events that they
+  follow from
+"""

@@ -22,9 +22,9 @@ from engine.journal.events import (
     SessionEnd,
 )
 from engine.journal.folds.agents import TURN
+from engine.journal.records import PutOutbox
 from engine.journal.state import State, scope_of
 from engine.language.codec import Json, encode
-from engine.storage.port import PutOutbox
 
 ENTRY = "agent"
 """Kind of rows that are shown."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from bot.intents.session_rows import note_row
 from engine.journal.events import ContainerStarted, Event
+from engine.journal.records import PutOutbox
 from engine.journal.state import State
-from engine.storage.port import PutOutbox
 
 SCRIPTED = (
     "🎭 _A script answers here in the place of Claude. It says the same each time, whatever you write._"

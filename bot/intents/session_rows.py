@@ -33,9 +33,9 @@ from engine.journal.events import (
     TimerFired,
 )
 from engine.journal.folds.prompts import people_among
+from engine.journal.records import PutOutbox
 from engine.journal.state import State
 from engine.language.codec import Json, encode
-from engine.storage.port import PutOutbox
 
 COVERED_MOST = 7_000
 """Units of what will run that a prompt surely shows; more of it goes into a file too."""

@@ -30,9 +30,9 @@ from bot.rendering.agents import (
 )
 from bot.rendering.blocks import Rendered, metadata
 from bot.wire.client import Permanent, RateLimited
+from engine.journal.records import OutboxRow, PutOutbox
 from engine.language.codec import Json, decode, encode
 from engine.storage.group_commit import Writer
-from engine.storage.port import OutboxRow, PutOutbox
 
 log = logging.getLogger("sayso.outbound")
 

@@ -21,12 +21,12 @@ from bot.rendering.deliveries import Delivered, Extra, delivered
 from bot.rendering.notes import message_blocks
 from bot.wire.client import Permanent
 from engine.decide.evaluate import named_node
+from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language.codec import Json, decode, encode
 from engine.nodes.runtime.folder import FileRefused
 from engine.run import remote_commands
 from engine.storage.group_commit import Writer
-from engine.storage.port import InboxItem, OutboxRow
 
 log = logging.getLogger("sayso.outbound")
 

@@ -14,11 +14,11 @@ from bot.intents.session_rows import card_row
 from bot.rendering.locks import Behind
 from engine.decide import locks
 from engine.journal.events import Event, LockAcquired, SessionEnd
+from engine.journal.records import LockRow
 from engine.journal.state import State
 from engine.language.errors import SaysoError
 from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
-from engine.storage.port import LockRow
 
 log = logging.getLogger("sayso.queues")
 

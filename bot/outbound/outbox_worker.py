@@ -26,6 +26,7 @@ from bot.outbound.streams import Streams
 from bot.outbound.uploads import Uploads
 from bot.wire.client import AuthLost, NotSent, Permanent, RateLimited, SlackFault
 from engine.flow import Flow
+from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps as moments
 from engine.language.codec import Json, encode
@@ -41,7 +42,6 @@ from engine.language.errors import (
 from engine.nodes.runtime.runner import Meter
 from engine.run.active import utc_now
 from engine.storage.group_commit import Writer
-from engine.storage.port import InboxItem, OutboxRow
 
 log = logging.getLogger("sayso.outbound")
 

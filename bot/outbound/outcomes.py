@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from bot.outbound.calls import Posted
 from engine.flow import Flow
+from engine.journal.records import InboxItem
 from engine.journal.state import State
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import Meter
-from engine.storage.port import InboxItem
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from bot.outbound.calls import Calls, Place, Posted
 from bot.outbound.rate_limiter import POST, Hold, Pace
 from bot.rendering import Rendered, duplicate
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
+from engine.journal.records import OutboxRow
 from engine.language import timestamps
 from engine.language.codec import Json, decode
 from engine.storage.group_commit import Writer
-from engine.storage.port import OutboxRow
 
 log = logging.getLogger("sayso.outbound")
 

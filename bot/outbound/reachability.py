@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from bot.outbound.outcomes import Outcome, Sent, Sessions
 from bot.outbound.posts import posted_of
 from bot.wire.client import Permanent
+from engine.journal.records import Head, InboxItem, OutboxRow
 from engine.language import timestamps
 from engine.language.codec import decode
 from engine.run import remote_commands
 from engine.storage.group_commit import Writer
-from engine.storage.port import Head, InboxItem, OutboxRow
 
 CLOSED = ("is_archived", "not_in_channel", "channel_not_found", "is_inactive")
 """What Slack says where a channel takes nothing of ours until a person changes that."""

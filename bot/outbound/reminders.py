@@ -29,10 +29,10 @@ from bot.rendering.prompt_clocks import (
 )
 from bot.wire.client import Permanent
 from engine.flow import Flow
+from engine.journal.records import OutboxRow
 from engine.journal.state import PromptRun, State
 from engine.language.codec import Json
 from engine.storage.group_commit import Writer
-from engine.storage.port import OutboxRow
 
 log = logging.getLogger("sayso.outbound")
 

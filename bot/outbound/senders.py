@@ -33,12 +33,12 @@ from bot.rendering.phrases import alike_text
 from bot.wire.client import Permanent, SlackFault
 from engine.decide.prompt_timers import MOST_REPOSTS
 from engine.flow import Flow
+from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import PromptRun, State
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
 from engine.run import remote_commands
 from engine.storage.group_commit import Writer
-from engine.storage.port import InboxItem, OutboxRow
 from prompt_state import store as prompts
 from prompt_state.question_row import thread_key
 

@@ -19,12 +19,12 @@ from bot.outbound.posts import posted_of, result_of
 from bot.outbound.rate_limiter import Hold
 from bot.wire.client import Permanent, RateLimited, SlackFault
 from engine.journal.events import AgentCompacted, Event
+from engine.journal.records import OutboxRow
 from engine.journal.state import State
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.messages.turns import Finished, TextDelta, TurnEvent
 from engine.storage.group_commit import Writer
-from engine.storage.port import OutboxRow
 
 log = logging.getLogger("sayso.outbound")
 

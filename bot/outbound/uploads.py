@@ -19,11 +19,11 @@ from bot.outbound.calls import Place
 from bot.outbound.rate_limiter import POST, Hold, Pace
 from bot.rendering.text import clip, shown
 from bot.wire.client import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
+from engine.journal.records import OutboxRow
 from engine.language import timestamps
 from engine.language.codec import Json, encode
 from engine.nodes.runtime.folder import FileRefused
 from engine.storage.group_commit import Writer
-from engine.storage.port import OutboxRow
 
 UPLOAD_SECONDS = 120.0
 _NAME = 120

@@ -8,19 +8,20 @@ a service does that honours idempotency keys. Any other second run is a second e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bot.scenarios.document import ErrorDoc, FakeDoc
-from bot.scenarios.world import HARMLESS, Done
+from bot.scenarios.world import HARMLESS, Done, World
 from engine.journal.events import AgentCompacted, AgentMessage, Event
 from engine.journal.folds.agents import TURN
 from engine.language.codec import Json, encode
+from engine.language.diagnostics import Path
 from engine.messages.errors import ScriptError
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Runner, runners
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Runner
+from engine.nodes.runtime.table import runners
 from engine.nodes.types.registry import READ_ONLY_METHODS, node_types
 
 if TYPE_CHECKING:
-    from bot.scenarios.life import Life
     from engine.messages.turns import Tool
 
 _OUTCOMES = (
@@ -36,10 +37,26 @@ _DEFAULTS: Mapping[str, Mapping[str, Json]] = {
 }
 
 
+class Scene(Protocol):
+    """What the fakes of one life read and say."""
+
+    world: World
+    events: list[Event]
+
+    async def at_gate(self, ctx: NodeContext) -> bool:
+        """A node waits here until it is its turn; False when it has to leave."""
+
+    def node_id(self, path: str) -> str:
+        """The id of the node at a path that is under way."""
+
+    def give_up(self, lines: Sequence[str], path: Path = ...) -> None:
+        """The scenario cannot go on: nothing further is stored."""
+
+
 class Fakes(Mapping[str, Runner]):
     """Runners by type, for one life."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: Scene) -> None:
         self._life = life
         self._real = runners()
 

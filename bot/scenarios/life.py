@@ -23,13 +23,14 @@ from engine.decide.evaluate import node_at
 from engine.flow.missing_types import spec_of
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.queries import asked_in_order, launched
+from engine.journal.records import Commit
 from engine.journal.state import State, TimerRun
 from engine.language.diagnostics import Path
 from engine.language.errors import Fenced, SaysoError
 from engine.nodes.runtime.runner import NodeContext
 from engine.run.engine import Engine
 from engine.storage.memory import MemoryStore
-from engine.storage.port import Commit, Store
+from engine.storage.port import Store
 from prompt_state.projection import projection
 
 MOST_ROUNDS = 10_000

@@ -27,10 +27,10 @@ from bot.inbound.view_values import PAGE, VIEW, Accept, Next, Refuse, Submission
 from bot.views.service import Views, acknowledgement
 from bot.wire.channel_aliases import Aliases
 from bot.wire.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
+from engine.journal.records import InboxItem
 from engine.language.codec import Json, encode
 from engine.language.errors import StorageError
 from engine.storage.group_commit import Writer
-from engine.storage.port import InboxItem
 
 log = logging.getLogger("sayso.slack")
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import bot
 from bot.config.settings import Settings, SettingsError
 from bot.serve.main import Bot, Identity
 from bot.workspace import Suggestion, Workspace, WorkspaceError
@@ -83,7 +82,7 @@ async def run_dev(
 
 def default_flows(settings: Settings) -> list[Path]:
     """The folder of flows where it has any, else the examples of a checkout. Raises `SettingsError`."""
-    examples = Path(bot.__file__).resolve().parent.parent / "examples"
+    examples = Path(__file__).resolve().parents[2] / "examples"
     for folder in (settings.flows, examples):
         if folder.is_dir() and any(file.suffix in SUFFIXES for file in folder.iterdir()):
             return [folder]

@@ -56,6 +56,7 @@ from bot.wire.sockets import HEARD
 from bot.wire.users import People
 from engine.flow import Flow
 from engine.journal.events import Event, SessionReachable
+from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.backoff import is_busy, waited_out
@@ -63,7 +64,7 @@ from engine.language.errors import SaysoError
 from engine.run.dispatcher import Service
 from engine.run.stepper import DRAIN_SECONDS
 from engine.run.wakeups import LocalDispatcher
-from engine.storage.port import Head, InboxRow, Store
+from engine.storage.port import Store
 from prompt_state.policy import Gate
 
 log = logging.getLogger("sayso")
@@ -287,7 +288,8 @@ class Bot:
         self, bot: Any, app: Any, app_token: str, home: decisions.Home, talk: Conversation
     ) -> SlackApp:
         """What takes everything from Slack."""
-        return self.machine.slack_app(
+        make: Callable[..., SlackApp] = self.machine.slack_app or SlackApp
+        return make(
             bot,
             app,
             app_token=app_token,

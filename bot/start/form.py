@@ -29,9 +29,9 @@ from bot.views.prompt_lookup import Desk
 from engine.flow import Flow, coerce_inputs
 from engine.flow.model import Input, Trigger
 from engine.forms import Field, check_form, input_field
+from engine.journal.records import InboxRow
 from engine.language.codec import Json
 from engine.language.errors import InvalidInputs
-from engine.storage.port import InboxRow
 
 WHERE = "where"
 

@@ -19,8 +19,8 @@ from bot.rendering.text import escape, plain
 from bot.start.starter import Starter
 from bot.start.status import Standing
 from bot.wire.users import LookupFailed, People, UnknownPerson
+from engine.journal.records import Head, InboxRow
 from engine.language.codec import Json, decode
-from engine.storage.port import Head, InboxRow
 from prompt_state.routing import Message, control_word
 
 log = logging.getLogger("sayso.conversation")

@@ -24,11 +24,11 @@ from bot.wire.permalinks import Links
 from bot.wire.users import LookupFailed, People, UnknownPerson
 from engine.flow import Flow
 from engine.flow.model import Trigger
+from engine.journal.records import Consumed, Head, InboxRow, PutOutbox, Row
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, canonical, decode, encode
 from engine.run.engine import Engine
-from engine.storage.port import Consumed, Head, InboxRow, PutOutbox, Row
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.ways_in")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from engine.journal.records import InboxItem
 from engine.language.codec import Json, encode
-from engine.storage.port import InboxItem
 
 WANTED = "slack.wanted"
 WANTED_ROOTED = "slack.wanted_rooted"

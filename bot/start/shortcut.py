@@ -19,8 +19,8 @@ from bot.rendering.modals import field_block, modal
 from bot.rendering.text import one_line
 from bot.start.form import Start, shortcut_of
 from engine.flow import Flow
+from engine.journal.records import InboxRow
 from engine.language.codec import Json
-from engine.storage.port import InboxRow
 
 FLOW = "flow"
 _MOST = 100

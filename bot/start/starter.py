@@ -14,11 +14,11 @@ from bot.start.rate_limits import RateLimits
 from bot.wire.channels import Channels
 from bot.wire.users import LookupFailed
 from engine.flow import Flow
+from engine.journal.records import Consumed, InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import SaysoError, StorageError, UnknownFlow
 from engine.run.engine import Engine
-from engine.storage.port import Consumed, InboxRow
 from prompt_state.policy import Gate, authorize
 from prompt_state.question_row import thread_key
 from prompt_state.target import AskedSpec

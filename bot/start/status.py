@@ -8,10 +8,10 @@ from contextlib import suppress
 from bot.outbound.lock_queues import behind
 from bot.rendering import phrases
 from bot.rendering.flow import around
+from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language.errors import SchemaTooNew
 from engine.run.engine import Engine
-from engine.storage.port import Head
 from prompt_state.question_row import PromptState
 
 _MOST_SHOWN = 30

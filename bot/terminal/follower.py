@@ -30,6 +30,7 @@ from engine.decide.commands import Answer, Edit, Policy, Shown
 from engine.flow.missing_types import spec_of
 from engine.forms import Field, match_option
 from engine.journal.events import Event
+from engine.journal.records import Head, OutboxRow
 from engine.journal.state import PromptRun, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
@@ -39,7 +40,6 @@ from engine.nodes.types.registry import node_types
 from engine.run import remote_commands
 from engine.run.dispatcher import Service
 from engine.run.engine import Engine
-from engine.storage.port import Head, OutboxRow
 from prompt_state.policy import ACTION_OF
 
 POLL_SECONDS = 0.25

@@ -13,14 +13,15 @@ from engine.decide import question
 from engine.flow.missing_types import MISSING, spec_of
 from engine.forms import value_text
 from engine.journal import events as ev
-from engine.journal.code_digests import CHANGED, code_key
+from engine.journal.code_digests import CHANGED
 from engine.journal.events import Event
 from engine.journal.folds.agents import TURN
 from engine.journal.queries import REJECTED, is_rejected, is_rejection
+from engine.journal.records import Head
 from engine.journal.state import LEFT, PromptRun, State
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.storage.port import Head
+from engine.nodes.types.code import code_key
 
 MARKS = {
     "completed": "✓",

@@ -26,10 +26,10 @@ from engine.journal.code_digests import CHANGED
 from engine.journal.events import Event
 from engine.journal.history import Entry, tree
 from engine.journal.queries import REJECTED, is_rejected, is_rejection, verdict
+from engine.journal.records import Head
 from engine.journal.state import PromptRun, State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
-from engine.storage.port import Head
 
 
 @dataclass(frozen=True)

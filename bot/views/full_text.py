@@ -7,8 +7,8 @@ from bot.rendering.approvals import WHOLE, whole
 from bot.rendering.modals import modal
 from bot.views.kinds import ids_of
 from bot.views.prompt_lookup import Desk
+from engine.journal.records import InboxRow
 from engine.language.codec import Json
-from engine.storage.port import InboxRow
 
 
 class Whole:

@@ -18,13 +18,13 @@ from bot.rendering.home import (
 )
 from bot.wire.permalinks import Links, Spot
 from bot.wire.users import LookupFailed, People
+from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.journal.transitions import ENDED
 from engine.language.actors import requester_of
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.engine import Engine
-from engine.storage.port import Head, InboxRow
 from prompt_state import store as prompts
 from prompt_state.policy import Gate, may_act_on
 from prompt_state.question_row import PromptState

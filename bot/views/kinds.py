@@ -9,9 +9,9 @@ from typing import Protocol
 from bot.inbound.view_values import Accept, Opened, Opening, Refuse, Show, Submission, Verdict, View, Words
 from bot.views.prompt_lookup import Asked, Desk, named
 from engine.decide.commands import Command
+from engine.journal.records import InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from engine.storage.port import InboxRow
 from prompt_state.policy import ACTION_OF, Action
 
 

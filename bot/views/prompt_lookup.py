@@ -9,11 +9,11 @@ from bot.rendering.phrases import closed_text
 from bot.wire.users import LookupFailed, People
 from engine.decide.question import timed_out
 from engine.flow import Flow
+from engine.journal.records import InboxRow
 from engine.journal.state import PromptRun, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.run.engine import Engine
-from engine.storage.port import InboxRow
 from prompt_state import store as prompts
 from prompt_state.policy import Action, Gate, authorize
 from prompt_state.question_row import PromptState

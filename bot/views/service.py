@@ -23,10 +23,10 @@ from bot.outbound.modals import Modals, Standing
 from bot.rendering.modals import words_view
 from bot.rendering.text import for_reader
 from bot.wire.client import AuthLost, SlackFault, Unknown
+from engine.journal.records import Consumed, InboxRow
 from engine.language.codec import Json, decode
 from engine.language.errors import SaysoError
 from engine.storage.group_commit import Writer
-from engine.storage.port import Consumed, InboxRow
 
 log = logging.getLogger("sayso.views")
 

@@ -11,7 +11,7 @@ from engine.decide.evaluate import evaluate_condition, evaluate_config
 from engine.decide.fixpoint import end_flow, settle
 from engine.decide.step import Turn
 from engine.flow import Node
-from engine.flow.missing_types import MISSING, why_missing
+from engine.flow.missing_types import MISSING
 from engine.journal import events as ev
 from engine.journal.code_digests import CHANGED, changed
 from engine.journal.folds.agents import TURN
@@ -128,7 +128,7 @@ def _launch(
 ) -> None:
     """Begin a node with its evaluated configuration; not without its type, and with `pin: strict` not with code that
     nobody agreed to."""
-    held = MISSING if why_missing(turn.flow, node) is not None else None
+    held = MISSING if turn.flow.why_missing(node) is not None else None
     if node.pin == "strict" and changed(turn.state, turn.facts.code, node.type, config):
         held = CHANGED
     turn.start(path, node_id or node.id, node.type, node.index, config, attempt)

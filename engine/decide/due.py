@@ -8,7 +8,7 @@ from typing import NamedTuple
 from engine.decide import agents, containers, locks
 from engine.decide.evaluate import node_at
 from engine.flow import Flow, Node
-from engine.flow.missing_types import MISSING, spec_of, why_missing
+from engine.flow.missing_types import MISSING, spec_of
 from engine.flow.model import NodeList
 from engine.journal.code_digests import CHANGED
 from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_of
@@ -121,7 +121,7 @@ def must_ask(flow: Flow, state: State, path: str) -> bool:
         return True
     node = node_at(flow, state, path)
     if run.reason == MISSING:
-        return why_missing(flow, node) is not None
+        return flow.why_missing(node) is not None
     policy = node.crash_policy(run.input)
     return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
 

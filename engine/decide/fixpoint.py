@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.decide import containers, locks, prompt_timers, question, replies
 from engine.decide.due import due, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
-from engine.flow.missing_types import MISSING, why_missing
+from engine.flow.missing_types import MISSING
 from engine.journal import events as ev
 from engine.journal.code_digests import CHANGED
 from engine.journal.queries import asked_in_order, doomed, launched, open_prompt_at
@@ -135,7 +135,7 @@ def _finally_is_over(turn: Turn) -> bool:
             if run.reason == CHANGED:
                 message = f"node {node.id}: its code changed (pin: strict), and `finally` asks nobody"
             elif run.reason == MISSING:
-                message = f"node {node.id}: {why_missing(turn.flow, node)}, and `finally` asks nobody"
+                message = f"node {node.id}: {turn.flow.why_missing(node)}, and `finally` asks nobody"
             if not doomed(turn.state, path):
                 turn.fail(path, {"type": "interrupted", "message": message})
     containers.progress(turn)
@@ -171,4 +171,4 @@ def _ask_if_interrupted(turn: Turn, path: str) -> None:
     if run.reason in (AGAIN, LEFT, RETRY) or not must_ask(turn.flow, turn.state, path):
         return
     node = turn.node(path)
-    turn.ask(path, question.interrupted_prompt(node, run, why_missing(turn.flow, node)))
+    turn.ask(path, question.interrupted_prompt(node, run, turn.flow.why_missing(node)))

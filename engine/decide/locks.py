@@ -17,11 +17,11 @@ from engine.decide.commands import LockGranted, LockQueued
 from engine.decide.step import Turn
 from engine.journal import events as ev
 from engine.journal.queries import pending as pending
+from engine.journal.records import LockRow
 from engine.journal.state import State
 from engine.language.actors import named
 from engine.language.codec import Json, clean_text, encode
 from engine.language.errors import SaysoError
-from engine.storage.port import LockRow
 
 MAX_NAME = 200
 """Characters of a lock's name at most."""

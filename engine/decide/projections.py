@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from engine.flow.missing_types import spec_of
 from engine.journal.events import ChildStarted, Event, NodeStarted
+from engine.journal.records import DropLock, DropTimer, PutLock, PutOutbox, PutTimer, Row, TakeLock
 from engine.journal.state import State
 from engine.language.codec import Json, encode
-from engine.storage.port import DropLock, DropTimer, PutLock, PutOutbox, PutTimer, Row, TakeLock
 
 
 def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:

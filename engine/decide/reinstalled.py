@@ -6,7 +6,7 @@ from engine.decide.commands import Installed
 from engine.decide.evaluate import node_at
 from engine.decide.step import Turn
 from engine.flow import Flow
-from engine.flow.missing_types import MISSING, why_missing
+from engine.flow.missing_types import MISSING
 from engine.journal import events as ev
 from engine.journal.queries import open_prompt_at
 from engine.journal.state import State
@@ -20,7 +20,7 @@ def restored(flow: Flow, state: State) -> list[str]:
         if state.nodes[path].status == "interrupted"
         and state.nodes[path].reason == MISSING
         and open_prompt_at(state, path) is not None
-        and why_missing(flow, node_at(flow, state, path)) is None
+        and flow.why_missing(node_at(flow, state, path)) is None
     ]
 
 

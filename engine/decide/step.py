@@ -15,7 +15,6 @@ from engine.decide.commands import Action, Facts
 from engine.decide.evaluate import node_at
 from engine.flow import Flow, Node
 from engine.journal import events as ev
-from engine.journal.code_digests import code_key
 from engine.journal.events import Event
 from engine.journal.fold import evolve
 from engine.journal.folds.agents import TURN, agent_of
@@ -26,6 +25,7 @@ from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import NotAllowed, NotJson
+from engine.nodes.types.code import code_key
 
 
 class Turn:

@@ -12,8 +12,8 @@ from engine.decide.due import only_waits
 from engine.decide.edges import is_through
 from engine.decide.evaluate import node_at
 from engine.flow import Flow, Node
-from engine.flow.agent_plan import plan_of
 from engine.flow.model import NodeList
+from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.fold import evolve

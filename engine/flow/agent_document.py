@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from engine.flow.agent_plan import ToolKind, Verdict
 from engine.flow.command_lines import pattern_problem
 from engine.flow.input_document import InputDoc
+from engine.flow.node import ToolKind, Verdict
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
 from engine.nodes.types.configs import (

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from engine.flow.build_agents import Around, inputs_of, with_agent
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
 from engine.flow.missing_types import package_of
-from engine.flow.model import FINALLY, ROOT, Edge, Edition, Flow, Gate, Limits, Node, NodeList, Retry
+from engine.flow.model import FINALLY, Edge, Edition, Flow, Limits, NodeList
+from engine.flow.node import ROOT, Gate, Node, Retry
 from engine.flow.raw_tools import agents
 from engine.flow.triggers import trigger_of
 from engine.language.codec import Json

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.flow.agent_document import EVALUATED, TOOLS, AskHumanTool, RuleDoc, ToolDoc
-from engine.flow.agent_plan import AgentPlan, Rule, ToolKind, ToolPlan
 from engine.flow.builtin_tools import BUILTIN, described
 from engine.flow.input_document import InputDoc
 from engine.flow.missing_types import absent_spec
-from engine.flow.model import Flow, Input, Node, NodeList, Retry
+from engine.flow.model import Flow, Input, NodeList
+from engine.flow.node import AgentPlan, Node, Retry, Rule, ToolKind, ToolPlan
 from engine.flow.raw_tools import ASKS_PEOPLE, Entry, entry_of, named_rules, tool_names
 from engine.language.codec import Json
 from engine.language.diagnostics import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.flow.agent_plan import ToolKind
+from engine.flow.node import ToolKind
 from engine.language.codec import Json
 
 MOST_WRITTEN = 2**20

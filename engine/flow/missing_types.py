@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 from engine.nodes.types.installed import BadNodeType, own_type
 from engine.nodes.types.registry import node_types, unusable_type
 from engine.nodes.types.spec import Model, NodeSpec, OwnSpec
-
-if TYPE_CHECKING:
-    from engine.flow import Flow, Node
 
 MISSING = "missing"
 """Why a node was not launched whose type cannot be used here: it waits until a person says how to go on."""
@@ -51,12 +47,3 @@ def package_of(name: str) -> str | None:
 def why_absent(name: str, package: str) -> str:
     """Why a type that a package brought cannot be used, for people."""
     return unusable_type(name) or f"the node type `{name}` of the package {package} is not installed here"
-
-
-def why_missing(flow: Flow, node: Node) -> str | None:
-    """Why a node cannot be launched here for want of a type; None where it can. An approval needs the type of what it
-    covers: without it nobody could be shown what would run."""
-    kinds = [node.type]
-    if node.covers is not None:
-        kinds.append(flow.lists[node.list_id].by_id[node.covers].type)
-    return next((flow.absent[kind] for kind in kinds if kind in flow.absent), None)

@@ -26,13 +26,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from engine.flow import reachability
-from engine.flow.missing_types import spec_of
+from engine.flow.node import ROOT, Gate, Node
 from engine.language.codec import Json, canonical
 from engine.language.expressions import Compiled
-from engine.nodes.types.spec import NodeSpec, OnCrash
 
 if TYPE_CHECKING:
-    from engine.flow.agent_plan import AgentPlan
+    pass
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0
@@ -46,10 +45,6 @@ Edition: TypeAlias = Literal[1, 2]
 """What a text means that says nothing else: since the second edition a rejection stops, a loop edge that is used up is a
 failure, and so is a graph of which no final node ran. A session keeps the edition that its text was pinned under."""
 
-Gate: TypeAlias = Literal["any", "all"]
-
-ROOT = ""
-"""The id of the list that a flow begins with."""
 
 FINALLY = "finally"
 """The id of the list that a flow ends with."""
@@ -107,103 +102,6 @@ class Limits:
     max_cost: float | None = None
     max_tokens_total: int | None = None
     max_turns: int | None = None
-
-
-@dataclass(frozen=True)
-class Retry:
-    """What happens after a failure: at most `attempts` tries in all, with waits in seconds between them."""
-
-    attempts: int
-    backoff: Literal["fixed", "exponential"] = "fixed"
-    delay: float = 1.0
-    max_delay: float = 300.0
-    jitter: float = 0.0
-    until_deadline: bool = False
-    """What the other side cannot help is tried again until the deadline (`engine.decide.agents.outages`)."""
-
-    def wait(self, failures: int, chance: float) -> float:
-        """Seconds to wait after so many failures (1 or more); `chance`, from 0 to 1, says where in the jitter."""
-        seconds = self.delay
-        if self.backoff == "exponential":
-            # More doublings than these pass every longest wait, and a float.
-            seconds *= 2.0 ** min(failures - 1, 64)
-        return min(seconds, self.max_delay) * (1 + self.jitter * (2 * chance - 1))
-
-
-@dataclass(frozen=True)
-class Node:
-    """One node. `config` is its `with` as written, `compiled` the same ready to evaluate, `condition` its `if`.
-
-    `index` is its place in the list `list_id`. `lists` are the ids of the lists that it holds: `body` of a foreach or
-    loop, the branches of a parallel by name, the cases of a switch by value with `default` under the empty key.
-    `on_failure` is the id of that list, `as_` the name of a foreach's item, `calls` the name of the flow that it
-    calls, `while_` and `until_` the conditions of a loop.
-
-    `timeout` is in seconds, `on_crash` is None where the file leaves it to the type, `secrets` are the names of
-    the secrets that it refers to, `line` is where it stands in the file.
-    """
-
-    id: str
-    type: str
-    name: str
-    index: int
-    config: Mapping[str, Json]
-    compiled: Compiled
-    condition: Compiled | None = None
-    timeout: float | None = None
-    on_crash: OnCrash | None = None
-    on_error: str = "fail"
-    pin: Literal["strict"] | None = None
-    secrets: frozenset[str] = frozenset()
-    line: int = 1
-    list_id: str = ROOT
-    lists: Mapping[str, str] = field(default_factory=dict)
-    retry: Retry | None = None
-    on_failure: str | None = None
-    as_: str | None = None
-    calls: str | None = None
-    collect: Compiled | None = None
-    """What each pass of a `foreach` contributes."""
-    while_: Compiled | None = None
-    until_: Compiled | None = None
-    agent: AgentPlan | None = None
-    """The tools of an agent, and what else its file says."""
-
-    @property
-    def spec(self) -> NodeSpec:
-        """What the engine knows about the node's type."""
-        return spec_of(self.type)
-
-    @property
-    def goto(self) -> str | None:
-        """The id of the node, in the same list, that a failure goes to."""
-        return self.on_error.removeprefix("goto:") if self.on_error.startswith("goto:") else None
-
-    def crash_policy(self, evaluated: Json) -> OnCrash:
-        """What an interruption of this node means, given its evaluated `with`: run it again, or ask a person."""
-        if self.on_crash is not None:
-            return self.on_crash
-        return self.spec.on_crash(evaluated if isinstance(evaluated, dict) else {})
-
-    @property
-    def covers(self) -> str | None:
-        """The id of the node, in the same list, that runs only if this approval approved exactly what it does."""
-        return self.config.get("covers") if self.type == "approval" else None
-
-    @property
-    def if_(self) -> Json:
-        """The condition as written; None without one."""
-        return None if self.condition is None else self.condition.raw
-
-    def under(self, prefix: str) -> Node:
-        """The same node in the lists of a flow that calls its flow."""
-        return replace(
-            self,
-            list_id=prefix + self.list_id,
-            lists={key: prefix + list_id for key, list_id in self.lists.items()},
-            on_failure=None if self.on_failure is None else prefix + self.on_failure,
-            agent=None if self.agent is None else self.agent.under(prefix),
-        )
 
 
 @dataclass(frozen=True)
@@ -412,6 +310,14 @@ class Flow:
     def alone(self) -> Flow:
         """The flow without those that it calls: what its own file says."""
         return replace(self, lists=self.own_lists, flows={})
+
+    def why_missing(self, node: Node) -> str | None:
+        """Why a node cannot be launched here for want of a type; None where it can. An approval needs the type of what
+        it covers: without it nobody could be shown what would run."""
+        kinds = [node.type]
+        if node.covers is not None:
+            kinds.append(self.lists[node.list_id].by_id[node.covers].type)
+        return next((self.absent[kind] for kind in kinds if kind in self.absent), None)
 
     def with_flows(self, flows: Mapping[str, Flow]) -> Flow:
         """The flow together with all flows that are called, each as `alone` gives it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from engine.flow.agent_plan import ToolKind
 from engine.flow.checks.raw_lists import as_list, as_mapping, walk
+from engine.flow.node import ToolKind
 from engine.language.codec import Json
 
 ASKS_PEOPLE: frozenset[ToolKind] = frozenset({"ask_human"})

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 from engine.flow.build_agents import with_flow_tools
 from engine.flow.checks.raw_lists import as_mapping, walk
 from engine.flow.inputs import parse_input
-from engine.flow.model import Flow, Node
+from engine.flow.model import Flow
+from engine.flow.node import Node
 from engine.flow.raw_tools import agents, entries
 from engine.language.codec import Json
 from engine.language.diagnostics import MAX_FAULTS, Fault, Path, suggest

@@ -1,16 +1,27 @@
-"""Forms: fields that people fill in, wherever they do it. Pure.
+"""Forms: fields that people fill in, in a modal, in a thread, at a terminal.
 
-Theory. A form is written in a flow as JSON Schema's flat subset (`engine.forms.definition`). When the node begins, its
-expressions are evaluated and the form is *settled*: `{"fields": [field, ...]}` in the prompt, in which every field
-has a type of few and every option is spelled out. From there on there is one way in: `check_form` reads what came,
-be it typed, clicked, or given as JSON, and either gives the values or says for each field, in a sentence for whoever
-filled it in, what would be right. Nothing that a client sends is believed: an option counts when it is one of the
-form's, a limit is checked here whatever the client checked before.
+May import: `language`.
 
-A settled field has `name`, `type` (`string`, `number`, `integer`, `boolean`, `choice`, `choices`), `title`,
-`required`, and where they apply `format` (`email`, `uri`, `date`, `date-time`, `user`, `channel`), `description`,
-`default`, `options` (`[{value, label}]`), `minLength`, `maxLength`, `pattern`, `minimum`, `maximum`, `minItems`,
-`maxItems`, `multiline`.
+Invariants:
+
+* One reader for each format, whichever way a value comes in.
+* What is stored has one spelling.
+
+Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
+
+Files:
+
+* `ask`: what the prompt of an `ask` carries about its answer, and what counts as one
+* `definition`: A form as a flow writes it: JSON Schema's flat subset, checked when the flow is loaded,
+  settled when it is asked
+* `display`: fields and values as people read them
+* `formats`: texts that must have a form: addresses, dates, people
+* `options`: options by what people type: a label, a value, or a number of the list
+* `parse`: one value for one field: from what was typed, clicked or given as JSON to what is stored
+* `patterns`: patterns that answer soon: a regular expression that could take for ever on some text is
+  refused with the flow
+* `validate`: A whole form: what came, as values or as a sentence for each field that is wrong; and the same
+  as words
 """
 
 from engine.forms.definition import FORM_SCHEMA, form_faults, settle_form

@@ -12,26 +12,13 @@ from typing import TYPE_CHECKING
 
 from engine.journal.events import ChildStarted, FlowStarted, NodeStarted
 from engine.language.codec import Json
+from engine.nodes.types.code import code_key
 
 if TYPE_CHECKING:
     from engine.journal.state import State
 
 CHANGED = "changed"
 """Why a node was not launched whose code is another than before: a person has to agree."""
-
-
-def code_key(node_type: str, config: Json) -> str | None:
-    """What code a node runs, as its flow names it: a module, or a relative path; None for what is no file of ours."""
-    if not isinstance(config, Mapping):
-        return None
-    if node_type == "python":
-        call = config.get("call")
-        return call.partition(":")[0] if isinstance(call, str) else None
-    run = config.get("run") if node_type == "shell" else None
-    program = run[0] if isinstance(run, list) and run else None
-    if not isinstance(program, str) or "/" not in program or program.startswith("/") or "{{" in program:
-        return None
-    return program
 
 
 def changed(state: State, now: Mapping[str, str], node_type: str, config: Json) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from engine.journal.records import Head
 from engine.journal.state import State
 from engine.journal.state_json import to_json
 from engine.language.codec import Json
-from engine.storage.port import Head
 
 
 def inspection(state: State, head: Head) -> dict[str, Json]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from engine.journal.events import SCHEMA_VERSION, Event, event_from_bytes
 from engine.journal.fold import derive_state
+from engine.journal.records import Loaded
 from engine.journal.state import State
 from engine.journal.state_json import from_json, to_json
 from engine.language.codec import Json, canonical, decode
 from engine.language.errors import MalformedJournal, NotJson, SnapshotRefused
-from engine.storage.port import Loaded
 
 VERSION = 1
 

@@ -1,1 +1,24 @@
-"""TODO"""
+"""A conversation with a model as values: blocks, turns, the stream's fold, prices and limits.
+
+May import: `language`.
+
+Invariants:
+
+* Content is given back as it came: thinking with its signature, keys of tool inputs in their order.
+* A turn without a stop reason is a failure, never a short answer.
+* Costs are exact: whole billionths of a dollar, rounded up.
+
+Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
+
+Files:
+
+* `errors`: what can go wrong with a turn
+* `final_answer`: the last answer of an agent that has to be JSON: found in its text, and checked
+* `limits`: what the core may know about models beside the state: prices and limits are configuration
+* `messages`: messages of a conversation, in the JSON of the Messages API, and what makes a conversation
+  legal
+* `money`: dollars as people read them
+* `prices`: what a turn costs, exactly, and what it can cost at most
+* `stream`: the events of the Messages API's stream, folded into content
+* `turns`: A turn as plain values: what is asked, what a stream tells, how it ended
+"""

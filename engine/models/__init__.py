@@ -1,29 +1,29 @@
-"""Providers answer turns of a conversation with a model. This is the basis of the coming `agent` node.
+"""Providers of models, and the runner of a model call.
 
-Theory
-------
-A conversation is a list of messages in the JSON of Anthropic's Messages API. We keep it, send it whole with every
-call, and store what comes back verbatim: the provider remembers nothing, so a conversation can go on in another
-process, days later. A provider does one thing: it turns a `TurnRequest` into a stream of events whose last one is
-`Finished`, or raises one of the errors of `engine.messages.errors`.
+May import: `nodes.runtime` and below.
 
-* `turns`: what is asked, what a stream tells and how it ends; `port`: the protocol, and `complete`, which collects a turn;
-* `messages`: messages and their blocks, and `legal`, which says what is wrong with a conversation;
-* `prices`: what a turn costs, and what it can cost at most;
-* `assembly`: the pure fold of the wire's events into content;
-* `claude`: the real one; its SDK is imported when the first turn is asked for, never before;
-* `scripted`: a provider that says what a script says.
+Invariants:
 
-Invariants
-----------
-* Content is given back exactly as it came: thinking with its signature, keys of tool inputs in their order.
-* A turn without a stop reason is a failure (`StreamCut`), never a short answer.
+* A provider turns a `TurnRequest` into a stream whose last event is `Finished`, or raises an error of
+  `engine.messages.errors`.
 * Nothing is retried here: whoever keeps the journal decides, since each try may cost.
-* A turn that is aborted ends within a second with what can stay in the conversation, marked as interrupted.
+* SDKs are imported when the first turn is asked for.
 
-A crash in the middle of a turn leaves nothing behind; the tokens are paid for, hence the reservation before each
-call (`prices.worst_case`).
+A crash: A call that was cut is lost; the budget that was set aside for it is not.
+
+Files:
+
+* `abort`: waiting for something that may be aborted meanwhile
+* `attachments`: files of a session as blocks of a conversation: pictures, PDFs and text, read when the turn
+  is asked for
+* `checks`: what every provider looks at before a turn: the same requests are refused by all of them
+* `claude`: Claude, through Anthropic's SDK
+* `claude_wire`: what the Messages API wants to hear, and what its refusals mean
+* `provider`: what every provider is, and `complete` for who needs no stream
+* `python_tools`: Python functions as tools: what a function takes, by its type hints, and what it says of
+  itself
+* `scripted`: A provider that says what a script says: for tests, for a first try without a key, and for
+  users' own tests
+* `scripts`: scripts in place of Claude: for a first try without a key, and for users' own tests
+* `turn_runner`: one call of a model, as the runner of the inner node type `turn`
 """
-
-KEY_VARIABLES = ("SAYSO_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY")
-"""Where the key for Claude is looked for; the first that is set counts."""

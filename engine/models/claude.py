@@ -17,10 +17,10 @@ from engine.language.codec import Json
 from engine.messages.errors import AccessDenied, InvalidRequest, ProviderError, StreamCut, Unavailable
 from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest
-from engine.models import KEY_VARIABLES
 from engine.models.abort import Abortable, Aborted, settle
 from engine.models.checks import refuse_illegal
 from engine.models.claude_wire import SAMPLING_VERSION, body_of, error_of
+from engine.models.provider import KEY_VARIABLES
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 
 from engine.flow import Flow
 from engine.journal.events import Event
+from engine.journal.records import Row
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.errors import SessionError
-from engine.storage.port import Row
 
 
 class Extension(Protocol):

@@ -14,11 +14,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from engine.decide.commands import Due
+from engine.decide.commands import (
+    Due,
+    Hold,
+)
 from engine.journal.events import Event
+from engine.journal.records import Consumed, Head, InboxRow, TimerRow
 from engine.journal.state import State
 from engine.language import timestamps
+from engine.language.codec import encode
 from engine.language.errors import (
+    ClockJumped,
     Corrupt,
     Owned,
     SaysoError,
@@ -27,11 +33,10 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.run import remote_commands
 from engine.run.engine import Engine
 from engine.run.failures import Failures, Tell
+from engine.run.remote_commands import BadRequest, command, migration_of
 from engine.run.wakeups import Dispatcher, LocalDispatcher
-from engine.storage.port import Consumed, Head, InboxRow, TimerRow
 
 log = logging.getLogger("sayso.service")
 
@@ -315,9 +320,32 @@ class Service:
                 head = None  # carrying the request out sets the session aside, and says so
             if head is not None and not self._wants(head):
                 return True
-        await remote_commands.perform(self.engine, row)
+        await perform(self.engine, row)
         return True
 
     async def consume(self, row: InboxRow, outcome: str, result: bytes | None = None) -> None:
         """Mark a row as done outside of any session."""
         await self.engine.writer.call("consume", [Consumed(row.id, outcome, result)], self.engine.now())
+
+
+async def perform(engine: Engine, row: InboxRow) -> None:
+    """Carry a request out and consume its row. Raises `Owned`, `ClockJumped` and storage errors: then
+    the row stays."""
+    try:
+        if row.session_id is None:
+            raise BadRequest("a request names the session that it is for")
+        consumed = [Consumed(row.id, "applied")]
+        if (migration := migration_of(row)) is not None:
+            flow, actor = migration
+            await engine.migrate(row.session_id, flow, actor=actor, consumed=consumed)
+            return
+        wanted = command(row)
+        if isinstance(wanted, Hold):
+            await engine.pause(row.session_id, actor=wanted.actor, reason=wanted.reason, consumed=consumed)
+        else:
+            await engine.apply(row.session_id, wanted, consumed=consumed)
+    except (StorageError, ClockJumped):
+        raise
+    except SaysoError as error:
+        result = encode({"error": error.code, "message": str(error)})
+        await engine.writer.call("consume", [Consumed(row.id, "refused", result)], engine.now())

@@ -16,6 +16,7 @@ from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.fold import derive_state
 from engine.journal.inspection import inspection
+from engine.journal.records import Consumed, NewSession, Pin
 from engine.journal.state import PromptRun, State
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
@@ -35,7 +36,6 @@ from engine.nodes.runtime.folder import copied_folder
 from engine.run import remote_commands
 from engine.run.active import Live, checked_id
 from engine.run.stepper import Stepper
-from engine.storage.port import Consumed, NewSession, Pin
 
 if TYPE_CHECKING:
     from engine.decide.fork import Fork

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from engine.journal.records import DEAD, Consumed, InboxRow, Row
 from engine.language.codec import encode
 from engine.language.errors import ClockJumped, Fenced, LockHeld, Owned, StorageBroken, StorageError
 from engine.run.engine import Engine
-from engine.storage.port import DEAD, Consumed, InboxRow, Row
 
 log = logging.getLogger("sayso.service")
 

@@ -28,13 +28,13 @@ from engine.decide.commands import (
     Unreachable,
 )
 from engine.flow import Flow
+from engine.journal.records import InboxItem, InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json, canonical, decode, encode
-from engine.language.errors import ClockJumped, NotJson, SaysoError, StorageError
-from engine.storage.port import Consumed, InboxItem, InboxRow
+from engine.language.errors import NotJson, SaysoError
 
 if TYPE_CHECKING:
-    from engine.run.engine import Engine
+    pass
 
 
 class BadRequest(SaysoError):
@@ -114,7 +114,7 @@ def _command(row: InboxRow, data: Json) -> Command:
 _ANSWER_PARTS = ("value", "text", "values", "reason", "files", "nonce")
 
 
-def _migration(row: InboxRow) -> tuple[Flow, Actor] | None:
+def migration_of(row: InboxRow) -> tuple[Flow, Actor] | None:
     """The flow to go on with and who says so, where that is what is asked for. Raises `BadRequest`, `FlowError`."""
     from engine.flow.load import flow_from_body
 
@@ -125,26 +125,3 @@ def _migration(row: InboxRow) -> tuple[Flow, Actor] | None:
         return flow_from_body(canonical(data["flow"])), actor_from(data["actor"])
     except (NotJson, KeyError, TypeError, ValueError) as error:
         raise BadRequest(f"not a request of this release: {error!r}") from error
-
-
-async def perform(engine: Engine, row: InboxRow) -> None:
-    """Carry a request out and consume its row. Raises `Owned`, `ClockJumped` and storage errors: then
-    the row stays."""
-    try:
-        if row.session_id is None:
-            raise BadRequest("a request names the session that it is for")
-        consumed = [Consumed(row.id, "applied")]
-        if (migration := _migration(row)) is not None:
-            flow, actor = migration
-            await engine.migrate(row.session_id, flow, actor=actor, consumed=consumed)
-            return
-        wanted = command(row)
-        if isinstance(wanted, Hold):
-            await engine.pause(row.session_id, actor=wanted.actor, reason=wanted.reason, consumed=consumed)
-        else:
-            await engine.apply(row.session_id, wanted, consumed=consumed)
-    except (StorageError, ClockJumped):
-        raise
-    except SaysoError as error:
-        result = encode({"error": error.code, "message": str(error)})
-        await engine.writer.call("consume", [Consumed(row.id, "refused", result)], engine.now())

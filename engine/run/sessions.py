@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from engine.flow import Flow
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
+from engine.journal.records import Commit, Head, Loaded, Row
 from engine.journal.snapshot import fold
 from engine.journal.state import State
 from engine.language.errors import (
@@ -31,7 +32,7 @@ from engine.language.errors import (
 )
 from engine.run.active import Live, Warm
 from engine.storage.group_commit import Writer
-from engine.storage.port import Commit, Head, Loaded, Row, Store
+from engine.storage.port import Store
 
 log = logging.getLogger("sayso.engine")
 

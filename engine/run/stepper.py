@@ -23,6 +23,7 @@ from engine.decide.due import due
 from engine.decide.projections import deliveries, lock_rows, timer_rows
 from engine.journal.events import Event
 from engine.journal.queries import launched
+from engine.journal.records import Commit, Consumed, NewSession, Pin
 from engine.journal.snapshot import document
 from engine.journal.state import State
 from engine.language.backoff import waited_out
@@ -47,7 +48,7 @@ from engine.run.executor import Running
 from engine.run.sessions import Claimant
 from engine.run.snapshot_files import Copies, SnapshotFiles
 from engine.storage.group_commit import Writer
-from engine.storage.port import Commit, Consumed, NewSession, Pin, Store
+from engine.storage.port import Store
 
 log = logging.getLogger("sayso.engine")
 

@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar, overload
 
+from engine.journal.records import Claim, Commit, InboxItem
 from engine.language.backoff import passes
 from engine.language.errors import StorageBroken, StorageError
-from engine.storage.port import Claim, Commit, InboxItem, Store
+from engine.storage.port import Store
 
 log = logging.getLogger("sayso.storage")
 P = ParamSpec("P")

@@ -9,12 +9,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from engine.language.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
-from engine.storage.macs import Sealer
-from engine.storage.memory_rows import MemoryRows
-from engine.storage.memory_sessions import MemorySessions
-from engine.storage.memory_tables import Tables
-from engine.storage.port import (
+from engine.journal.records import (
     NOTICE,
     Claim,
     Commit,
@@ -32,6 +27,11 @@ from engine.storage.port import (
     Sweep,
     TimerRow,
 )
+from engine.language.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
+from engine.storage.macs import Sealer
+from engine.storage.memory_rows import MemoryRows
+from engine.storage.memory_sessions import MemorySessions
+from engine.storage.memory_tables import Tables
 from engine.storage.process_leases import label_of, new_owner_id
 from engine.storage.sealing import SessionRecord
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from engine.language.errors import Corrupt, Fenced, LockHeld, StorageError
-from engine.storage.macs import Sealer
-from engine.storage.memory_tables import Tables
-from engine.storage.port import (
+from engine.journal.records import (
     DEAD,
     Consumed,
     DropLock,
@@ -29,6 +26,9 @@ from engine.storage.port import (
     TakeLock,
     TimerRow,
 )
+from engine.language.errors import Corrupt, Fenced, LockHeld, StorageError
+from engine.storage.macs import Sealer
+from engine.storage.memory_tables import Tables
 from engine.storage.sealing import (
     InboxRecord,
     LockRecord,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from engine.journal.records import Commit, Head, Loaded, NewSession
 from engine.language.errors import (
     Corrupt,
     Fenced,
@@ -14,7 +15,6 @@ from engine.language.errors import (
 )
 from engine.storage.macs import Sealer
 from engine.storage.memory_tables import Tables
-from engine.storage.port import Commit, Head, Loaded, NewSession
 from engine.storage.sealing import (
     UNVERIFIED,
     JournalRecord,

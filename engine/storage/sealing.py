@@ -11,10 +11,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple, TypeVar
 
 from engine.journal.events import SCHEMA_VERSION
-from engine.journal.transitions import ENDED
-from engine.language.errors import Corrupt, DayBudgetSpent, LockHeld, SchemaTooNew, StorageError
-from engine.storage.macs import Sealer
-from engine.storage.port import (
+from engine.journal.records import (
     DROPPED,
     NANO,
     Commit,
@@ -35,6 +32,9 @@ from engine.storage.port import (
     SpendRow,
     TimerRow,
 )
+from engine.journal.transitions import ENDED
+from engine.language.errors import Corrupt, DayBudgetSpent, LockHeld, SchemaTooNew, StorageError
+from engine.storage.macs import Sealer
 
 UNVERIFIED = "its head does not verify: it was changed outside this program"
 """What lists say of a session that nobody has set aside yet, but should."""

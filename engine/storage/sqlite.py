@@ -16,11 +16,7 @@ from typing import Literal
 
 import apsw
 
-from engine.language.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
-from engine.storage.connection import Connection, row_error
-from engine.storage.freshness import Freshness
-from engine.storage.macs import Sealer
-from engine.storage.port import (
+from engine.journal.records import (
     NOTICE,
     Claim,
     Commit,
@@ -38,6 +34,10 @@ from engine.storage.port import (
     Sweep,
     TimerRow,
 )
+from engine.language.errors import Corrupt, Owned, SessionError, StorageError, WrongWorkspace
+from engine.storage.connection import Connection, row_error
+from engine.storage.freshness import Freshness
+from engine.storage.macs import Sealer
 from engine.storage.private_files import check_private, make_private, only_opener, private_directory
 from engine.storage.process_leases import Owners, label_of
 from engine.storage.schema import migrate, refuse_newer

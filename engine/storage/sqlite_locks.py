@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.language.errors import Corrupt, LockHeld
 from engine.storage.connection import Connection, Value
 from engine.storage.macs import Sealer
-from engine.storage.port import DropLock, LockRow, PutLock, TakeLock
 from engine.storage.sealing import LockRecord, Sealed, genuine, lock_record, lost_place, sealed, taken
 
 _log = logging.getLogger("sayso.storage")

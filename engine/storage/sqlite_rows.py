@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import orjson
 
-from engine.language.errors import Corrupt, Fenced, StorageError
-from engine.storage.port import (
+from engine.journal.records import (
     DEAD,
     NOTICE,
     Consumed,
@@ -36,6 +35,7 @@ from engine.storage.port import (
     TakeLock,
     TimerRow,
 )
+from engine.language.errors import Corrupt, Fenced, StorageError
 from engine.storage.sealing import (
     InboxRecord,
     MarkRecord,

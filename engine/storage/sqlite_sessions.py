@@ -15,6 +15,7 @@ from itertools import islice
 import apsw
 import orjson
 
+from engine.journal.records import Commit, Head, Loaded, NewSession
 from engine.language.errors import (
     Corrupt,
     Fenced,
@@ -25,7 +26,6 @@ from engine.language.errors import (
 )
 from engine.storage.connection import Connection
 from engine.storage.macs import Sealer
-from engine.storage.port import Commit, Head, Loaded, NewSession
 from engine.storage.sealing import (
     BEING_DELETED,
     UNVERIFIED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from jinja2 import nodes
 
@@ -25,17 +25,28 @@ from engine.types.lattice import (
     words,
 )
 from engine.types.signatures import SIGNATURES, TESTED, given_default, items_of
-
-if TYPE_CHECKING:
-    from engine.types.inference import Inference
+from engine.types.source import told as named
 
 _OF_FIELDS = ("join", "sum", "map", "sort", "unique", "min", "max", "selectattr", "rejectattr")
+
+
+class Expressions(Protocol):
+    """What knows the type of any expression: an argument of a call may be one."""
+
+    def of(self, node: nodes.Node, facts: Facts = ..., *, excused: bool = ...) -> Type:
+        """The type of an expression where these facts hold."""
+
+    def present(self, node: nodes.Node, found: Type, use: str) -> Type:
+        """The type of a value that may not be null where it is used."""
+
+    def report(self, node: nodes.Node, message: str, hint: str | None = ..., name: str | None = ...) -> Type:
+        """Note what is wrong with a part of the expression; its type is not known then."""
 
 
 class Calls:
     """Filters and tests, for an inference."""
 
-    def __init__(self, inference: Inference) -> None:
+    def __init__(self, inference: Expressions) -> None:
         self._inference = inference
 
     def filtered(self, node: nodes.Filter, facts: Facts) -> Type:
@@ -98,8 +109,6 @@ class Calls:
         if found.unknown or not found.kinds & ~MISSING or found.kinds & takes:
             return found
         told = words(Type(takes & ~NULL))
-        from engine.types.inference import told as named
-
         message = f"{named(subject)} is {words(found)}, and the {kind} `{node.name}` takes {told}"
         return self._inference.report(node, message, _remedy(found, takes), node.name)
 

@@ -16,8 +16,9 @@ from bot.outbound import Outbound, Tuning
 from bot.wire.client import bot_client
 from bot.workspace import Workspace
 from engine.decide.commands import Answer
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.journal.events import Event
+from engine.journal.records import OutboxRow, PutOutbox, Row
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.actors import Actor
@@ -28,7 +29,6 @@ from engine.run.dispatcher import Service
 from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
-from engine.storage.port import OutboxRow, PutOutbox, Row
 from prompt_state.policy import Gate
 from prompt_state.question_row import Owner, project, thread_key
 from tests.support.workspace import Json, running_workspace

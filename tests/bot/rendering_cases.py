@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from immutables import Map
 
-from engine.flow.model import Retry
+from engine.flow.node import Retry
 from engine.journal.state import NodeRun, PromptRun, State, TimerRun
 
 T0 = "2026-11-21T22:40:00.000Z"

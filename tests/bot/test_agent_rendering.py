@@ -29,9 +29,9 @@ from bot.workspace.blocks import check_message
 from engine.decide.commands import Command, Steer
 from engine.flow import Flow
 from engine.journal.events import Event
+from engine.journal.records import PutOutbox
 from engine.journal.state import State
 from engine.language.codec import decode
-from engine.storage.port import PutOutbox
 from tests.bot.rendering_cases import texts
 from tests.engine.agents.talks import HEAD, Talk
 from tests.support.engine import ANA, flow_of

@@ -16,11 +16,11 @@ from bot.serve.bolt import SlackApp
 from bot.views.service import Views
 from bot.wire.client import app_client, bot_client
 from bot.workspace import Workspace, payloads
+from engine.journal.records import InboxItem
 from engine.language.errors import StorageError
 from engine.run.active import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
-from engine.storage.port import InboxItem
 from tests.simulation.mutants import a_live_reply_moves_the_mark, acknowledges_before_it_stores
 from tests.support.workspace import running_workspace
 

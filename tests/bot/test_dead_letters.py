@@ -14,11 +14,11 @@ from bot.inbound.view_values import PAGE, VIEW
 from bot.start.from_triggers import WANTED
 from bot.start.rooted import WANTED_ROOTED
 from bot.wire.client import Unknown
+from engine.journal.records import DEAD, Consumed, InboxItem, InboxRow, Row
 from engine.language.codec import encode
 from engine.language.errors import Corrupt, StorageFull
 from engine.run import failures
 from engine.run.failures import MOST_FAILURES
-from engine.storage.port import DEAD, Consumed, InboxItem, InboxRow, Row
 from prompt_state.question_row import thread_key
 from tests.support.inprocess import Town, play, town
 

@@ -11,9 +11,10 @@ import pytest
 from bot.compose.projections import differences, mend
 from bot.intents.session_rows import slack_intents
 from engine.decide.commands import Shown
+from engine.journal.records import DropLock, PutLock, TakeLock
 from engine.language.errors import StorageError
 from engine.run.active import utc_now
-from engine.storage.port import DropLock, PutLock, Store, TakeLock
+from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from prompt_state.projection import projection
 from tests.support.engine import EngineRig, running

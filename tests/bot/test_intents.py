@@ -9,8 +9,8 @@ from immutables import Map
 
 from bot.intents.session_rows import ephemeral_row, note_row, respond_row, root_row, slack_intents
 from engine.journal import events as ev
+from engine.journal.records import PutOutbox
 from engine.language.codec import decode
-from engine.storage.port import PutOutbox
 from tests.bot.rendering_cases import BEN, T1, THREAD, prompt, session
 
 

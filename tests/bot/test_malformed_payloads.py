@@ -13,7 +13,7 @@ import pytest
 
 from bot.inbound.decisions import MALFORMED
 from bot.workspace import payloads
-from engine.storage.port import InboxRow
+from engine.journal.records import InboxRow
 from tests.proof.sampling import SEED
 from tests.support.inprocess import Json, Town, play, town
 

@@ -14,7 +14,8 @@ import pytest
 from bot.compose.model_choice import Models, key_variable, scripted
 from bot.config.library import Library
 from bot.config.settings import Settings, SettingsError, load_settings
-from engine.nodes.runtime.runner import Completed, Failed, Outcome, with_runner
+from engine.nodes.runtime.runner import Completed, Failed, Outcome
+from engine.nodes.runtime.table import with_runner
 from tests.engine.agents.test_runner import config
 from tests.nodes.nodekit import Context
 from tests.support.claude_server import claude_server, text

@@ -14,11 +14,11 @@ from bot.intents.session_rows import note_row, root_row
 from bot.outbound.posts import is_uncertain
 from bot.rendering import note
 from bot.wire.client import AuthLost
+from engine.journal.records import PutOutbox
 from engine.language import timestamps
 from engine.language.codec import decode
 from engine.language.errors import StorageBroken, StorageError, StorageFull
 from engine.run.active import utc_now
-from engine.storage.port import PutOutbox
 from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, key_of, running_rig
 from tests.support.workspace import Json
 

@@ -13,7 +13,7 @@ from bot.intents.session_rows import note_row
 from bot.outbound import outbox_worker
 from bot.outbound.outcomes import Outcome, Sent
 from bot.outbound.senders import Rows
-from engine.storage.port import OutboxRow, PutOutbox
+from engine.journal.records import OutboxRow, PutOutbox
 from tests.bot.outbound_kit import Rig, running_rig
 from tests.support.workspace import Json
 

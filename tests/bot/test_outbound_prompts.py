@@ -11,10 +11,10 @@ import pytest
 
 from bot.intents.session_rows import note_row
 from bot.rendering import card_key
-from engine.flow import load_flow
+from engine.flow.load import load_flow
+from engine.journal.records import PutOutbox
 from engine.journal.state import State
 from engine.language.actors import Actor
-from engine.storage.port import PutOutbox
 from tests.bot.outbound_kit import APPROVAL, ASK, TELL, Rig, buttons, key_of, running_rig
 from tests.bot.rendering_cases import HOSTILE, texts
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bot.workspace import elements
 from bot.workspace.errors import WorkspaceError
 from bot.workspace.state import View
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.language.errors import FlowError
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome

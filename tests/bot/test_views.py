@@ -16,10 +16,10 @@ from bot.serve.bolt import SlackApp
 from bot.views.service import Views, acknowledgement
 from bot.wire.client import app_client, bot_client
 from bot.workspace import Workspace
+from engine.journal.records import InboxRow
 from engine.run.active import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
-from engine.storage.port import InboxRow
 from tests.support.workspace import modal, running_workspace, text_input
 
 HOME = decisions.Home("T1", "A1", "UBOT")

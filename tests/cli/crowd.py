@@ -22,8 +22,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from engine.journal.events import Event, event_from_bytes
+from engine.journal.records import Head
 from engine.journal.transitions import ENDED
-from engine.storage.port import Head
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from prompt_state import store as prompt_store
 from prompt_state.question_row import PromptState

@@ -13,11 +13,12 @@ from bot.cli.app import run
 from bot.compose import retention
 from bot.config.settings import Settings, load_settings
 from bot.serve.main import Bot
+from engine.journal.records import InboxItem
 from engine.language.errors import SessionError, StorageError
 from engine.storage import sqlite_sessions
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
-from engine.storage.port import InboxItem, Store
+from engine.storage.port import Store
 from tests.storage.storagekit import at, done, event, new_session
 
 NOW = "2027-06-01T00:00:00.000Z"
@@ -191,7 +192,7 @@ def test_inbox_keys_stay_a_week_longer(settings: Settings) -> None:
 
 def retention_consumed(row: int) -> object:
     """A row that was handled."""
-    from engine.storage.port import Consumed
+    from engine.journal.records import Consumed
 
     return Consumed(row, "applied")
 

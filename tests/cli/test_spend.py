@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from engine.storage.port import NANO, PutSpend, Row, SettleSpend
+from engine.journal.records import NANO, PutSpend, Row, SettleSpend
 from engine.storage.sqlite import open_sqlite
 from tests.cli.clikit import Cli
 

@@ -12,7 +12,7 @@ import pytest
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import play
 from docs import generate
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])

@@ -28,7 +28,8 @@ from engine.decide.commands import (
     Undo,
     Unreachable,
 )
-from engine.flow import Flow, flow_from_body, load_flow
+from engine.flow import Flow
+from engine.flow.load import flow_from_body, load_flow
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.queries import asked_in_order, launched
 from engine.nodes.types.registry import node_types

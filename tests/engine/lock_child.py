@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from engine.flow import load_flow_file
-from engine.nodes.runtime.runner import runners
+from engine.flow.load import load_flow_file
+from engine.nodes.runtime.table import runners
 from engine.run.dispatcher import Service
 from engine.run.engine import Engine
 from engine.storage.port import Store

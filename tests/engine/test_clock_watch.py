@@ -11,7 +11,8 @@ from engine.decide.commands import Answer, Due, Shown
 from engine.language import timestamps
 from engine.language.errors import ClockJumped, PromptTimedOut
 from engine.run.clock_watch import ClockWatch
-from engine.run.remote_commands import item, perform
+from engine.run.dispatcher import perform
+from engine.run.remote_commands import item
 from tests.support.engine import ANA, START, Backing, Clock, EngineRig, running, served
 
 HOUR = 3600.0

@@ -10,10 +10,10 @@ from engine.decide.commands import Abort, Claimed, Hold, LockGranted, LockQueued
 from engine.decide.projections import lock_rows
 from engine.journal.events import LockAcquired
 from engine.journal.fold import derive_state, evolve
+from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.journal.state import State
 from engine.journal.state_json import from_bytes, to_bytes
 from engine.language.errors import MalformedJournal
-from engine.storage.port import DropLock, LockRow, PutLock, TakeLock
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, given
 
 DEPLOY = """flow: deploy

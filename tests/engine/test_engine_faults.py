@@ -10,11 +10,11 @@ import pytest
 
 from engine.decide.commands import Message, NodeDone
 from engine.journal.events import Event
+from engine.journal.records import Consumed, InboxItem, Row
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.errors import Fenced, NotJson, StorageBroken, StorageError, StorageFull
 from engine.nodes.runtime.runner import Completed
-from engine.storage.port import Consumed, InboxItem, Row
 from tests.support.engine import ANA, Backing, EngineRig, FaultyStore, flow_of, running, served, until
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: shell, with: {run: [now]}}]"

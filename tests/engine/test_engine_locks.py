@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from engine.journal.records import DropLock, LockRow
 from engine.journal.state import State
 from engine.language.errors import SessionQuarantined, SnapshotRefused
 from engine.run.dispatcher import Service
 from engine.storage.memory import MemoryStore
-from engine.storage.port import DropLock, LockRow, Store
+from engine.storage.port import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, FaultyStore, abandon, running, served
 
 DEPLOY = """flow: deploy

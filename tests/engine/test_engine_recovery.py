@@ -9,8 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
+from engine.journal.records import PutOutbox
 from engine.language.errors import Corrupt, Fenced, Owned, SaysoError, SessionQuarantined
-from engine.storage.port import PutOutbox
 from tests.support.engine import (
     ANA,
     Backing,
@@ -307,7 +307,7 @@ async def test_a_damaged_snapshot_is_rebuilt(backing: Backing, tmp_path: Path) -
 
 async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
     """A snapshot that verifies but cannot be read (another version) is ignored as well."""
-    from engine.storage.port import Commit
+    from engine.journal.records import Commit
 
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.decide.commands import Abort, Answer, Edit, HandOver, Message, NodeBroke, NodeDone, Shown, Undo
+from engine.journal.records import Head, InboxItem, InboxRow, PutTimer
 from engine.language.actors import Actor
 from engine.language.codec import decode, encode
 from engine.language.errors import StorageError
@@ -16,7 +17,7 @@ from engine.run import remote_commands
 from engine.run.dispatcher import Service
 from engine.run.remote_commands import BadRequest
 from engine.run.wakeups import LocalDispatcher
-from engine.storage.port import Head, InboxItem, InboxRow, PutTimer, Store
+from engine.storage.port import Store
 from tests.support.engine import (
     ANA,
     BEN,

@@ -372,7 +372,7 @@ async def test_what_is_remembered_of_a_session_is_not_believed_when_another_proc
     tmp_path: Path,
 ) -> None:
     """An engine that gave a session up loads it anew when somebody else has claimed it since."""
-    from engine.flow import load_flow
+    from engine.flow.load import load_flow
     from engine.language.actors import Actor
     from engine.run.engine import Engine
     from engine.storage.sqlite import open_sqlite

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.journal.state import PromptRun, State
 from engine.journal.state_json import to_json
 from engine.language.actors import Actor

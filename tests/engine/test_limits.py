@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.decide.commands import Answer, Hold, Resume
-from engine.flow import flow_from_body
+from engine.flow.load import flow_from_body
 from engine.journal.fold import derive_state
 from engine.journal.state_json import from_bytes, to_bytes
 from engine.language.codec import Json

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.decide.migration import MigrationRefused, plan
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.language.errors import NotAllowed, SessionEnded, SessionRunning, StorageFull
 from tests.support.engine import (
     ANA,

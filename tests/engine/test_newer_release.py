@@ -13,10 +13,11 @@ from engine.decide.commands import Message
 from engine.flow.load import flow_from_body
 from engine.journal import snapshot
 from engine.journal.events import SCHEMA_VERSION, event_from_bytes
+from engine.journal.records import Commit, Head, InboxItem, PutOutbox, Row
 from engine.language.errors import Corrupt, SchemaTooNew, SessionQuarantined
 from engine.run.engine import Engine
 from engine.storage import sealing
-from engine.storage.port import Commit, Head, InboxItem, PutOutbox, Row, Store
+from engine.storage.port import Store
 from tests.support.engine import ANA, START, Backing, EngineRig, flow_of, running, served
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: set, with: {said: '{{ nodes.q.text }}'}}]"

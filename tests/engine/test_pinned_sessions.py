@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.flow import load_flow_file
+from engine.flow.load import load_flow_file
 from engine.nodes.runtime.digests import CodeDigests
 from engine.storage.memory import MemoryStore
 from tests.support.engine import ANA, EngineRig, counted, running, shell_runners

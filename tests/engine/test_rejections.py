@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.flow import Flow, flow_from_body
+from engine.flow import Flow
+from engine.flow.load import flow_from_body
 from engine.journal.fold import derive_state
 from engine.journal.queries import is_rejected
 from engine.journal.state_json import from_bytes, to_bytes

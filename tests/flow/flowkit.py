@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.language.errors import FlowError
 
 ROLLBACK = """\

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from bot.doctor.slack import named_in
-from engine.flow import Flow, Node, Retry, load_flow
-from engine.flow.agent_plan import AgentPlan, Rule, ToolPlan
+from engine.flow import Flow, Node, Retry
 from engine.flow.builtin_tools import BUILTIN
 from engine.flow.docs.agent_reference import AGENT_EXAMPLE
 from engine.flow.docs.diagram import mermaid
-from engine.flow.load import flow_from_body
+from engine.flow.load import flow_from_body, load_flow
+from engine.flow.node import AgentPlan, Rule, ToolPlan
 from engine.nodes.types.registry import node_types
 from tests.flow.flowkit import AGENTS, flow_with, problems
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.flow import load_flow_file
+from engine.flow.load import load_flow_file
 from engine.language.errors import FlowError
 
 BAD = Path(__file__).parent / "bad"

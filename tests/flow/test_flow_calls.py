@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.flow import Flow, flow_from_body, load_flow, load_flow_file, load_flows
+from engine.flow import Flow
+from engine.flow.load import flow_from_body, load_flow, load_flow_file, load_flows
 from engine.language.errors import FlowError
 from tests.flow.flowkit import ONE_NODE
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.flow import Flow, Limits, Retry, load_flow
+from engine.flow import Flow, Limits, Retry
 from engine.flow.document import DEFAULT_DEADLINE
+from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import InvalidConfig

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.flow import NodeList, load_flow
+from engine.flow import NodeList
+from engine.flow.load import load_flow
 from engine.flow.reachability import ancestors, circles, topological
 from tests.flow.flowkit import GRAPH, flow_with, problems
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.flow import coerce_inputs, load_flow, parse_input
+from engine.flow import coerce_inputs, parse_input
+from engine.flow.load import load_flow
 from engine.language.codec import Json, encode
 from engine.language.errors import InvalidInputs
 

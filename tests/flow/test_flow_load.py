@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.flow import flow_from_body, load_flow, load_flow_file, load_flows
+from engine.flow.load import flow_from_body, load_flow, load_flow_file, load_flows
 from engine.language.codec import Json
 from engine.language.errors import FlowError
 from engine.language.yaml import load_located

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from engine.flow import load_flow
 from engine.flow.docs.reference import flow_reference_markdown
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
+from engine.flow.load import load_flow
 from engine.language.filters import FILTERS, TESTS
 from engine.nodes.types.registry import node_types
 

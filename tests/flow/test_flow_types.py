@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.flow import flow_from_body, load_flow, load_flow_file
 from engine.flow.checks.visibility import Scope
+from engine.flow.load import flow_from_body, load_flow, load_flow_file
 from engine.language.errors import ExpressionError, FlowError
 from engine.language.expressions import compile_condition, compile_value, evaluate_condition
 from tests.flow.flowkit import failure, flow_with, problems

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.flow import load_flow
 from engine.flow.checks.warnings import warnings
+from engine.flow.load import load_flow
 from engine.language.codec import Json
 from tests.support.engine import flow_of
 

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.language.codec import Json, encode
 from engine.language.errors import FlowError
 from engine.language.yaml import MAX_BYTES, MAX_DEPTH, decode_source, load_located

@@ -20,6 +20,7 @@ from bot.config.settings import Settings, load_settings
 from bot.terminal.follow import local_gate
 from engine.decide.commands import Answer, Due
 from engine.journal.events import event_from_bytes
+from engine.journal.records import Head
 from engine.journal.state import PromptRun, State
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -27,7 +28,6 @@ from engine.run.active import random_text
 from engine.run.engine import Engine
 from engine.run.sessions import stored_state
 from engine.storage.open import open_store
-from engine.storage.port import Head
 
 FOLDER = Path(__file__).parent
 DAY = 86_400.0

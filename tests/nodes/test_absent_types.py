@@ -12,11 +12,12 @@ from immutables import Map
 from bot.compose.installed_types import Needs, needs
 from engine.decide.commands import Answer
 from engine.decide.migration import MigrationRefused
-from engine.flow import Flow, flow_from_body, load_flow
+from engine.flow import Flow
+from engine.flow.load import flow_from_body, load_flow
 from engine.journal.fold import derive_state
 from engine.journal.state import State
 from engine.language.errors import FlowError, InvalidAnswer
-from engine.nodes.runtime.runner import runners
+from engine.nodes.runtime.table import runners
 from engine.nodes.types import installed
 from tests.engine.agents.talks import Talk
 from tests.nodes.gonekit import MODULE, Package

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from engine.nodes.runtime.files import MOST_FILE, MOST_READ, read_file, write_file
 from engine.nodes.runtime.images import MOST_BYTES
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, runners
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted
+from engine.nodes.runtime.table import runners
 from tests.nodes.nodekit import Context
 from tests.nodes.pictures import gif, png
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome, runners
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
 from engine.nodes.runtime.shell import shell
+from engine.nodes.runtime.table import runners
 from tests.nodes.nodekit import ENCODINGS, PYTHON, Context, bare, canaries, rest_of, runs, until
 
 

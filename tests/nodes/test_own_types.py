@@ -15,7 +15,8 @@ from textwrap import dedent
 import pytest
 
 from engine.language.errors import FlowError
-from engine.nodes.runtime.runner import Completed, Failed, runners
+from engine.nodes.runtime.runner import Completed, Failed
+from engine.nodes.runtime.table import runners
 from engine.nodes.types import installed as entries
 from engine.nodes.types.registry import node_types
 from engine.storage.memory import MemoryStore

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from engine.journal.events import FlowPaused, PromptAnswered, PromptRequested, PromptShown, TimerSet
+from engine.journal.records import PromptRow, PutPrompt
 from engine.language.codec import decode, encode
 from engine.language.errors import SchemaTooNew
-from engine.storage.port import PromptRow, PutPrompt
 from prompt_state.errors import MalformedPrompt
 from prompt_state.question_row import (
     Option,

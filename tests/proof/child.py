@@ -24,16 +24,16 @@ from pathlib import Path
 
 import engine.run.dispatcher
 import engine.storage.connection
-from engine.flow import load_flow_file
+from engine.flow.load import load_flow_file
+from engine.journal.records import InboxItem
 from engine.journal.state import State
 from engine.language.codec import decode
 from engine.language.errors import Refused, SaysoError, SessionError, StorageBroken, StorageError
-from engine.nodes.runtime.runner import runners
+from engine.nodes.runtime.table import runners
 from engine.run import remote_commands
 from engine.run.active import utc_now
 from engine.run.dispatcher import Service
 from engine.run.engine import Engine
-from engine.storage.port import InboxItem
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from tests.proof.more_flows import FAILURES, GRAPHS, LOCKS, SLOW
 
 CALLED = {

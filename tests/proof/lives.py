@@ -19,17 +19,19 @@ from typing import Any, cast
 
 from engine.decide.commands import Answer, Due, Message, NodeDone, Shown
 from engine.decide.locks import pending
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.queries import doomed, launched
+from engine.journal.records import Commit
 from engine.journal.state import PromptRun, State
 from engine.journal.state_json import to_bytes
 from engine.language.codec import Json
 from engine.language.errors import Fenced, SessionEnded
 from engine.nodes.types.registry import node_types
 from engine.run.engine import Engine
-from engine.storage.port import Commit, Store
+from engine.storage.port import Store
 from tests.proof.canonical import Canon, canonical
 from tests.proof.world import Bench, Effects
 from tests.support.engine import ANA, SESSION, START, Backing, Clock, everybody

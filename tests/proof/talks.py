@@ -21,16 +21,18 @@ from typing import Any, cast
 
 from engine.decide.agents.spend_projection import SpendRows, nanos
 from engine.decide.commands import Answer, Due
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
+from engine.journal.records import Commit
 from engine.journal.state import PromptRun, State
 from engine.language.errors import Fenced, SessionEnded
 from engine.models.provider import Provider
 from engine.models.turn_runner import TurnRunner
-from engine.nodes.runtime.runner import with_runner
+from engine.nodes.runtime.table import with_runner
 from engine.run.engine import Engine
-from engine.storage.port import Commit, Store
+from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.support.claude_mind import Direct, Mind
 from tests.support.claude_server import call

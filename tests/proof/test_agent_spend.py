@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.journal.state import PromptRun, State
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import Provider

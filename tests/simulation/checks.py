@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from bot.rendering import card
-from engine.flow import flow_from_body
+from engine.flow.load import flow_from_body
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.state import State

@@ -11,7 +11,7 @@ from engine.decide import approvals, replies
 from engine.decide.step import Turn
 from engine.journal import fold
 from engine.journal.folds import prompts
-from engine.storage.port import InboxItem
+from engine.journal.records import InboxItem
 from tests.simulation.mutants import Mutant
 
 

@@ -16,8 +16,8 @@ from bot.views import forms, kinds
 from bot.views.prompt_lookup import Desk
 from engine.journal import fold
 from engine.journal.folds import prompts
+from engine.journal.records import InboxItem
 from engine.language.codec import decode
-from engine.storage.port import InboxItem
 from tests.simulation.mutants import Mutant
 
 

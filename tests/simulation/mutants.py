@@ -14,9 +14,9 @@ from bot.outbound import posts
 from bot.outbound import senders as rows
 from bot.serve.bolt import SlackApp
 from engine.decide.commands import Answer
+from engine.journal.records import Commit, InboxItem
 from engine.run.engine import Engine
 from engine.storage import sqlite_rows
-from engine.storage.port import Commit, InboxItem
 from engine.storage.sqlite import SqliteStore
 from prompt_state import routing
 

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import apsw
 
-from engine.storage.memory import MemoryStore
-from engine.storage.port import (
+from engine.journal.records import (
     Commit,
     Consumed,
     InboxItem,
@@ -22,9 +21,10 @@ from engine.storage.port import (
     PutPrompt,
     PutTimer,
     Row,
-    Store,
     Sweep,
 )
+from engine.storage.memory import MemoryStore
+from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 
 ROOT = Path(__file__).resolve().parents[2]

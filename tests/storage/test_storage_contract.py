@@ -6,6 +6,17 @@ import hashlib
 
 import pytest
 
+from engine.journal.records import (
+    DEAD,
+    DROPPED,
+    Claim,
+    Consumed,
+    InboxItem,
+    NewSession,
+    Pin,
+    PutOutbox,
+    PutTimer,
+)
 from engine.language.errors import (
     Corrupt,
     Fenced,
@@ -17,18 +28,7 @@ from engine.language.errors import (
     WrongWorkspace,
 )
 from engine.storage.macs import Sealer
-from engine.storage.port import (
-    DEAD,
-    DROPPED,
-    Claim,
-    Consumed,
-    InboxItem,
-    NewSession,
-    Pin,
-    PutOutbox,
-    PutTimer,
-    Store,
-)
+from engine.storage.port import Store
 from tests.storage.storagekit import (
     FLOW,
     FLOW_DIGEST,

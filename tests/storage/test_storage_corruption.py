@@ -9,8 +9,9 @@ from typing import Any
 import apsw
 import pytest
 
+from engine.journal.records import Consumed, InboxItem, Loaded, PutOutbox
 from engine.language.errors import Corrupt, Fenced, SaysoError, StoreSuspended
-from engine.storage.port import Consumed, InboxItem, Loaded, PutOutbox, Store
+from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import (
     KEY,

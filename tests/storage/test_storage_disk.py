@@ -9,9 +9,9 @@ from typing import Any
 import apsw
 import pytest
 
+from engine.journal.records import Consumed, InboxItem
 from engine.language.errors import StorageBroken, StorageError, StorageFull
 from engine.storage import connection
-from engine.storage.port import Consumed, InboxItem
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from tests.storage.storagekit import (
     KEY,

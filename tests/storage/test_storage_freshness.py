@@ -11,13 +11,14 @@ from pathlib import Path
 import apsw
 import pytest
 
+from engine.journal.records import Commit, Consumed, DropLock, PutOutbox
 from engine.language.errors import KeyMissing, StorageError, StoreSuspended
 from engine.storage import schema
 from engine.storage.anchor import Anchor, anchor_of
 from engine.storage.backups import back_up, restore
 from engine.storage.freshness import Freshness
 from engine.storage.group_commit import Writer
-from engine.storage.port import Commit, Consumed, DropLock, PutOutbox, Store
+from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import (
     KEY,

@@ -7,9 +7,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.language.errors import Corrupt, LockHeld, SchemaTooNew
 from engine.storage.memory import MemoryStore
-from engine.storage.port import DropLock, LockRow, PutLock, Store, TakeLock
+from engine.storage.port import Store
 from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, reaped, step

@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine.language.errors import SaysoError
-from engine.storage.memory import MemoryStore
-from engine.storage.port import (
+from engine.journal.records import (
     Consumed,
     DropTimer,
     InboxItem,
@@ -23,8 +21,10 @@ from engine.storage.port import (
     PutTimer,
     Row,
     SettleSpend,
-    Store,
 )
+from engine.language.errors import SaysoError
+from engine.storage.memory import MemoryStore
+from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import KEY, at, new_session, reaped, step
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.journal.records import InboxItem, PutTimer
 from engine.language.errors import Fenced, Owned, StorageError
-from engine.storage.port import InboxItem, PutTimer
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, python, step, tell
 

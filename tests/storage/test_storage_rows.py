@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from engine.journal.records import DropTimer, InboxItem, OutboxRow, PutOutbox, PutPrompt, PutTimer
 from engine.language.errors import StorageError
-from engine.storage.port import (
-    DropTimer,
-    InboxItem,
-    OutboxRow,
-    PutOutbox,
-    PutPrompt,
-    PutTimer,
-    Store,
-)
+from engine.storage.port import Store
 from tests.storage.storagekit import NOW, at
 
 MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")

@@ -9,8 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from engine.journal.records import NANO, PutSpend, SettleSpend, SpendRow
 from engine.language.errors import DayBudgetSpent
-from engine.storage.port import NANO, PutSpend, SettleSpend, SpendRow, Store
+from engine.storage.port import Store
 from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import KEY, NOW, Backend, at, done, event, new_session, reaped, step

@@ -10,10 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from engine.journal.records import InboxItem
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
 from engine.storage.memory import MemoryStore
 from engine.storage.open import open_store
-from engine.storage.port import InboxItem
 from engine.storage.schema import STEPS, migrate, version_of
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import (

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from engine.journal.records import Commit, InboxItem
 from engine.language.errors import Fenced, StorageBroken, StorageError, StorageFull, UnknownSession
 from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
-from engine.storage.port import Commit, InboxItem
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, step
 

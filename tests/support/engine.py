@@ -31,10 +31,12 @@ from engine.decide.commands import (
 from engine.decide.decide import decide
 from engine.decide.due import due
 from engine.decide.locks import pending
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
+from engine.journal.records import Commit
 from engine.journal.state import NodeRun, PromptRun, State
 from engine.journal.state_json import UNFINISHED, from_bytes, to_bytes
 from engine.language import timestamps as clock
@@ -42,12 +44,12 @@ from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.runner import Completed, NodeContext, Outcome, Runner
-from engine.nodes.runtime.runner import runners as real_runners
+from engine.nodes.runtime.table import runners as real_runners
 from engine.run.dispatcher import Service
 from engine.run.engine import Engine
 from engine.run.wakeups import LocalDispatcher
 from engine.storage.memory import MemoryStore
-from engine.storage.port import Commit, Store
+from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 
 START = "2026-11-21T09:00:00.000Z"

@@ -35,7 +35,8 @@ from bot.workspace.seed import default_state
 from bot.workspace.state import Channel, User, View, copied
 from bot.workspace.views import Views
 from engine.language.errors import StorageError
-from engine.nodes.runtime.runner import Runner, runners
+from engine.nodes.runtime.runner import Runner
+from engine.nodes.runtime.table import runners
 from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore

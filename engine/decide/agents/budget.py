@@ -10,7 +10,7 @@ from engine.decide.agents.system_prompt import system_text
 from engine.decide.agents.token_estimates import ROOM
 from engine.decide.question import step_prompt
 from engine.flow import Node
-from engine.flow.agent_plan import plan_of
+from engine.flow.node import plan_of
 from engine.journal.state import AgentRun, NodeRun, Spent
 from engine.language.codec import Json, encode
 from engine.messages.messages import Message

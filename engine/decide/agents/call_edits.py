@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from engine.flow.agent_plan import ToolPlan
+from engine.flow.node import ToolPlan
 from engine.forms import MOST_TEXT, is_empty
 from engine.forms.parse import read_value, units
 from engine.language.codec import Json, clean_text, decode, encode

@@ -12,9 +12,9 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from engine.decide.preview import action_text
-from engine.flow.agent_plan import ToolPlan
 from engine.flow.builtin_tools import PATTERNS
 from engine.flow.command_lines import allowed, split_command
+from engine.flow.node import ToolPlan
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError, ToolRefused
 from engine.language.json_schema import problems

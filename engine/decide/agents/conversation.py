@@ -16,7 +16,7 @@ from engine.decide.agents.system_prompt import person_message
 from engine.decide.agents.tool_results import unposed
 from engine.decide.evaluate import named_path, node_at
 from engine.flow import Flow, Node
-from engine.flow.agent_plan import plan_of
+from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_at, agent_of
 from engine.journal.queries import doomed, open_prompt_at

@@ -8,7 +8,7 @@ from engine.decide.agents.system_prompt import system_text
 from engine.decide.agents.tool_results import wrapped
 from engine.decide.evaluate import node_at
 from engine.flow import Flow
-from engine.flow.agent_plan import AgentPlan, ToolPlan, plan_of
+from engine.flow.node import AgentPlan, ToolPlan, plan_of
 from engine.journal.folds.agents import agent_at, agent_of
 from engine.journal.state import AgentRun, State
 from engine.language.codec import Json, encode

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.flow.model import Retry
+from engine.flow.node import Retry
 from engine.journal import events as ev
 from engine.journal.folds.agents import TURN, agent_of
 from engine.journal.state import NodeRun

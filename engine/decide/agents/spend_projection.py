@@ -21,9 +21,9 @@ from engine.journal.events import (
     NodeRetried,
 )
 from engine.journal.folds.agents import TURN, unmade
+from engine.journal.records import NANO, PutSpend, Row, SettleSpend
 from engine.journal.state import State
 from engine.language.codec import Json
-from engine.storage.port import NANO, PutSpend, Row, SettleSpend
 
 _REFUSALS = frozenset(
     {

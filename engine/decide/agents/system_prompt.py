@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from engine.decide.agents.tool_results import person, unposed, wrapped
-from engine.flow.agent_plan import AgentPlan
+from engine.flow.node import AgentPlan
 from engine.language.codec import Json
 
 _PLACE = (

@@ -12,7 +12,7 @@ from engine.decide import binding, question
 from engine.decide.agents import call_edits, call_to_node, tool_results
 from engine.decide.evaluate import context, evaluate_config
 from engine.flow import Node
-from engine.flow.agent_plan import AgentPlan, Rule, ToolPlan, plan_of
+from engine.flow.node import AgentPlan, Rule, ToolPlan, plan_of
 from engine.journal import events as ev
 from engine.journal.folds.agents import agent_at, agent_of
 from engine.journal.state import Call, PromptRun, State, scope_of

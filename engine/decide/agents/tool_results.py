@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.flow.agent_plan import ToolPlan
+from engine.flow.node import ToolPlan
 from engine.language.codec import Json
 from engine.messages.messages import IMAGE_TYPES, image_block, text_block
 

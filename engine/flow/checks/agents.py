@@ -12,13 +12,13 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from engine.flow.agent_document import EVALUATED, SERVER, TOOL_NAME, TOOLS, RuleDoc, usable_as_tool
-from engine.flow.agent_plan import ToolKind
 from engine.flow.builtin_tools import BUILTIN
 from engine.flow.checks.inputs import check_input
 from engine.flow.checks.raw_lists import as_list, as_mapping
 from engine.flow.checks.shape import schema_faults
 from engine.flow.checks.text import check_condition, check_values, name_hint
 from engine.flow.checks.visibility import Scope
+from engine.flow.node import ToolKind
 from engine.flow.raw_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of, named_rules, tool_names
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest

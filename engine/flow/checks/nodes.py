@@ -24,10 +24,10 @@ from engine.flow.checks.visibility import ENDED, UNDER_WAY, Level, Output, Scope
 from engine.flow.document import RetryDoc
 from engine.flow.outputs import at_end, first_sight, item_type, output_of, output_type
 from engine.flow.reached import NOWHERE, Reached, approved, condition_facts, covering, reached
-from engine.journal.code_digests import code_key
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, ours, suggest
 from engine.language.template import has_expression
+from engine.nodes.types.code import code_key
 from engine.nodes.types.configs import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.types.prompt_clocks import GOTO
 from engine.nodes.types.registry import node_types, unusable_type

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from engine.flow.model import Edge, Flow, Node, NodeList
+from engine.flow.model import Edge, Flow, NodeList
+from engine.flow.node import Node
 from engine.language.errors import Problem
 from engine.language.expressions import Compiled
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeAlias, get_args
 
 from engine.flow.agent_document import EVALUATED, TOOLS, RuleDoc, usable_as_tool
-from engine.flow.agent_plan import Verdict
+from engine.flow.node import Verdict
 from engine.language.codec import Json
 from engine.nodes.types.configs import MAX_NAME, NAME, Config
 from engine.nodes.types.registry import node_types

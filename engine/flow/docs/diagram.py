@@ -10,7 +10,8 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.flow.model import ROOT, Edge, Flow, Node, NodeList
+from engine.flow.model import Edge, Flow, NodeList
+from engine.flow.node import ROOT, Node
 
 Marks: TypeAlias = Mapping[tuple[str, str], str]
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from html import escape
 
 from engine.flow.docs.diagram import LOOKS, PLAIN, Column, Look, Marks, columns, edge_label, edges_of, facts
-from engine.flow.model import FINALLY, ROOT, Edge, Flow, Node, NodeList
+from engine.flow.model import FINALLY, Edge, Flow, NodeList
+from engine.flow.node import ROOT, Node
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _LINE = 17

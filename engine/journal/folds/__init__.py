@@ -1,1 +1,20 @@
-"""The fold, by what the events are about; `engine.journal.fold` puts it together."""
+"""The fold, by what the events are about; `engine.journal.fold` puts it together.
+
+May import: the rest of `journal`.
+
+Invariants:
+
+* A fold reads the state and one event, and changes neither.
+
+Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
+
+Files:
+
+* `agents`: the fold of conversations with models: what is said, what tools were asked for and gave, what it
+  used
+* `common`: what the folds of events share
+* `containers`: the fold of graphs, jumps and containers
+* `nodes`: the fold of what happens to nodes: starts, outcomes, interruptions, tries
+* `prompts`: the fold of questions for people and of timers
+* `session`: the fold of what happens to a session as a whole: its start, pauses, locks, messages and end
+"""

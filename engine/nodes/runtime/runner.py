@@ -9,16 +9,14 @@ lost it, and nobody knows how much of it happened).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from engine.language.codec import Json, encode
 from engine.language.errors import NotJson
 from engine.nodes.runtime.folder import private_folder
-from engine.nodes.types.installed import own_type
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent
@@ -148,67 +146,3 @@ def as_text(value: Json, where: str) -> str:
         return encode(value).decode()
     except NotJson as error:
         raise Refusal("invalid", f"{where}: {error}") from error
-
-
-def runners() -> Mapping[str, Runner]:
-    """The runners of the node types that have effects, by type; those of installed packages when they are needed."""
-    return _Runners(
-        {
-            "shell": _in("shell"),
-            "http": _in("http"),
-            "python": _in("python"),
-            "read_file": _in("files", "read_file"),
-            "write_file": _in("files", "write_file"),
-        }
-    )
-
-
-def _in(module: str, name: str | None = None) -> Runner:
-    """A runner that is loaded by the first node that needs it: that for requests alone, with its library, is as large as
-    the rest of sayso."""
-
-    async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        runner: Runner = getattr(import_module(f"engine.nodes.runtime.{module}"), name or module)
-        return await runner(config, ctx)
-
-    return run
-
-
-def with_runner(runners: Mapping[str, Runner], name: str, runner: Runner) -> Mapping[str, Runner]:
-    """The runners with one more, unless there is one for that type already."""
-    return _With(runners, {} if name in list(runners) else {name: runner})
-
-
-class _With(Mapping[str, Runner]):
-    """Asked for a type that is not there yet, the first may still find it among those of installed packages."""
-
-    def __init__(self, first: Mapping[str, Runner], more: Mapping[str, Runner]) -> None:
-        self._first, self._more = first, more
-
-    def __getitem__(self, name: str) -> Runner:
-        return self._more[name] if name in self._more else self._first[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._first
-        yield from self._more
-
-    def __len__(self) -> int:
-        return len(self._first) + len(self._more)
-
-
-class _Runners(Mapping[str, Runner]):
-    def __init__(self, runners: Mapping[str, Runner]) -> None:
-        self._runners = dict(runners)
-
-    def __getitem__(self, name: str) -> Runner:
-        if name not in self._runners:
-            from engine.nodes.runtime.installed import own_runner
-
-            self._runners[name] = own_runner(own_type(name))
-        return self._runners[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._runners)
-
-    def __len__(self) -> int:
-        return len(self._runners)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.flow.agent_plan import ToolKind, ToolPlan
 from engine.flow.builtin_tools import BUILTIN
-from engine.flow.model import Node
+from engine.flow.node import Node, ToolKind, ToolPlan
 from engine.language.codec import Json
 from engine.language.expressions import compile_config
 from engine.nodes.types.registry import node_types

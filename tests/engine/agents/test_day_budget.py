@@ -10,6 +10,7 @@ import pytest
 
 from engine.decide.agents.spend_projection import SpendRows, nanos
 from engine.decide.commands import Due
+from engine.journal.records import NANO
 from engine.journal.state import State
 from engine.language.codec import Json
 from engine.models.scripted import ScriptedProvider, script_from
@@ -17,7 +18,6 @@ from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.run.engine import Engine
 from engine.storage.memory import MemoryStore
-from engine.storage.port import NANO
 from tests.support.engine import ANA, Clock, EngineRig, Workshop, running
 
 AGENT = """

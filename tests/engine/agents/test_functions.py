@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from engine.decide.agents.call_to_node import prepare
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.models.python_tools import described_by, schema_by_hints, with_functions
 from engine.nodes.runtime.runner import Failed

@@ -24,7 +24,7 @@ from engine.decide.agents.tool_results import (
     unposed,
     wrapped,
 )
-from engine.flow.agent_plan import AgentPlan, Rule
+from engine.flow.node import AgentPlan, Rule
 from engine.language.codec import encode
 from engine.messages.messages import user
 from tests.engine.agents.plankit import tool

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from engine.decide.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.journal.queries import launched
 from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.messages.limits import AgentFacts

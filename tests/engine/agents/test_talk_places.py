@@ -8,7 +8,8 @@ from bot.rendering.notes import end_note
 from engine.decide.commands import NodeDone, Steer
 from engine.decide.fork import fork
 from engine.decide.migration import events, plan
-from engine.flow import Flow, load_flow
+from engine.flow import Flow
+from engine.flow.load import load_flow
 from engine.journal.history import Entry, marks, tree
 from engine.journal.queries import launched
 from engine.language.errors import SessionEnded

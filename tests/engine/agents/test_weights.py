@@ -16,7 +16,8 @@ from engine.messages.messages import image_block, pdf_block, text_document_block
 from engine.messages.prices import IMAGE_TOKENS
 from engine.messages.turns import Tool
 from engine.models.turn_runner import TurnRunner
-from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, with_runner
+from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext
+from engine.nodes.runtime.table import with_runner
 from engine.storage.memory import MemoryStore
 from tests.engine.agents.talks import Talk, talk
 from tests.nodes.nodekit import Context

@@ -13,7 +13,7 @@ import pytest
 
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import Due
-from engine.flow import load_flow
+from engine.flow.load import load_flow
 from engine.journal.events import ChildStarted
 from engine.journal.state import State
 from engine.language import timestamps
@@ -23,7 +23,7 @@ from engine.messages.prices import DEFAULTS, IMAGE_TOKENS
 from engine.messages.turns import TextDelta, TurnEvent
 from engine.models.claude import ClaudeProvider
 from engine.models.turn_runner import TurnRunner
-from engine.nodes.runtime.runner import with_runner
+from engine.nodes.runtime.table import with_runner
 from engine.storage.memory import MemoryStore
 from tests.nodes.pictures import png
 from tests.support.claude_server import ClaudeServer, Failure, Raw, Reply, call, claude_server, text

@@ -1,0 +1,188 @@
+"""One node of a flow as it is run, and what an agent among them may do. Nodes and plans name each other: an agent's
+tools are nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from engine.flow.missing_types import spec_of
+from engine.language.codec import Json
+from engine.language.expressions import Compiled
+from engine.nodes.types.spec import NodeSpec, OnCrash
+
+ROOT = ""
+"""The id of the list that a flow begins with."""
+
+Gate: TypeAlias = Literal["any", "all"]
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What happens after a failure: at most `attempts` tries in all, with waits in seconds between them."""
+
+    attempts: int
+    backoff: Literal["fixed", "exponential"] = "fixed"
+    delay: float = 1.0
+    max_delay: float = 300.0
+    jitter: float = 0.0
+    until_deadline: bool = False
+    """What the other side cannot help is tried again until the deadline (`engine.decide.agents.outages`)."""
+
+    def wait(self, failures: int, chance: float) -> float:
+        """Seconds to wait after so many failures (1 or more); `chance`, from 0 to 1, says where in the jitter."""
+        seconds = self.delay
+        if self.backoff == "exponential":
+            # More doublings than these pass every longest wait, and a float.
+            seconds *= 2.0 ** min(failures - 1, 64)
+        return min(seconds, self.max_delay) * (1 + self.jitter * (2 * chance - 1))
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node. `config` is its `with` as written, `compiled` the same ready to evaluate, `condition` its `if`.
+
+    `index` is its place in the list `list_id`. `lists` are the ids of the lists that it holds: `body` of a foreach or
+    loop, the branches of a parallel by name, the cases of a switch by value with `default` under the empty key.
+    `on_failure` is the id of that list, `as_` the name of a foreach's item, `calls` the name of the flow that it
+    calls, `while_` and `until_` the conditions of a loop.
+
+    `timeout` is in seconds, `on_crash` is None where the file leaves it to the type, `secrets` are the names of
+    the secrets that it refers to, `line` is where it stands in the file.
+    """
+
+    id: str
+    type: str
+    name: str
+    index: int
+    config: Mapping[str, Json]
+    compiled: Compiled
+    condition: Compiled | None = None
+    timeout: float | None = None
+    on_crash: OnCrash | None = None
+    on_error: str = "fail"
+    pin: Literal["strict"] | None = None
+    secrets: frozenset[str] = frozenset()
+    line: int = 1
+    list_id: str = ROOT
+    lists: Mapping[str, str] = field(default_factory=dict)
+    retry: Retry | None = None
+    on_failure: str | None = None
+    as_: str | None = None
+    calls: str | None = None
+    collect: Compiled | None = None
+    """What each pass of a `foreach` contributes."""
+    while_: Compiled | None = None
+    until_: Compiled | None = None
+    agent: AgentPlan | None = None
+    """The tools of an agent, and what else its file says."""
+
+    @property
+    def spec(self) -> NodeSpec:
+        """What the engine knows about the node's type."""
+        return spec_of(self.type)
+
+    @property
+    def goto(self) -> str | None:
+        """The id of the node, in the same list, that a failure goes to."""
+        return self.on_error.removeprefix("goto:") if self.on_error.startswith("goto:") else None
+
+    def crash_policy(self, evaluated: Json) -> OnCrash:
+        """What an interruption of this node means, given its evaluated `with`: run it again, or ask a person."""
+        if self.on_crash is not None:
+            return self.on_crash
+        return self.spec.on_crash(evaluated if isinstance(evaluated, dict) else {})
+
+    @property
+    def covers(self) -> str | None:
+        """The id of the node, in the same list, that runs only if this approval approved exactly what it does."""
+        return self.config.get("covers") if self.type == "approval" else None
+
+    @property
+    def if_(self) -> Json:
+        """The condition as written; None without one."""
+        return None if self.condition is None else self.condition.raw
+
+    def under(self, prefix: str) -> Node:
+        """The same node in the lists of a flow that calls its flow."""
+        return replace(
+            self,
+            list_id=prefix + self.list_id,
+            lists={key: prefix + list_id for key, list_id in self.lists.items()},
+            on_failure=None if self.on_failure is None else prefix + self.on_failure,
+            agent=None if self.agent is None else self.agent.under(prefix),
+        )
+
+
+ToolKind: TypeAlias = Literal[
+    "ask_human", "shell", "http", "read_file", "write_file", "python", "mcp", "node", "flow"
+]
+"""How a call becomes a node: the built-in tools by name, a function, a tool of an MCP server, or a node or flow that
+the file describes under `tools`."""
+
+
+Verdict: TypeAlias = Literal["approve", "edit", "reject"]
+
+
+@dataclass(frozen=True)
+class ToolPlan:
+    """One tool of an agent.
+
+    `name` is what the model calls it (of an MCP server `<server>__<tool>`), `input_schema` the JSON Schema of what it
+    takes; None where an MCP server says it. `node` does the work: it stands in the agent's list of tools. `settings`
+    are the tool's own: allow-lists, who is asked.
+    """
+
+    name: str
+    kind: ToolKind
+    description: str
+    input_schema: Json
+    node: Node
+    settings: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which calls of a tool people decide first. `when` sees `tool` and `input`; without it, every call.
+
+    `approvers` are entries as in an approval; None: the requester, or the channel where there is none. `timeout` is in
+    seconds; a call that nobody decided in time is rejected.
+    """
+
+    tool: str
+    verdicts: tuple[Verdict, ...] = ("approve", "reject")
+    when: Compiled | None = None
+    approvers: tuple[str, ...] | None = None
+    required: int = 1
+    exclude_requester: bool = False
+    timeout: float | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True)
+class AgentPlan:
+    """What an agent may do beside talking.
+
+    `output` is the JSON Schema of its last answer, `context` the ids of earlier agents whose conversations it gets,
+    `keeps` whether a later one gets this one's.
+    """
+
+    tools: tuple[ToolPlan, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    output: Json = None
+    context: tuple[str, ...] = ()
+    keeps: bool = False
+
+    def tool(self, name: str) -> ToolPlan | None:
+        """The tool that the model means by this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def under(self, prefix: str) -> AgentPlan:
+        """The same plan in a flow that calls the agent's flow."""
+        return replace(self, tools=tuple(replace(tool, node=tool.node.under(prefix)) for tool in self.tools))
+
+
+def plan_of(node: Node) -> AgentPlan:
+    """What an agent may do; nothing beside talking for one whose file says nothing."""
+    return node.agent or AgentPlan()

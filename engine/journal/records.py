@@ -1,0 +1,307 @@
+"""The records of the store: what a commit carries, and what is read back. One class for each change and each row."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from engine.journal.values import Value
+
+
+class InboxItem(Value):
+    """Something that came from outside. `key` is unique for ever: a second item with it is a no-op."""
+
+    key: str
+    kind: str
+    payload: bytes
+    session_id: str | None = None
+    thread_key: str | None = None
+
+
+class InboxRow(NamedTuple):
+    """An inbox item as stored. `outcome` is None until it is consumed, then a word (`applied`, `refused`, ...)."""
+
+    id: int
+    key: str
+    kind: str
+    payload: bytes
+    session_id: str | None
+    thread_key: str | None
+    received_at: str
+    outcome: str | None
+    result: bytes | None
+
+
+DEAD, DROPPED = "dead", "dropped"
+"""Outcomes of a dead letter, which is a row that its handler failed at each time, and of one that a person dropped."""
+
+
+class Consumed(Value):
+    """Marks an inbox row as done, with what became of it (`result`: JSON bytes for whoever asked).
+
+    A row is consumed once: whoever comes second gets `Fenced`, and nothing of what belongs to it is stored.
+    """
+
+    inbox_id: int
+    outcome: str
+    result: bytes | None = None
+
+
+class PutPrompt(Value):
+    """Inserts or replaces a prompt (PromptState row). `body` is the whole prompt as JSON."""
+
+    prompt_id: str
+    session_id: str
+    status: str
+    body: bytes
+    thread_key: str | None = None
+    deadline: str | None = None
+
+
+class PutTimer(Value):
+    """Sets a timer, or moves it."""
+
+    timer_id: str
+    session_id: str
+    due_at: str
+
+
+class DropTimer(Value):
+    """Removes a timer; no error when it is not there."""
+
+    timer_id: str
+    session_id: str
+
+
+class PutOutbox(Value):
+    """An intent to show something. A second one with the same key is a no-op, or, with `replace`, takes the
+    place of its payload, counts `rev` up and makes the row pending again (a card that is edited in place). Its
+    result and the count of its attempts stay.
+    `lane` orders: rows of one lane are sent one after the other. With `uncertain` it may have been sent, and its record was
+    lost: it is looked for first."""
+
+    key: str
+    lane: str
+    kind: str
+    payload: bytes
+    session_id: str | None = None
+    not_before: str | None = None
+    replace: bool = False
+    uncertain: bool = False
+
+
+class PutLock(Value):
+    """Takes a place at the end of the queue for a lock; no error for a session that has one. With `first` it is the place
+    of one who holds the lock and whose row was lost: `LockHeld` where another one has taken the lock since."""
+
+    name: str
+    session_id: str
+    first: bool = False
+
+
+class TakeLock(Value):
+    """Takes the lock. Whoever is not first in its queue gets `LockHeld`, and nothing of what belongs to it is stored."""
+
+    name: str
+    session_id: str
+
+
+class DropLock(Value):
+    """Gives the lock, or a place in its queue, back; no error when it is not there."""
+
+    name: str
+    session_id: str
+
+
+NOTICE = "suspended:"
+"""How the keys of intents begin that are sent although the store is suspended."""
+
+NANO = 1_000_000_000
+"""Costs are stored as whole billionths of a dollar."""
+
+
+class PutSpend(Value):
+    """Sets aside what a model call can cost at most (`amount`, billionths of a dollar) on a day (`2026-11-22`, UTC).
+
+    When all that counts on that day would come to more than `cap`, it is refused (`DayBudgetSpent`), and nothing of what
+    belongs to it is stored. A second one for the same attempt of the same call is a no-op.
+    """
+
+    session_id: str
+    path: str
+    attempt: int
+    flow_name: str
+    day: str
+    amount: int
+    cap: int | None = None
+
+
+class SettleSpend(Value):
+    """What the call came to, in place of what was set aside for it; where that is not `sure`, whichever is more.
+    No error when nothing was set aside."""
+
+    session_id: str
+    path: str
+    attempt: int
+    amount: int
+    sure: bool = True
+
+
+Row: TypeAlias = (
+    PutPrompt | PutTimer | DropTimer | PutOutbox | PutLock | TakeLock | DropLock | PutSpend | SettleSpend
+)
+
+
+class NewSession(Value):
+    """What creating a session adds to its first commit. The flow's text is stored once per digest.
+
+    `flow_digest` is the SHA-256 of `flow_body` in hex. With `parent_seq` the session is a fork: its chain of MACs
+    begins at the parent's journal row of that seq, which must exist.
+    """
+
+    flow_name: str
+    flow_digest: str
+    flow_body: bytes
+    thread_key: str | None = None
+    parent_session_id: str | None = None
+    parent_seq: int | None = None
+
+
+class Pin(Value):
+    """Another text of its flow, with which a session goes on. The digest is the SHA-256 of the body in hex."""
+
+    flow_digest: str
+    flow_body: bytes
+
+
+class Commit(Value):
+    """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
+
+    With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Fenced` when
+    there is one with that id. `release` gives the session up in the same transaction. With `pin` the session's flow
+    is that one from here on.
+    """
+
+    session_id: str
+    epoch: int
+    seq: int
+    now: str
+    status: str
+    phase: str
+    events: tuple[bytes, ...] = ()
+    consumed: tuple[Consumed, ...] = ()
+    rows: tuple[Row, ...] = ()
+    snapshot: bytes | None = None
+    release: bool = False
+    new: NewSession | None = None
+    owner: str | None = None
+    pin: Pin | None = None
+
+
+class Head(NamedTuple):
+    """Where a session stands. `owner` is None when nobody holds it; `quarantined` says why, or is None."""
+
+    session_id: str
+    flow_name: str
+    flow_digest: str
+    parent_session_id: str | None
+    thread_key: str | None
+    status: str
+    phase: str
+    epoch: int
+    seq: int
+    owner: str | None
+    created_at: str
+    updated_at: str
+    ended_at: str | None
+    quarantined: str | None
+
+
+class Loaded(NamedTuple):
+    """A session as loaded: `snapshot` (or None) is the state at `snapshot_seq`; `events` are those after it."""
+
+    head: Head
+    snapshot: bytes | None
+    snapshot_seq: int
+    events: tuple[bytes, ...]
+
+
+class PromptRow(NamedTuple):
+    """A prompt as stored; the body is `prompt_state`'s."""
+
+    prompt_id: str
+    session_id: str
+    thread_key: str | None
+    status: str
+    deadline: str | None
+    body: bytes
+
+
+class TimerRow(NamedTuple):
+    """A timer that is set."""
+
+    timer_id: str
+    session_id: str
+    due_at: str
+
+
+class LockRow(NamedTuple):
+    """A place in the queue for a lock. The first one has it; `taken_at` is None until it took it."""
+
+    name: str
+    session_id: str
+    requested_at: str
+    taken_at: str | None
+    verified: bool = True
+    """Whether the row is as it was written. One that is not keeps its place: nobody gets a lock by damaging a row."""
+
+
+class SpendRow(NamedTuple):
+    """A model call, in billionths of a dollar. `cost` is None where nobody knows it: then what was set aside counts."""
+
+    session_id: str
+    path: str
+    attempt: int
+    flow_name: str
+    day: str
+    reserved: int
+    cost: int | None
+
+    @property
+    def amount(self) -> int:
+        """What counts."""
+        return self.reserved if self.cost is None else self.cost
+
+
+class OutboxRow(NamedTuple):
+    """An intent as stored. `attempts` > 0 without a `result` means: it may have been sent; look before sending again."""
+
+    id: int
+    key: str
+    lane: str
+    kind: str
+    payload: bytes
+    session_id: str | None
+    state: Literal["pending", "sent", "failed"]
+    rev: int
+    attempts: int
+    not_before: str | None
+    created_at: str
+    attempted_at: str | None
+    result: bytes | None
+
+
+class Sweep(NamedTuple):
+    """How far a sweep has come: in which table, after which row."""
+
+    ended_before: str
+    inbox_before: str
+    stage: int = 0
+    after: int | str = 0
+
+
+class Claim(NamedTuple):
+    """A session to be taken, by whom."""
+
+    session_id: str
+    owner: str
+    now: str
