@@ -54,7 +54,7 @@ def schema() -> int:
 def manifest_command(place: Place, *, show_all: bool) -> int:
     """Print the app's manifest. Raises `UsageError` where there is no folder of flows, `FlowError` for a broken one."""
     from bot.wire.manifest import manifest_text
-    from engine.flow.load import load_flows
+    from engine.run.flow_files import load_flows
 
     if show_all:
         print(manifest_text(None), end="")
@@ -74,8 +74,8 @@ def _default_folder(place: Place) -> Path:
 
 
 def _check_file(path: Path) -> dict[str, Checked]:
-    from engine.flow.load import load_flow_file
     from engine.language.errors import FlowError
+    from engine.run.flow_files import load_flow_file
 
     try:
         return {str(path): _sound(load_flow_file(path))}
@@ -91,7 +91,7 @@ def _sound(flow: Flow) -> Checked:
 
 def _check_folder(path: Path) -> dict[str, Checked]:
     """All flows of a folder together: two of one name are a problem too."""
-    from engine.flow.load import load_flows
+    from engine.run.flow_files import load_flows
 
     flows, errors = load_flows(path)
     found = {flow.file: _sound(flow) for flow in flows.values()}

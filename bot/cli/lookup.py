@@ -17,12 +17,12 @@ from bot.config.settings import Settings
 from bot.terminal.cli_context import Place, database_exists
 from bot.terminal.exit_codes import UsageError
 from engine.flow import Flow
-from engine.flow.load import SUFFIXES, load_flow_file, load_flows
 from engine.journal.records import Head
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.diagnostics import suggest
 from engine.language.errors import Owned, SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
+from engine.run.flow_files import SUFFIXES, load_flow_file, load_flows
 from engine.storage.port import Store
 from prompt_state import store as prompt_store
 from prompt_state.question_row import PromptState

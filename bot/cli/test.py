@@ -15,9 +15,9 @@ from bot.scenarios.report import Told, as_json, junit, lines, summary
 from bot.terminal.cli_context import Place
 from bot.terminal.exit_codes import Exit, UsageError
 from bot.terminal.output import Paint, one_line, print_json
-from engine.flow.load import SUFFIXES
 from engine.language.errors import FlowError
 from engine.models.scripts import SUFFIXES as SCRIPTS
+from engine.run.flow_files import SUFFIXES
 
 FOLDER = "scenarios"
 """Where scenarios are looked for inside the folder of flows."""

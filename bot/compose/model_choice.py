@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bot.config.settings import Settings
 from engine.flow import Flow
 from engine.language.codec import Json
-from engine.models.provider import KEY_VARIABLES
+from engine.models.keys import KEY_VARIABLES
 from engine.nodes.runtime.runner import NodeContext, Outcome
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from engine.journal.records import (
     TimerRow,
 )
 from engine.journal.state import State
-from engine.language.backoff import passes
 from engine.language.codec import decode
 from engine.language.errors import LockHeld, SaysoError
 from engine.run.sessions import stored_state
+from engine.storage.backoff import passes
 from engine.storage.port import Store
 from prompt_state.question_row import prompt_row
 

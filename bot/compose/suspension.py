@@ -13,9 +13,9 @@ from engine.decide.due import due
 from engine.flow.load import flow_from_body
 from engine.journal.queries import launched
 from engine.journal.records import Head, PutOutbox
-from engine.language.backoff import waited_out
 from engine.language.errors import SaysoError, StoreSuspended
 from engine.run.sessions import stored_state
+from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 

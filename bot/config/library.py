@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.flow import Flow
-from engine.flow.load import is_flow_file, load_flow_file
 from engine.language.diagnostics import Fault
 from engine.language.errors import FlowError, UnknownFlow
 from engine.language.yaml import load_located
+from engine.run.flow_files import is_flow_file, load_flow_file
 
 log = logging.getLogger("sayso.flows")
 

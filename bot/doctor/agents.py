@@ -10,7 +10,7 @@ from bot.doctor.findings import Check
 from engine.flow import Flow
 from engine.messages.limits import DEFAULT_MODEL
 from engine.messages.prices import UnknownPrice, price_of, prices_from
-from engine.models.provider import KEY_VARIABLES
+from engine.models.keys import KEY_VARIABLES
 
 
 def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:

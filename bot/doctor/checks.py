@@ -28,13 +28,14 @@ from bot.wire.client import app_client, bot_client, describe
 from bot.wire.scopes import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
 from bot.wire.sockets import HEARD
 from engine.flow import Flow
-from engine.flow.load import flow_from_body, load_flows
+from engine.flow.load import flow_from_body
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import FlowError, SaysoError, SchemaTooNew, StorageError
 from engine.language.yaml import decode_source, load_located
 from engine.nodes.runtime.secrets import SecretSource
+from engine.run.flow_files import load_flows
 from engine.run.sessions import stored_state
 from engine.storage.open import open_store
 from engine.storage.port import Store

@@ -14,8 +14,8 @@ from bot.doctor.findings import Check
 from engine.flow import Flow
 from engine.language.diagnostics import suggest
 from engine.language.errors import SaysoError
+from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, resolved, servers
 from engine.nodes.runtime.secrets import SecretSource
-from engine.nodes.types.mcp import McpUnconfigured, Server, resolved, servers
 
 
 def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from bot.inbound import decisions
 from bot.intents.session_rows import note_row, tell_requester
-from bot.rendering import phrases, prompt_key
+from bot.rendering import phrases
+from bot.rendering.prompts import prompt_key
 from engine.decide.commands import Command, Gone, Unreachable
 from engine.decide.prompt_timers import MOST_REPOSTS
 from engine.journal.records import Consumed, Head, InboxRow, OutboxRow, Row

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.intents.agent_rows import agent_rows, marks, over_rows
-from bot.rendering import card_key, prompt_key
 from bot.rendering.approvals import edited_text
+from bot.rendering.card import card_key
 from bot.rendering.failures import LOG, log_of
+from bot.rendering.prompts import prompt_key
 from bot.rendering.text import weight
 from engine.journal.events import (
     Event,

@@ -13,8 +13,3 @@ Rows of a lane (a thread, a card) are sent one after the other, oldest first; la
 reactions can be repeated without harm, so they are not looked up. Messages that one person sees are sent at most
 once. What Slack refuses for good fails its row and is never tried again.
 """
-
-from bot.config.tuning import Tuning
-from bot.outbound.outbox_worker import Outbound
-
-__all__ = ["Outbound", "Tuning"]

@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bot.outbound.rate_limiter import POST, Pace
-from bot.rendering import EVENT_TYPE, Rendered, block_key
+from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key
 from bot.rendering.text import clip
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown, classify, of_status, quiet_client
 

@@ -39,7 +39,7 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.nodes.runtime.runner import Meter
+from engine.nodes.types.meter import Meter
 from engine.run.active import utc_now
 from engine.storage.group_commit import Writer
 

@@ -11,7 +11,7 @@ from engine.flow import Flow
 from engine.journal.records import InboxItem
 from engine.journal.state import State
 from engine.language.codec import Json
-from engine.nodes.runtime.runner import Meter
+from engine.nodes.types.meter import Meter
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from bot.config.tuning import LOOK_DELAYS
 from bot.outbound.calls import Calls, Place, Posted
 from bot.outbound.rate_limiter import POST, Hold, Pace
-from bot.rendering import Rendered, duplicate
+from bot.rendering.blocks import Rendered
+from bot.rendering.notes import duplicate
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
 from engine.journal.records import OutboxRow
 from engine.language import timestamps

@@ -14,22 +14,13 @@ from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, posi
 from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
 from bot.outbound.rate_limiter import Hold
 from bot.outbound.reminders import Clocks
-from bot.rendering import (
-    Behind,
-    Rendered,
-    addresses,
-    card,
-    closed_prompt,
-    closed_run,
-    end_note,
-    holder_thread,
-    mentioning,
-    message_blocks,
-    note,
-    prompt_key,
-    prompt_message,
-)
+from bot.rendering.blocks import Rendered
+from bot.rendering.card import card
+from bot.rendering.locks import Behind, holder_thread
+from bot.rendering.notes import end_note, message_blocks, note
 from bot.rendering.phrases import alike_text
+from bot.rendering.prompts import closed_prompt, closed_run, prompt_key, prompt_message
+from bot.rendering.text import addresses, mentioning
 from bot.wire.client import Permanent, SlackFault
 from engine.decide.prompt_timers import MOST_REPOSTS
 from engine.flow import Flow

@@ -12,38 +12,3 @@ Nothing here reads a clock, the network or a store. Three rules hold for every m
 Every message that stays (prompts, cards, notes) carries its outbox key in Slack's metadata and in its first
 `block_id`, by which it is found again when nobody knows whether it was posted.
 """
-
-from bot.rendering.blocks import EVENT_TYPE, Block, Rendered, block_key, metadata
-from bot.rendering.card import CANCEL, card, card_key
-from bot.rendering.locks import Behind, holder_thread
-from bot.rendering.notes import duplicate, end_note, message_blocks, note
-from bot.rendering.prompts import closed_prompt, closed_run, option_value, prompt_key, prompt_message
-from bot.rendering.text import addresses, escape, mentioning, plain, safe, waiting_on
-
-__all__ = [
-    "CANCEL",
-    "EVENT_TYPE",
-    "Behind",
-    "Block",
-    "Rendered",
-    "addresses",
-    "block_key",
-    "card",
-    "card_key",
-    "closed_prompt",
-    "closed_run",
-    "duplicate",
-    "end_note",
-    "escape",
-    "holder_thread",
-    "mentioning",
-    "message_blocks",
-    "metadata",
-    "note",
-    "option_value",
-    "plain",
-    "prompt_key",
-    "prompt_message",
-    "safe",
-    "waiting_on",
-]

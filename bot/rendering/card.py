@@ -38,13 +38,13 @@ from bot.rendering.nested import (
 from bot.rendering.prompt_clocks import out_of_reach_words
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
-from engine.decide.agents.outages import waited_out
+from engine.decide.outages import waited_out
 from engine.journal.folds.agents import agent_of
 from engine.journal.queries import is_rejected, is_rejection, launched, verdict_and_reason
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
-from engine.nodes.runtime.runner import Meter
+from engine.nodes.types.meter import Meter
 
 CANCEL = "sayso:cancel"
 """Action of the button that ends a session; its value is the session's id."""

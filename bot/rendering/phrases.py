@@ -9,7 +9,7 @@ from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import REJECTED, asks_for, open_prompts
 from bot.rendering.prompt_clocks import out_of_reach_words
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
-from engine.decide.agents.outages import waited_out
+from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict

@@ -9,10 +9,10 @@ from bot.scenarios.document import ScenarioDoc
 from bot.scenarios.reader import Reader, read_part
 from bot.scenarios.scenario import Scenario
 from engine.flow import Flow
-from engine.flow.load import SUFFIXES, load_flow_file, load_flows
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.errors import FlowError, Problem
 from engine.language.yaml import MAX_BYTES, decode_source, load_located
+from engine.run.flow_files import SUFFIXES, load_flow_file, load_flows
 
 
 class Flows:

@@ -22,9 +22,9 @@ from bot.config.settings import Settings, SettingsError
 from bot.serve.main import Bot, Identity
 from bot.workspace import Suggestion, Workspace, WorkspaceError
 from engine.flow import Flow
-from engine.flow.load import SUFFIXES
 from engine.flow.model import Trigger
 from engine.language.errors import SaysoError
+from engine.run.flow_files import SUFFIXES
 from engine.storage.home_lease import Lease
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")

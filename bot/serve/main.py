@@ -25,10 +25,10 @@ from bot.handlers.dead_letters import DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.text_messages import Conversation
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
-from bot.outbound import Outbound
 from bot.outbound.lock_queues import Queues
 from bot.outbound.modals import Modals
 from bot.outbound.notices import held
+from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters
 from bot.serve.bolt import SlackApp
 from bot.start.form import Start
@@ -59,11 +59,11 @@ from engine.journal.events import Event, SessionReachable
 from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
-from engine.language.backoff import is_busy, waited_out
 from engine.language.errors import SaysoError
 from engine.run.dispatcher import Service
 from engine.run.stepper import DRAIN_SECONDS
 from engine.run.wakeups import LocalDispatcher
+from engine.storage.backoff import is_busy, waited_out
 from engine.storage.port import Store
 from prompt_state.policy import Gate
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from engine.decide import agents, binding, prompt_timers, question
+from engine.decide import binding, prompt_timers, question
+from engine.decide.behaviours import conversations
 from engine.decide.commands import Answer, Edit, Facts, HandOver, Undo
 from engine.decide.step import Turn
 from engine.flow import Flow
@@ -197,7 +198,7 @@ def change_problem(flow: Flow, state: State, prompt: PromptRun, changed: dict[st
 def _covered(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json] | None:
     try:
         if prompt.spec.get("tool"):
-            return agents.tool_calls.covered_after(turn, prompt, values)
+            return conversations().call_covered(turn, prompt, values)
         return binding.foreseen(turn.flow, turn.state, prompt.path, values)
     except SaysoError as error:
         raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error

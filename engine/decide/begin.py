@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.decide import agents, binding, containers, question
+from engine.decide import binding, containers, question
+from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
 from engine.decide.due import Work, due, next_node
 from engine.decide.evaluate import evaluate_condition, evaluate_config
@@ -59,7 +60,7 @@ def _start_again(turn: Turn, path: str) -> None:
     """Run an interrupted node once more: same path, same key, and the input that was evaluated the first time."""
     run, node = turn.state.nodes[path], turn.node(path)
     if run.type == TURN:
-        agents.conversation.begin_turn(turn, scope_of(path), run.node_id)
+        conversations().begin_turn(turn, scope_of(path), run.node_id)
         return
     try:
         config = _checked_config(turn, path, node, run.input)
@@ -118,8 +119,8 @@ def _start_of_agent(turn: Turn, scope: str, key: str) -> None:
         owner = turn.state.frames[scope].owner or ""
         _over_limit(turn, owner, turn.node(owner))
     elif key.startswith(TURN):
-        agents.conversation.begin_turn(turn, scope, key)
-    elif (begun := agents.tool_calls.begin_call(turn, path)) is not None:
+        conversations().begin_turn(turn, scope, key)
+    elif (begun := conversations().begin_call(turn, path)) is not None:
         _launch(turn, path, *begun, node_id=key)
 
 

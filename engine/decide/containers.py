@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.decide import agents, edges, limits, question
+from engine.decide import edges, limits, question
+from engine.decide.behaviours import conversations
 from engine.decide.evaluate import context
 from engine.decide.step import Turn
 from engine.flow import Node, coerce_inputs
@@ -50,7 +51,7 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
     node_id = turn.state.nodes[path].node_id
     turn.emit(ev.ContainerStarted, path=path, node_id=node_id, kind=node.type, **frozen)
     if node.type == "agent":
-        agents.conversation.open_conversation(turn, path, node, config)
+        conversations().open_conversation(turn, path, node, config)
     if node.timeout is not None:
         due_at = timestamps.after(turn.facts.now, node.timeout)
         timer_id = timeout_id(turn.state, path)
@@ -91,7 +92,7 @@ def _freeze_flow(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> 
 
 
 def _freeze_agent(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    return agents.conversation.frozen(turn, path, node, config)
+    return conversations().frozen(turn, path, node, config)
 
 
 _FREEZE: dict[str, Callable[[Turn, str, Node, dict[str, Json]], dict[str, Json]]] = {
@@ -188,8 +189,8 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
             turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
     if container.agent is not None:
-        agents.tool_calls.settle_containers(turn, path)
-        if agents.conversation.ended(turn, path):
+        conversations().settle_containers(turn, path)
+        if conversations().ended(turn, path):
             turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
     node = turn.node(path)

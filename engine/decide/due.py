@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from engine.decide import agents, containers, locks
+from engine.decide import containers, locks
+from engine.decide.behaviours import conversations
 from engine.decide.evaluate import node_at
 from engine.flow import Flow, Node
 from engine.flow.missing_types import MISSING, spec_of
@@ -64,7 +65,7 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
         if frame.error is not None or not containers.alive(state, scope):
             continue
         if frame.owner is not None and state.containers[frame.owner].agent is not None:
-            for key, mode in agents.conversation.startable(flow, state, scope):
+            for key, mode in conversations().startable(flow, state, scope):
                 yield Work(scope, node=key), mode
             continue
         nodes = flow.lists[frame.list_id]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.decide import agents, containers, edges, limits, locks, prompt_timers, question
+from engine.decide import containers, edges, limits, locks, prompt_timers, question
 from engine.decide.approvals import OPEN_PHASES, is_over, open_prompt, start_undo, vote
+from engine.decide.behaviours import conversations
 from engine.decide.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown, Steer
 from engine.decide.rejections import conclude
 from engine.decide.step import Turn
@@ -77,11 +78,11 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
     elif prompt.kind == "failed":
         _failure_resolved(turn, prompt, answer["value"], command)
     elif prompt.kind == "budget":
-        agents.conversation.cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
+        conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
     elif prompt.kind == limits.KIND:
         _limit_decided(turn, prompt, str(answer["value"]))
     elif prompt.spec.get("tool"):
-        agents.tool_calls.decided(turn, turn.state.prompts[prompt.prompt_id])
+        conversations().call_decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind != "input":
         conclude(turn, prompt.path, question.output(turn.state.prompts[prompt.prompt_id]))
 
@@ -185,7 +186,7 @@ def _keep_message(turn: Turn, command: Message | Steer, text: str) -> None:
 
 def _tell_agents(turn: Turn, command: Message | Steer | Resume, text: str) -> None:
     if any(container.agent is not None for container in turn.state.containers.values()):
-        agents.conversation.hear(turn, text, command.actor, command.key)
+        conversations().hear(turn, text, command.actor, command.key)
 
 
 def _text_prompts(state: State, text: str) -> list[PromptRun]:
@@ -248,11 +249,11 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
     if prompt.kind == "input":
         return
     if prompt.kind == "budget":
-        agents.conversation.cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
+        conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
     elif prompt.kind == limits.KIND:
         _limit_decided(turn, prompt, "fail")
     elif prompt.spec.get("tool"):
-        agents.tool_calls.decided(turn, turn.state.prompts[prompt.prompt_id])
+        conversations().call_decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind == "failed":
         turn.fail_for_good(prompt.path, turn.state.nodes[prompt.path].error or {})
     elif target is not None:

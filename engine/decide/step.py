@@ -10,7 +10,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
-from engine.decide import agents
+from engine.decide import outages
+from engine.decide.behaviours import conversations
 from engine.decide.commands import Action, Facts
 from engine.decide.evaluate import node_at
 from engine.flow import Flow, Node
@@ -100,7 +101,7 @@ class Turn:
         node_id = self.state.nodes[path].node_id
         if agent_of(self.state, path) is not None:
             turned = self.state.nodes[path].type == TURN
-            (agents.conversation.answered if turned else agents.tool_calls.done)(self, path, output)
+            (conversations().answered if turned else conversations().call_done)(self, path, output)
             return
         try:
             output = copy(output)
@@ -126,7 +127,7 @@ class Turn:
             return
         wait = max(retry.wait(run.failures + 1, self.chance(path)), _asked_wait(error))
         due_at = timestamps.after(self.facts.now, wait)
-        if not agents.outages.tries_again(self, run, retry, error, due_at):
+        if not outages.tries_again(self.flow.deadline, run, retry, error, due_at):
             self.fail(path, error)
             return
         self.emit(
@@ -137,7 +138,7 @@ class Turn:
             attempt=run.attempt,
             timer_id=retry_id(self.state, path, run),
             due_at=due_at,
-            unpaid=True if agents.outages.unpaid(run, error) else None,
+            unpaid=True if outages.unpaid(run, error) else None,
         )
 
     def fail(self, path: str, error: dict[str, Json]) -> None:
@@ -147,7 +148,7 @@ class Turn:
         if self._given_up(path) or not (node.on_failure or asks):
             self.fail_for_good(path, error)
             return
-        keeps = asks and agents.conversation.may_go_on(self, path)
+        keeps = asks and conversations().may_go_on(self, path)
         self.emit(
             ev.NodeFailing,
             path=path,
@@ -168,7 +169,7 @@ class Turn:
         """A node failed and nothing else comes first: `goto`, or its `on_error`, says where the nodes around it go on."""
         run, node = self.state.nodes[path], self.node(path)
         if run.type != TURN and agent_of(self.state, path) is not None:
-            agents.tool_calls.failed(self, path, storable(error))
+            conversations().call_failed(self, path, storable(error))
             return
         goto = None if self._given_up(path) else goto or node.goto
         self.emit(
@@ -179,7 +180,7 @@ class Turn:
             attempt=run.attempt,
             contained=True if goto is not None or node.on_error == "continue" else None,
             goto=goto,
-            unpaid=True if agents.outages.unpaid(run, error) else None,
+            unpaid=True if outages.unpaid(run, error) else None,
         )
 
 

@@ -28,7 +28,7 @@ class Retry:
     max_delay: float = 300.0
     jitter: float = 0.0
     until_deadline: bool = False
-    """What the other side cannot help is tried again until the deadline (`engine.decide.agents.outages`)."""
+    """What the other side cannot help is tried again until the deadline (`engine.decide.outages`)."""
 
     def wait(self, failures: int, chance: float) -> float:
         """Seconds to wait after so many failures (1 or more); `chance`, from 0 to 1, says where in the jitter."""

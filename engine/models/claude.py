@@ -20,7 +20,7 @@ from engine.messages.turns import Finished, TurnEvent, TurnRequest
 from engine.models.abort import Abortable, Aborted, settle
 from engine.models.checks import refuse_illegal
 from engine.models.claude_wire import SAMPLING_VERSION, body_of, error_of
-from engine.models.provider import KEY_VARIABLES
+from engine.models.keys import KEY_VARIABLES
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 

@@ -9,9 +9,6 @@ from typing import Protocol
 
 from engine.messages.turns import Finished, TurnEvent, TurnRequest, TurnResult
 
-KEY_VARIABLES = ("SAYSO_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY")
-"""Where the key for Claude is looked for; the first that is set counts."""
-
 
 class Provider(Protocol):
     """Answers turns. May be used by several conversations at once."""

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.decide import agents
+from engine.decide.behaviours import conversations
 from engine.decide.commands import Command
 from engine.decide.evaluate import node_at
 from engine.journal.folds.agents import TURN
 from engine.journal.queries import doomed, launched
 from engine.journal.state import NodeRun, in_finally, scope_of
-from engine.nodes.runtime.runner import Meter, Runner
+from engine.nodes.runtime.runner import Runner
+from engine.nodes.types.meter import Meter
 from engine.run.active import Live
 from engine.run.job import Job, Workplace, no_secrets
 
@@ -86,7 +87,7 @@ class Running:
         node = node_at(live.flow, live.state, path)
         if run.type == TURN:
             # What is said is in the journal already, and is not written once more with each call.
-            run = run._replace(input=agents.model_request.request(live.flow, live.state, path))
+            run = run._replace(input=conversations().request(live.flow, live.state, path))
         called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
         file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
         # A tool may find a secret where another one left it: in a file, in what a server remembers.

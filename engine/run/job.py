@@ -14,8 +14,9 @@ from engine.flow import Node
 from engine.journal.state import NodeRun
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.folder import SESSIONS
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Meter, NodeContext, Runner
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner
 from engine.nodes.runtime.secrets import without_secrets
+from engine.nodes.types.meter import Meter
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent

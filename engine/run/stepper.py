@@ -26,7 +26,6 @@ from engine.journal.queries import launched
 from engine.journal.records import Commit, Consumed, NewSession, Pin
 from engine.journal.snapshot import document
 from engine.journal.state import State
-from engine.language.backoff import waited_out
 from engine.language.codec import encode
 from engine.language.errors import (
     Corrupt,
@@ -47,6 +46,7 @@ from engine.run.clock_watch import ClockWatch
 from engine.run.executor import Running
 from engine.run.sessions import Claimant
 from engine.run.snapshot_files import Copies, SnapshotFiles
+from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 

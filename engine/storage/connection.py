@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from engine.language.backoff import Patience
 from engine.language.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
+from engine.storage.backoff import Patience
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""

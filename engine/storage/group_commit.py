@@ -22,8 +22,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar, overload
 
 from engine.journal.records import Claim, Commit, InboxItem
-from engine.language.backoff import passes
 from engine.language.errors import StorageBroken, StorageError
+from engine.storage.backoff import passes
 from engine.storage.port import Store
 
 log = logging.getLogger("sayso.storage")

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bot.config.session_files import SessionFiles
+from bot.config.tuning import Tuning
 from bot.intents.session_rows import slack_intents
-from bot.outbound import Outbound, Tuning
+from bot.outbound.outbox_worker import Outbound
 from bot.wire.client import bot_client
 from bot.workspace import Workspace
 from engine.decide.commands import Answer

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from bot.intents.agent_rows import marks
 from bot.intents.session_rows import slack_intents
-from bot.rendering import card
 from bot.rendering.agents import (
     MOST_PART,
     Entry,
@@ -24,6 +23,7 @@ from bot.rendering.agents import (
     split_text,
     tool_line,
 )
+from bot.rendering.card import card
 from bot.rendering.text import weight
 from bot.workspace.blocks import check_message
 from engine.decide.commands import Command, Steer

@@ -10,7 +10,7 @@ from bot.inbound.start_command import StartLine, parse
 from bot.serve.dev import suggestions
 from bot.workspace import Suggestion, Workspace
 from engine.flow import Flow
-from engine.flow.load import is_flow_file, load_flow_file
+from engine.run.flow_files import is_flow_file, load_flow_file
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

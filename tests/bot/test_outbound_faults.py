@@ -12,7 +12,7 @@ import pytest
 
 from bot.intents.session_rows import note_row, root_row
 from bot.outbound.posts import is_uncertain
-from bot.rendering import note
+from bot.rendering.notes import note
 from bot.wire.client import AuthLost
 from engine.journal.records import PutOutbox
 from engine.language import timestamps

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.intents.session_rows import note_row
-from bot.rendering import card_key
+from bot.rendering.card import card_key
 from engine.flow.load import load_flow
 from engine.journal.records import PutOutbox
 from engine.journal.state import State

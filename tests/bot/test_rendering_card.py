@@ -5,10 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from immutables import Map
 
-from bot.rendering import card, end_note, prompt_message
 from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.card import card
 from bot.rendering.failures import log_of
 from bot.rendering.home import HomePage, Run, home_view
+from bot.rendering.notes import end_note
+from bot.rendering.prompts import prompt_message
 from bot.workspace.blocks import check_message
 from engine.journal.state import NodeRun, State, TimerRun
 from tests.bot.rendering_cases import (

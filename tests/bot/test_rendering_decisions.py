@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.rendering import card, closed_prompt, prompt_message
 from bot.rendering.approvals import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.card import card
+from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import shown
 from bot.workspace.blocks import check_message, check_view
 from engine.journal.state import PromptRun

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.rendering import Rendered, closed_prompt, prompt_message
+from bot.rendering.blocks import Rendered
 from bot.rendering.forms import form_controls, form_errors, form_pages, form_view, read_control, read_form
+from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.workspace import blocks, elements
 from engine.forms import check_form, settle_form
 from engine.forms.ask import form_parts

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.rendering import card, closed_prompt, closed_run, end_note, phrases, prompt_message
+from bot.rendering import phrases
 from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.card import card
+from bot.rendering.notes import end_note
+from bot.rendering.prompts import closed_prompt, closed_run, prompt_message
 from bot.workspace.blocks import check_message
 from engine.decide.commands import Hold, NodeBroke, NodeDone, Resume
 from engine.journal.queries import launched

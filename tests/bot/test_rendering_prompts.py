@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from bot.rendering import block_key, closed_prompt, duplicate, message_blocks, note, prompt_message
-from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.blocks import MOST_UNITS, block_key, size
+from bot.rendering.notes import duplicate, message_blocks, note
 from bot.rendering.prompt_clocks import deleted_too_often, reminder
+from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
 from engine.journal.state import PromptRun

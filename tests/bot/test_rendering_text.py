@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering import escape, plain, safe
 from bot.rendering.text import (
     addresses,
     clip,
     cut,
     date,
     elapsed,
+    escape,
     mentioning,
     one_line,
+    plain,
+    safe,
     shown,
     take,
     waiting_on,

@@ -15,7 +15,7 @@ from bot.config import settings
 from bot.doctor.checks import load_manifest, manifest_problems
 from bot.wire.scopes import NEEDED
 from bot.workspace import Workspace
-from engine.flow.load import load_flows
+from engine.run.flow_files import load_flows
 from tests.cli.clikit import Cli, Done
 from tests.support.workspace import running_workspace
 

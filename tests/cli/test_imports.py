@@ -10,15 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.decide import agents
-
 HEAVY = ("anthropic", "mcp", "jsonschema", "httpx2", "engine.models.turn_runner")
 OF_AGENTS = (
     "engine.decide.agents.conversation",
     "engine.decide.agents.tool_calls",
     "engine.decide.agents.model_request",
     "engine.decide.agents.budget",
-    "engine.messages.final_answer",
     "engine.models.turn_runner",
     "engine.nodes.types.agent",
     "engine.nodes.runtime.mcp",
@@ -115,13 +112,7 @@ def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -
 
 
 def test_a_flow_with_an_agent_finds_what_agents_need(tmp_path: Path) -> None:
-    """The modules that are loaded late are there for who asks for them, and nothing else is found under other names."""
-    body = "from engine.decide import agents; agents.conversation, agents.tool_calls, agents.model_request"
-    assert loaded(
-        body, tmp_path, ("engine.decide.agents.conversation", "engine.decide.agents.tool_calls")
-    ) == [
-        "engine.decide.agents.conversation",
-        "engine.decide.agents.tool_calls",
-    ]
-    with pytest.raises(AttributeError, match="no attribute 'walk'"):
-        agents.walk  # noqa: B018  # looking is what fails
+    """The behaviour of agents is loaded by the first who asks for it."""
+    body = "from engine.decide.behaviours import conversations; conversations()"
+    wanted = ("engine.decide.agents.conversation", "engine.decide.agents.tool_calls")
+    assert loaded(body, tmp_path, wanted) == list(wanted)

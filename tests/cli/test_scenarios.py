@@ -10,7 +10,7 @@ import pytest
 
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import play
-from engine.flow.load import load_flows
+from engine.run.flow_files import load_flows
 from tests.bot.test_scenarios import FLOW, GOOD, HEAD, report
 from tests.cli.clikit import Cli
 

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from bot.workspace import Workspace
-from engine.language import backoff
-from engine.storage import connection
+from engine.storage import backoff, connection
 from engine.storage.sqlite import open_sqlite
 from tests.storage.test_storage_trouble import held
 from tests.support.bot import bot_here, start_flow

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from engine.flow.load import load_flow_file
 from engine.journal.records import Commit
 from engine.journal.state import State
 from engine.language.errors import Refused, SessionError
 from engine.nodes.runtime.table import runners
 from engine.run.dispatcher import Service
 from engine.run.engine import Engine
+from engine.run.flow_files import load_flow_file
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody

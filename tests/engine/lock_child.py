@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from engine.flow.load import load_flow_file
 from engine.nodes.runtime.table import runners
 from engine.run.dispatcher import Service
 from engine.run.engine import Engine
+from engine.run.flow_files import load_flow_file
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.engine.killed_child import Deadly

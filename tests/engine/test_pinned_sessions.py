@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.flow.load import load_flow_file
 from engine.nodes.runtime.digests import CodeDigests
+from engine.run.flow_files import load_flow_file
 from engine.storage.memory import MemoryStore
 from tests.support.engine import ANA, EngineRig, counted, running, shell_runners
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.flow.load import load_flow_file
 from engine.language.errors import FlowError
+from engine.run.flow_files import load_flow_file
 
 BAD = Path(__file__).parent / "bad"
 FILES = sorted(BAD.glob("*.yml"))

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine.flow import Flow
-from engine.flow.load import flow_from_body, load_flow, load_flow_file, load_flows
+from engine.flow.load import flow_from_body, load_flow
 from engine.language.errors import FlowError
+from engine.run.flow_files import load_flow_file, load_flows
 from tests.flow.flowkit import ONE_NODE
 
 OUTER = """\

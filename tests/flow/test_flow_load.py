@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.flow.load import flow_from_body, load_flow, load_flow_file, load_flows
+from engine.flow.load import flow_from_body, load_flow
 from engine.language.codec import Json
 from engine.language.errors import FlowError
 from engine.language.yaml import load_located
 from engine.nodes.types.registry import node_types
+from engine.run.flow_files import load_flow_file, load_flows
 from tests.flow.flowkit import (
     AGENTS,
     EVERY_TYPE,

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from engine.flow.checks.visibility import Scope
-from engine.flow.load import flow_from_body, load_flow, load_flow_file
+from engine.flow.load import flow_from_body, load_flow
 from engine.language.errors import ExpressionError, FlowError
 from engine.language.expressions import compile_condition, compile_value, evaluate_condition
+from engine.run.flow_files import load_flow_file
 from tests.flow.flowkit import failure, flow_with, problems
 from tests.support.engine import given
 

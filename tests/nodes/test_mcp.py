@@ -16,8 +16,8 @@ import pytest
 
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.mcp import McpServers
+from engine.nodes.runtime.mcp_servers import McpUnconfigured, find, servers
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
-from engine.nodes.types.mcp import McpUnconfigured, find, servers
 from tests.nodes.nodekit import PYTHON, Context, runs, until
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "mcp_server.py"

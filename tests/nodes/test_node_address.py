@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import socket
 
-from engine.nodes.types.addresses import is_disguised, why_refused
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.nodes.types.addresses import _is_ipv4, is_disguised, why_refused
 
 
 @pytest.mark.parametrize(
@@ -70,6 +74,18 @@ def test_another_name_allows_nothing() -> None:
     """A name in `allow_hosts` counts for that host only, not for its subdomains or other addresses."""
     for allowed in ("example", "a.meta.example", "169.254.169.253", "*", ""):
         assert why_refused("169.254.169.254", "meta.example", [allowed]) is not None
+
+
+@given(st.from_regex(r"[0-9a-fxX.]{1,14}", fullmatch=True))
+def test_what_the_system_reads_as_an_address_is_known(host: str) -> None:
+    """The same texts are IPv4 addresses to us as to the C library."""
+    try:
+        socket.inet_aton(host)
+    except OSError:
+        read = False
+    else:
+        read = True
+    assert _is_ipv4(host.split(".")) == read
 
 
 def test_what_is_no_plain_address_is_refused() -> None:

@@ -24,7 +24,6 @@ from pathlib import Path
 
 import engine.run.dispatcher
 import engine.storage.connection
-from engine.flow.load import load_flow_file
 from engine.journal.records import InboxItem
 from engine.journal.state import State
 from engine.language.codec import decode
@@ -34,6 +33,7 @@ from engine.run import remote_commands
 from engine.run.active import utc_now
 from engine.run.dispatcher import Service
 from engine.run.engine import Engine
+from engine.run.flow_files import load_flow_file
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody
 

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from bot.rendering import card
+from bot.rendering.card import card
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state

@@ -16,11 +16,10 @@ import pytest
 
 from bot.config.settings import load_settings
 from bot.doctor.store import check_freshness
-from engine.language import backoff
-from engine.language.backoff import waited_out
 from engine.language.errors import Corrupt, StorageBusy, StorageError
 from engine.nodes.runtime.folder import private_folder
-from engine.storage import connection, group_commit
+from engine.storage import backoff, connection, group_commit
+from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.sqlite import open_sqlite

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from engine.decide.agents import budget, outages, tool_calls
+from engine.decide.agents import budget, tool_calls
 from engine.decide.agents.model_request import compacted, spoken, stays, transcript, unsent
 from engine.decide.agents.system_prompt import person_message
 from engine.decide.agents.tool_results import unposed
@@ -98,7 +98,7 @@ def hear(turn: Turn, text: str, actor: Actor, key: str) -> None:
     block = {"type": "text", "text": person_message(text, record)}
     _say(turn, path, turn.state.nodes[path].node_id, "person", [block], actor=record, key=key)
     if turn.state.phase in ("running", "waiting"):
-        outages.try_now(turn, path)
+        try_now(turn, path)
 
 
 # --- what may begin --------------------------------------------------------------------------------------------
@@ -396,3 +396,14 @@ def cap_decided(turn: Turn, prompt: PromptRun, value: Json) -> None:
     if prompt.status == "expired":
         message = f"node {run.node_id}: nobody decided in time whether it may go on at its cap"
     turn.fail(prompt.path, {"type": "budget", "message": message})
+
+
+def try_now(turn: Turn, owner: str) -> None:
+    """Make the call at once that an agent is waiting to make again."""
+    for path in sorted(turn.state.active):
+        run = turn.state.nodes[path]
+        if run.type == TURN and run.status == "retrying" and agent_of(turn.state, path) == owner:
+            for timer in list(turn.state.timers.values()):
+                if (timer.path, timer.purpose) == (path, "retry"):
+                    turn.emit(ev.TimerFired, path=path, timer_id=timer.timer_id)
+                    turn.wake(path)

@@ -4,7 +4,7 @@ A connection is opened by the first call, by a task of its own that also closes 
 by the next call. What a call does in the server is unknown to us, so nothing is ever sent twice: an answer that was lost
 after the request went out is an interruption. `isError` of a result is a result, for the model to read.
 
-The library is large, so only functions here import it. Which servers there are says `engine.nodes.types.mcp`.
+The library is large, so only functions here import it. Which servers there are says `engine.nodes.runtime.mcp_servers`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from engine.language.diagnostics import suggest
 from engine.language.errors import SaysoError
 from engine.messages.turns import Tool
 from engine.nodes.runtime.mcp_results import clean, output_of
+from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, find, resolved
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
-from engine.nodes.types.mcp import McpUnconfigured, Server, find, resolved
 
 if TYPE_CHECKING:
     from mcp import Client

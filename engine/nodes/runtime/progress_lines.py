@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from engine.nodes.runtime.redact import Redactor
-from engine.nodes.runtime.runner import Meter
+from engine.nodes.types.meter import Meter
 
 PREFIX = b"::progress "
 _LINE = re.compile(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from engine.language.codec import Json, encode
 from engine.language.errors import NotJson
 from engine.nodes.runtime.folder import private_folder
+from engine.nodes.types.meter import Meter, no_meter
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent
@@ -58,24 +59,6 @@ class Interrupted:
 
 
 Outcome: TypeAlias = Completed | Failed | Interrupted
-
-
-@dataclass(frozen=True, slots=True)
-class Meter:
-    """How far a node is, for people to see: so much of `total`, in whatever it counts, and a few words."""
-
-    done: float
-    total: float
-    text: str = ""
-
-    @property
-    def share(self) -> float:
-        """From 0 to 1."""
-        return min(1.0, max(0.0, self.done / self.total)) if self.total > 0 else 0.0
-
-
-def no_meter(meter: Meter) -> None:
-    """Where nobody looks."""
 
 
 def no_stream(event: TurnEvent) -> None:

@@ -19,7 +19,8 @@ from typing import Any, Literal, TypeAlias
 
 from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import NotJson, PauseError
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Meter, NodeContext, Outcome
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.nodes.types.meter import Meter
 
 POLITE = 0.5
 """Seconds that an `async` function has to leave by itself before it is cancelled."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
 from collections.abc import Iterable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -56,11 +55,22 @@ def is_disguised(host: str) -> bool:
         return False
     except ValueError:
         pass
+    return _is_ipv4(host.split("."))
+
+
+def _is_ipv4(parts: list[str]) -> bool:
+    """Whether `inet_aton` reads these parts: the last one stands for all bytes that are left."""
     try:
-        socket.inet_aton(host)
-    except OSError:
+        *first, last = map(_number, parts)
+    except ValueError:
         return False
-    return True
+    return len(parts) <= 4 and all(byte <= 255 for byte in first) and last < 256 ** (5 - len(parts))
+
+
+def _number(part: str) -> int:
+    if part[:2].lower() == "0x":
+        return int(part, 16)
+    return int(part, 8 if part.startswith("0") else 10)
 
 
 def _kind(address: Address) -> str | None:

@@ -8,7 +8,6 @@ that happens while a flow is being read. A type that cannot be used is noted wit
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -45,7 +44,8 @@ class OwnType:
     unknown_output: Mapping[str, Any]
 
 
-_lock = threading.RLock()
+_types: dict[EntryPoint, OwnType | BadNodeType] = {}
+"""What was loaded. Two threads may load one at the same time; the first one counts."""
 
 
 @cache
@@ -62,9 +62,8 @@ def names() -> list[str]:
 
 def own_type(name: str) -> OwnType:
     """The type of that name. Raises `KeyError` where no package names it, and `BadNodeType`."""
-    with _lock:
-        entry = _found()[name]
-        found = _loaded(entry)
+    entry = _found()[name]
+    found = _types.get(entry) or _types.setdefault(entry, _load(entry))
     if isinstance(found, BadNodeType):
         raise found
     return found
@@ -72,13 +71,11 @@ def own_type(name: str) -> OwnType:
 
 def forget() -> None:
     """Look at what is installed anew."""
-    with _lock:
-        _found.cache_clear()
-        _loaded.cache_clear()
+    _found.cache_clear()
+    _types.clear()
 
 
-@cache
-def _loaded(entry: EntryPoint) -> OwnType | BadNodeType:
+def _load(entry: EntryPoint) -> OwnType | BadNodeType:
     package = entry.dist.name if entry.dist is not None else entry.value
     try:
         return _checked(entry.name, package, entry.load())

@@ -9,17 +9,13 @@ A `retry` of the flow's author is kept to as it is written, for these failures t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from engine.flow.node import Retry
-from engine.journal import events as ev
-from engine.journal.folds.agents import TURN, agent_of
+from engine.journal.folds.agents import TURN
 from engine.journal.state import NodeRun
 from engine.language import timestamps
 from engine.language.codec import Json
-
-if TYPE_CHECKING:
-    from engine.decide.step import Turn
 
 
 class Remedy(NamedTuple):
@@ -44,10 +40,10 @@ def _remedy(error: Mapping[str, Json]) -> Remedy:
     return REMEDIES.get(str(error.get("type")), Remedy())
 
 
-def tries_again(turn: Turn, run: NodeRun, retry: Retry, error: Mapping[str, Json], due_at: str) -> bool:
-    """Whether another attempt follows at `due_at`."""
+def tries_again(deadline: float, run: NodeRun, retry: Retry, error: Mapping[str, Json], due_at: str) -> bool:
+    """Whether another attempt follows at `due_at`; `deadline` is the flow's, in seconds."""
     if retry.until_deadline and _remedy(error).waits and run.started_at is not None:
-        return due_at < timestamps.after(run.started_at, turn.flow.deadline)
+        return due_at < timestamps.after(run.started_at, deadline)
     return run.failures + 1 < retry.attempts
 
 
@@ -63,14 +59,3 @@ def waited_out(run: NodeRun | None) -> bool:
     if run is None or run.type != TURN or run.status != "retrying":
         return False
     return _remedy(run.error or {}).waits
-
-
-def try_now(turn: Turn, owner: str) -> None:
-    """Make the call at once that an agent is waiting to make again."""
-    for path in sorted(turn.state.active):
-        run = turn.state.nodes[path]
-        if run.type == TURN and run.status == "retrying" and agent_of(turn.state, path) == owner:
-            for timer in list(turn.state.timers.values()):
-                if (timer.path, timer.purpose) == (path, "retry"):
-                    turn.emit(ev.TimerFired, path=path, timer_id=timer.timer_id)
-                    turn.wake(path)

@@ -1,0 +1,78 @@
+"""What the core asks of agents: conversations with a model as part of a flow. Pure.
+
+The core names no module of `engine.decide.agents`. Most processes meet only flows without an agent, so what it asks here is
+loaded by the first flow that has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, TypeVar, cast
+
+from engine.flow import Flow, Node
+from engine.journal.state import PromptRun, State
+from engine.language.actors import Actor
+from engine.language.codec import Json
+
+Turn_contra = TypeVar("Turn_contra", contravariant=True)
+
+
+class Conversations(Protocol[Turn_contra]):
+    """The behaviour of agents in a step (`engine.decide.step.Turn`). `path` is that of the agent, of a model call, or of a
+    tool call."""
+
+    def frozen(self, turn: Turn_contra, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+        """What `container:started` says of an agent."""
+
+    def open_conversation(self, turn: Turn_contra, path: str, node: Node, config: dict[str, Json]) -> None:
+        """The first message; nothing where the agent goes on with its own conversation."""
+
+    def startable(self, flow: Flow, state: State, scope: str) -> Iterator[tuple[str, str]]:
+        """What of an agent may begin in the pass `scope`: its child's id, with the mode of what it is."""
+
+    def begin_turn(self, turn: Turn_contra, scope: str, key: str) -> None:
+        """Begin a model call, or begin one again; at a cap ask people."""
+
+    def answered(self, turn: Turn_contra, path: str, output: Json) -> None:
+        """A model call has ended with an answer, or was stopped in the middle of one."""
+
+    def ended(self, turn: Turn_contra, path: str) -> bool:
+        """Whether the agent has given its last answer and nothing of it runs any more."""
+
+    def may_go_on(self, turn: Turn_contra, path: str) -> bool:
+        """Whether an agent that fails keeps its conversation for another try."""
+
+    def hear(self, turn: Turn_contra, text: str, actor: Actor, key: str) -> None:
+        """A person's message that answers nothing is for the agent that began last, where one is under way."""
+
+    def cap_decided(self, turn: Turn_contra, prompt: PromptRun, value: Json) -> None:
+        """A person let the agent go on at a cap, or did not."""
+
+    def begin_call(self, turn: Turn_contra, path: str) -> tuple[Node, Json] | None:
+        """Begin a tool call: its node with its configuration where it runs now. Else it is asked about, or refused."""
+
+    def call_decided(self, turn: Turn_contra, prompt: PromptRun) -> None:
+        """People decided a tool call. Approved ones begin by themselves."""
+
+    def call_covered(self, turn: Turn_contra, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json]:
+        """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
+
+    def call_done(self, turn: Turn_contra, path: str, output: Json) -> None:
+        """A tool call has its output: what the model is told of it."""
+
+    def call_failed(self, turn: Turn_contra, path: str, error: dict[str, Json]) -> None:
+        """A tool call failed for good: that is for the model to know, and fails nothing else."""
+
+    def settle_containers(self, turn: Turn_contra, owner: str) -> None:
+        """Tool calls that were flows and have ended."""
+
+    def request(self, flow: Flow, state: State, path: str) -> dict[str, Json]:
+        """What the runner of the model call at `path` gets."""
+
+
+@cache
+def conversations() -> Conversations[Any]:
+    """The behaviour of agents, loaded by the first who asks."""
+    return cast(Conversations[Any], import_module("engine.decide.agents.behaviour"))

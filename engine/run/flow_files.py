@@ -1,0 +1,148 @@
+"""Flow files: one, or a folder of them, each with the flows that it calls from the files beside it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path as FilePath
+
+from engine.flow.load import read
+from engine.flow.model import Flow
+from engine.flow.subflows import link
+from engine.language.diagnostics import Fault
+from engine.language.errors import FlowError, Problem
+from engine.language.yaml import MAX_BYTES, Located, decode_source, load_located
+from engine.types.annotations import Sources
+
+SUFFIXES = (".yml", ".yaml")
+"""What a file's name ends with to be taken for a flow."""
+
+
+_SCRIPTS = (".script.yml", ".script.yaml")
+"""Files that say what Claude would say, beside their flows."""
+
+
+def is_flow_file(path: FilePath) -> bool:
+    """Whether a file of a folder of flows is one, by its name."""
+    return path.suffix in SUFFIXES and not path.name.endswith(_SCRIPTS)
+
+
+def load_flow_file(path: str | os.PathLike[str]) -> Flow:
+    """The flow in a file, with the flows it calls from the files beside it. Raises `FlowError`, also when a file
+    cannot be read."""
+    file = os.fspath(path)
+    flow, located = read(_text(file), file, sources=sources_in(FilePath(file).parent))
+    if not flow.calls - {flow.name}:
+        return link(flow, located, None, ())
+    folder = _Folder(FilePath(file).parent)
+    return link(flow, located, folder.find, folder.names)
+
+
+def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict[str, FlowError]]:
+    """All flows of a directory by name, and the errors of the broken files by file. They may call each other.
+
+    Of two flows with one name, the file that sorts first is served and the other is an error.
+    """
+    flows: dict[str, Flow] = {}
+    errors: dict[str, FlowError] = {}
+    folder = _Folder(FilePath(directory), errors)
+    for path in folder.files:
+        try:
+            flow, located = folder.read(path)
+            _refuse_second(flow, flows)
+            flows[flow.name] = link(flow, located, folder.find, folder.names)
+        except FlowError as error:
+            errors[str(path)] = error
+    return flows, errors
+
+
+def sources_in(folder: FilePath) -> Sources:
+    """The texts of the Python modules beside the flow files of a folder, and of those that are installed."""
+
+    def source(module: str) -> str | None:
+        for root in (folder, *map(FilePath, sys.path)):
+            place = root.joinpath(*module.split("."))
+            for file in (place / "__init__.py", place.with_name(place.name + ".py")):
+                if file.is_file():
+                    return _python_text(file)
+        return None
+
+    return source
+
+
+def _python_text(file: FilePath) -> str | None:
+    try:
+        text = file.read_text("utf-8") if file.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError):
+        return None
+    return text
+
+
+def _text(file: str) -> str:
+    try:
+        with open(file, "rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FlowError([Problem(file, 1, 1, f"the file cannot be read: {reason}")]) from error
+    return decode_source(data, file)
+
+
+class _Folder:
+    """The flow files of a folder, each read when it is first asked for."""
+
+    def __init__(self, directory: FilePath, errors: dict[str, FlowError] | None = None) -> None:
+        self.files = _flow_files(directory, {} if errors is None else errors)
+        self._sources = sources_in(directory)
+        self._read: dict[FilePath, tuple[Flow, Located] | FlowError] = {}
+
+    @cached_property
+    def names(self) -> Mapping[str, FilePath]:
+        """The names of the flows with their files, broken ones too, as far as they can be read as YAML."""
+        found: dict[str, FilePath] = {}
+        for path in self.files:
+            try:
+                data = load_located(_text(str(path)), str(path)).data
+            except FlowError:
+                continue
+            name = data.get("flow") if isinstance(data, dict) else None
+            if isinstance(name, str):
+                found.setdefault(name, path)
+        return found
+
+    def read(self, path: FilePath) -> tuple[Flow, Located]:
+        """The flow of a file, without those that it calls. Raises `FlowError`."""
+        if path not in self._read:
+            try:
+                self._read[path] = read(_text(str(path)), str(path), sources=self._sources)
+            except FlowError as error:
+                self._read[path] = error
+        found = self._read[path]
+        if isinstance(found, FlowError):
+            raise found
+        return found
+
+    def find(self, name: str) -> Flow | None:
+        """The flow of this name. Raises `FlowError` when it does not load."""
+        path = self.names.get(name)
+        return None if path is None else self.read(path)[0]
+
+
+def _flow_files(directory: FilePath, errors: dict[str, FlowError]) -> list[FilePath]:
+    try:
+        return sorted(path for path in directory.iterdir() if is_flow_file(path) and path.is_file())
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        errors[str(directory)] = FlowError(
+            [Problem(str(directory), 1, 1, f"the folder of flows cannot be read: {reason}")]
+        )
+        return []
+
+
+def _refuse_second(flow: Flow, flows: Mapping[str, Flow]) -> None:
+    first = flows.get(flow.name)
+    if first is not None:
+        fault = Fault(("flow",), f"the name `{flow.name}` is taken by {first.file}", "give it another name")
+        raise FlowError([load_located(flow.text, flow.file).problem(fault)])
