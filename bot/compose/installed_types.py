@@ -65,7 +65,7 @@ def _has_back(store: Store, head: Head, flow: Flow) -> bool:
 
 async def look_after(engine: Engine, wants: Callable[[Head], bool]) -> None:
     """Log what is lacking, and let those of the wanted sessions go on that waited for a type that is here again."""
-    found: Needs = await engine.writer.call(lambda: needs(engine.store))
+    found = await engine.writer.call(lambda: needs(engine.store))
     for why, heads in found.lacking.items():
         log.warning("%s: %d open sessions use it; what needs it waits", why, len(heads))
     for head in filter(wants, found.back):

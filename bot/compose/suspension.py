@@ -73,14 +73,13 @@ async def until_released(writer: Writer, now: str, stopping: asyncio.Event) -> N
     """Return once the store is not suspended; its threads are told meanwhile. Raises `StoreSuspended` when told to stop."""
 
     async def look() -> str | None:
-        found: str | None = await writer.call("suspended")
-        return found
+        return await writer.call(writer.store.suspended)
 
     reason = await look()
     if reason is None:
         return
     log.critical("%s", StoreSuspended(reason))
-    await writer.call("give_notice", await writer.call(notices, writer.store, reason), now)
+    await writer.call(writer.store.give_notice, await writer.call(notices, writer.store, reason), now)
     while (reason := await waited_out(look, "the look at a suspended store")) is not None:
         try:
             async with asyncio.timeout(LOOK_SECONDS):

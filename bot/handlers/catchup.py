@@ -94,8 +94,8 @@ class CatchUp:
         self._unread |= dict.fromkeys(key for key in back if key)
 
     async def _open_heads(self) -> list[Head]:
-        heads: list[Head] = await self._writer.call(
-            "heads", statuses=("running", "paused"), limit=MOST_THREADS
+        heads = await self._writer.call(
+            self._writer.store.heads, statuses=("running", "paused"), limit=MOST_THREADS
         )
         return heads
 
@@ -165,7 +165,7 @@ class CatchUp:
         if team != self._home.team_id:
             return 0
         scope = f"thread:{key}"
-        mark = await self._writer.call("mark", scope) or thread_ts
+        mark = await self._writer.call(self._writer.store.mark, scope) or thread_ts
         found, newest, cursor = [], mark, ""
         while True:
             answer = await self._client.conversations_replies(
@@ -183,8 +183,9 @@ class CatchUp:
     async def _channel(self, channel: str) -> int:
         scope = f"channel:{channel}"
         day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
-        installed = await self._writer.call("mark", INSTALLED) or day_ago
-        mark = max(await self._writer.call("mark", scope) or installed, day_ago, key=float)
+        installed = await self._writer.call(self._writer.store.mark, INSTALLED) or day_ago
+        read = await self._writer.call(self._writer.store.mark, scope) or installed
+        mark = max(read, day_ago, key=float)
         found, reacted, newest, cursor = [], [], mark, ""
         while True:
             await self._budget.take(_HISTORY)
@@ -210,7 +211,9 @@ class CatchUp:
         items = []
         for item, edit in found:
             if edit is not None:
-                heard, told = [await self._writer.call("inbox_row", one.key) for one in (item, edit)]
+                heard, told = [
+                    await self._writer.call(self._writer.store.inbox_row, one.key) for one in (item, edit)
+                ]
                 if heard is not None or (told is not None and told.outcome is not None):
                     item = edit
             items.append(item)
@@ -231,7 +234,7 @@ class CatchUp:
         """Store what was found, in the order in which it was said, and then move the mark."""
         items.sort(key=_said_at)
         stored = await self._writer.ingest(items, self._now()) if items else []
-        await self._writer.call("set_mark", scope, newest)
+        await self._writer.call(self._writer.store.set_mark, scope, newest)
         new = sum(1 for row_id in stored if row_id is not None)
         if new:
             self._taken()

@@ -15,7 +15,7 @@ from bot.rendering import phrases
 from bot.rendering.prompts import prompt_key
 from engine.decide.commands import Command, Gone, Unreachable
 from engine.decide.prompt_timers import MOST_REPOSTS
-from engine.journal.records import Consumed, Head, InboxRow, OutboxRow, Row
+from engine.journal.records import Consumed, Head, InboxRow, Row
 from engine.language.actors import CHANNEL, Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import Refused, SaysoError, SessionError, StorageError
@@ -75,8 +75,8 @@ class Reach:
         return await self._consume(row, "applied", said)
 
     async def _live(self) -> list[Head]:
-        heads: list[Head] = await self._engine.writer.call(
-            "heads", statuses=("running", "paused"), limit=MOST
+        heads = await self._engine.writer.call(
+            self._engine.store.heads, statuses=("running", "paused"), limit=MOST
         )
         return heads
 
@@ -98,8 +98,8 @@ class Reach:
             return False
         state = await self._engine.state(prompt.session_id)
         reposts = state.prompts[prompt.prompt_id].reposts
-        posting: OutboxRow | None = await self._engine.writer.call(
-            "outbox_row", prompt_key(prompt.prompt_id, reposts)
+        posting = await self._engine.writer.call(
+            self._engine.store.outbox_row, prompt_key(prompt.prompt_id, reposts)
         )
         return posting is not None and posting.state != "failed" and posting.attempts > 0
 
@@ -123,5 +123,7 @@ class Reach:
             log.info("%s: %s", session_id, error)
 
     async def _consume(self, row: InboxRow, outcome: str, rows: Sequence[Row] = ()) -> bool:
-        await self._engine.writer.call("consume", [Consumed(row.id, outcome)], self._engine.now(), list(rows))
+        await self._engine.writer.call(
+            self._engine.store.consume, [Consumed(row.id, outcome)], self._engine.now(), list(rows)
+        )
         return True

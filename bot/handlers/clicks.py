@@ -154,7 +154,7 @@ class Presses:
         press: Callable[[Head, Actor], Awaitable[bool]],
     ) -> bool:
         """Do what a press on a session's own button means, where the button stands in that session's thread."""
-        head: Head | None = await self._engine.writer.call("head", session_id)
+        head = await self._engine.writer.call(self._engine.store.head, session_id)
         if head is None or head.thread_key != row.thread_key:
             return await self._telling.whisper(row, data, GONE, "refused")
         try:
@@ -186,7 +186,7 @@ class Presses:
     async def _written(self, data: dict[str, Json], ts: str) -> tuple[str, list[dict[str, Json]]] | None:
         """What was written at this moment in this channel, and the files that came with it."""
         key = f"message:{data['team']}:{data['channel']}:{ts}"
-        stored: InboxRow | None = await self._engine.writer.call("inbox_row", key)
+        stored = await self._engine.writer.call(self._engine.store.inbox_row, key)
         if stored is None or stored.kind != decisions.MESSAGE:
             return None
         said = decode(stored.payload)
@@ -203,7 +203,7 @@ class Presses:
         return (message.text, said.get("files") or []) if said["user"] == data["user"] else None
 
     async def _applied(self, row: InboxRow) -> bool:
-        stored: InboxRow | None = await self._engine.writer.call("inbox_row", row.key)
+        stored = await self._engine.writer.call(self._engine.store.inbox_row, row.key)
         return stored is not None and stored.outcome == "applied"
 
     async def _close_menu(
@@ -218,13 +218,11 @@ class Presses:
         """The message whose button was pressed has done its work: it says what came of it, without buttons."""
         lane = row.thread_key or row.key
         edit = edit_row(f"menu:{row.key}", lane, data["channel"], data["messageTs"], text)
-        await self._engine.writer.call("consume", [], self._engine.now(), [edit, *more])
+        await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [edit, *more])
 
     async def _prompt(self, row: InboxRow, prompt_id: str) -> PromptState | None:
         """The prompt, where it is one of the thread in which somebody pressed: who may answer depends on the channel."""
-        found: PromptState | None = await self._engine.writer.call(
-            prompts.find, self._engine.store, prompt_id
-        )
+        found = await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
         return found if found is not None and found.thread_key == row.thread_key else None
 
 

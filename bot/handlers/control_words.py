@@ -106,5 +106,5 @@ class Controls:
         return states, refusal
 
     async def _heads(self, row: InboxRow) -> list[Head]:
-        heads: list[Head] = await self._engine.writer.call("heads", thread_key=row.thread_key)
+        heads = await self._engine.writer.call(self._engine.store.heads, thread_key=row.thread_key)
         return heads

@@ -23,7 +23,7 @@ class Edits:
         was missed and read later with these very words is no edit to anybody here."""
         data = decode(row.payload)
         key = f"message:{data['team']}:{data['channel']}:{data['ts']}"
-        before: InboxRow | None = await self.engine.writer.call("inbox_row", key)
+        before = await self.engine.writer.call(self.engine.store.inbox_row, key)
         if before is not None and before.outcome is None:
             return False
         said = decode(before.payload) if before is not None else {}

@@ -175,7 +175,10 @@ class Conversation:
             for prompt in asked
             if prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
         ]
-        rows = [await self._engine.writer.call("outbox_row", f"hint:{prompt_id}") for prompt_id in found]
+        rows = [
+            await self._engine.writer.call(self._engine.store.outbox_row, f"hint:{prompt_id}")
+            for prompt_id in found
+        ]
         return frozenset(key for key, row in zip(found, rows, strict=True) if row is not None)
 
     def _may_answer(self, actor: Actor, asked: Sequence[PromptState]) -> frozenset[str]:
@@ -264,7 +267,7 @@ class Conversation:
         if later is not None:
             # The row was consumed together with what it said.
             told = whispered(row, data, later)
-            await self._engine.writer.call("consume", [], self._engine.now(), [told])
+            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [told])
         return True
 
     # --- views ---------------------------------------------------------------------------------------------
@@ -290,7 +293,7 @@ class Conversation:
     async def _heads(self, key: str | None) -> list[Head]:
         if key is None:
             return []
-        heads: list[Head] = await self._engine.writer.call("heads", thread_key=key)
+        heads = await self._engine.writer.call(self._engine.store.heads, thread_key=key)
         return heads
 
     async def _prompts(self, key: str | None) -> list[PromptState]:

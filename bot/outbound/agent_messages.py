@@ -165,7 +165,9 @@ class Pieces:
 
     async def result(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """A call has its result: the message with its line is drawn again."""
-        shown = await self._writer.call("outbox_row", f"agent:{data['sessionId']}:{data['turn']}:tools")
+        shown = await self._writer.call(
+            self._writer.store.outbox_row, f"agent:{data['sessionId']}:{data['turn']}:tools"
+        )
         where = posted_of(shown)
         if shown is None or where is None:
             return Sent(DROPPED)
@@ -299,18 +301,23 @@ class Pieces:
         part = int(data.get("part") or 0) + 1
         while True:
             key = text_key(data["sessionId"], data["turn"], part)
-            later = await self._writer.call("outbox_row", key)
+            later = await self._writer.call(self._writer.store.outbox_row, key)
             if later is None:
                 return
             if decode(later.payload).get("ending") == "writing":
                 payload: dict[str, Json] = {**data, "part": part, "text": "", "ending": "", "last": False}
                 put = PutOutbox(key, row.lane, ENTRY, encode(payload), data["sessionId"], replace=True)
-                await self._writer.call("consume", [], self._now(), [put])
+                await self._writer.call(self._writer.store.consume, [], self._now(), [put])
             part += 1
 
     async def _keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
         await self._writer.call(
-            "outbox_finish", row.id, row.rev, now=self._now(), state="pending", result=encode(result)
+            self._writer.store.outbox_finish,
+            row.id,
+            row.rev,
+            now=self._now(),
+            state="pending",
+            result=encode(result),
         )
 
     # --- drawing -------------------------------------------------------------------------------------------
@@ -336,14 +343,14 @@ class Pieces:
 
     async def _message(self, piece: tuple[str, ...]) -> Rendered:
         """A message with these entries, which are of one agent."""
-        row = await self._writer.call("outbox_row", piece[0])
+        row = await self._writer.call(self._writer.store.outbox_row, piece[0])
         speaker = "" if row is None else await self._speakers.of(decode(row.payload))
         return agent_message(await self._entries(piece), piece[0], self._hosts, speaker=speaker)
 
     async def _entries(self, piece: tuple[str, ...]) -> list[Entry]:
         found: list[Entry] = []
         for key in piece:
-            row = await self._writer.call("outbox_row", key)
+            row = await self._writer.call(self._writer.store.outbox_row, key)
             if row is not None:
                 data: dict[str, Json] = decode(row.payload)
                 live = self.lives.get((data["sessionId"], data["turn"]))
@@ -354,7 +361,9 @@ class Pieces:
         """What is known of those of a turn's calls that are over."""
         results: dict[str, dict[str, Json]] = {}
         for tool in data.get("tools") or ():
-            row = await self._writer.call("outbox_row", result_key(data["sessionId"], tool["path"]))
+            row = await self._writer.call(
+                self._writer.store.outbox_row, result_key(data["sessionId"], tool["path"])
+            )
             if row is not None:
                 results[tool["path"]] = decode(row.payload)
         return results
@@ -376,7 +385,7 @@ class Pieces:
                 raise Hold(0.0, f"{row.key} was found")
         part = int(data["part"])
         text = growing(live.parts[part], self._hosts) if part < len(live.parts) else ""
-        await self._writer.call("outbox_attempt", row.id, self._now())
+        await self._writer.call(self._writer.store.outbox_attempt, row.id, self._now())
         try:
             where = await self._calls.start_stream(place, text or None, reader=live.reader, team=live.team)
         except RateLimited:

@@ -128,7 +128,7 @@ class Deliveries:
         if is_uncertain(row):
             return {**result, "uncertain": True}
         user = await self._places.person(str(config["ephemeral_to"]), state.actor)
-        await self._writer.call("outbox_attempt", row.id, self._now())
+        await self._writer.call(self._writer.store.outbox_attempt, row.id, self._now())
         message = made.message
         assert message is not None
         blocks = message.blocks
@@ -148,7 +148,12 @@ class Deliveries:
 
     async def _keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
         await self._writer.call(
-            "outbox_finish", row.id, row.rev, now=self._now(), state="pending", result=encode(result)
+            self._writer.store.outbox_finish,
+            row.id,
+            row.rev,
+            now=self._now(),
+            state="pending",
+            result=encode(result),
         )
 
     # --- files ---------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from bot.intents.session_rows import card_row
 from bot.rendering.locks import Behind
 from engine.decide import locks
 from engine.journal.events import Event, LockAcquired, SessionEnd
-from engine.journal.records import LockRow
 from engine.journal.state import State
 from engine.language.errors import SaysoError
 from engine.run.engine import Engine
@@ -27,7 +26,7 @@ async def behind(writer: Writer, state: State) -> Behind | None:
     """Whom a session waits for; None for one that waits for no lock, or whose turn it is. Raises `StorageError`."""
     if state.lock is None or not locks.pending(state):
         return None
-    found = locks.standing(await writer.call("locks", state.lock.name), state.session_id)
+    found = locks.standing(await writer.call(writer.store.locks, state.lock.name), state.session_id)
     return None if found is None else Behind(*found)
 
 
@@ -48,12 +47,12 @@ class Queues:
     async def _redraw(self, name: str) -> None:
         writer = self._engine.writer
         try:
-            queue: list[LockRow] = await writer.call("locks", name)
-            heads = [await writer.call("head", row.session_id) for row in queue[1:]]
+            queue = await writer.call(writer.store.locks, name)
+            heads = [await writer.call(writer.store.head, row.session_id) for row in queue[1:]]
             rows = [
                 card_row(head.session_id, head.seq) for head in heads if head is not None and head.thread_key
             ]
             if rows:
-                await writer.call("consume", (), self._engine.now(), rows)
+                await writer.call(writer.store.consume, (), self._engine.now(), rows)
         except SaysoError as error:
             log.warning("the cards of those who wait for lock %s were not drawn again: %s", name, error)

@@ -34,7 +34,9 @@ class Telling:
 
     async def consume(self, row: InboxRow, outcome: str, *rows: Row) -> None:
         """The row is done with, and this follows from it."""
-        await self._engine.writer.call("consume", [Consumed(row.id, outcome)], self._engine.now(), list(rows))
+        await self._engine.writer.call(
+            self._engine.store.consume, [Consumed(row.id, outcome)], self._engine.now(), list(rows)
+        )
 
     async def tell(
         self,

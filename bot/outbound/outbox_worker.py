@@ -210,7 +210,7 @@ class Outbound:
         for lane in [lane for lane, (_, task) in self._lanes.items() if task.done()]:
             del self._lanes[lane]
         try:
-            rows: list[OutboxRow] = await self._writer.call("outbox", now=self._now(), limit=self._limit)
+            rows = await self._writer.call(self._writer.store.outbox, now=self._now(), limit=self._limit)
         except StorageBroken:
             raise
         except StorageError as error:
@@ -329,7 +329,7 @@ class Outbound:
 
     async def _ingest(self, items: Sequence[InboxItem]) -> None:
         if items:
-            await self._writer.call("ingest", items, self._now())
+            await self._writer.call(self._writer.store.ingest, items, self._now())
             self._taken()
 
     async def _postpone(
@@ -339,7 +339,7 @@ class Outbound:
         result = None if posted_of(row) is not None else encode(refused_result(row, why))
         not_before = moments.after(self._now(), seconds)
         await self._writer.call(
-            "outbox_finish",
+            self._writer.store.outbox_finish,
             row.id,
             row.rev,
             now=self._now(),
@@ -354,14 +354,19 @@ class Outbound:
 
     async def hurry(self, channel: str) -> None:
         """A channel can be posted in again, as it seems: what waits for that is tried at once."""
-        rows: list[OutboxRow] = await self._writer.call("outbox", now=_EVER, limit=_MOST_ROWS)
+        rows = await self._writer.call(self._writer.store.outbox, now=_EVER, limit=_MOST_ROWS)
         for lane in await self._reach.cards_in(channel, self._cards):
             # Its row may have been replaced meanwhile: then only we know that it waits.
             self._holds.pop(lane, None)
         for row in await self._reach.waiting_in(channel, rows):
             result = row.result
             await self._writer.call(
-                "outbox_finish", row.id, row.rev, now=self._now(), state="pending", result=result
+                self._writer.store.outbox_finish,
+                row.id,
+                row.rev,
+                now=self._now(),
+                state="pending",
+                result=result,
             )
             self._holds.pop(row.lane, None)
         self.notify()
@@ -374,7 +379,7 @@ class Outbound:
             self._pieces.below(row.lane, result.get("ts") or result["fileTs"])
         items = [*outcome.items, *await self._reach.regained(row, outcome)]
         await self._writer.call(
-            "outbox_finish",
+            self._writer.store.outbox_finish,
             row.id,
             row.rev,
             now=self._now(),

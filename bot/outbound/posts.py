@@ -87,7 +87,7 @@ class Poster:
             if there is not None:
                 return there
         self._pace.take(POST, place.channel)
-        await self._writer.call("outbox_attempt", row.id, self._now())
+        await self._writer.call(self._writer.store.outbox_attempt, row.id, self._now())
         posted = await self._calls.post(place, message, broadcast=broadcast)
         if uncertain:
             # What was missing at every look may still have appeared by now.

@@ -46,7 +46,7 @@ class Meters:
             state = await self._engine.state(session_id)
             if (state.thread or {}).get("key") and not state.ended:
                 await self._engine.writer.call(
-                    "consume", [], self._engine.now(), [card_row(session_id, state.seq)]
+                    self._engine.store.consume, [], self._engine.now(), [card_row(session_id, state.seq)]
                 )
                 self._told()
         except SaysoError as error:

@@ -74,7 +74,7 @@ class Reach:
         taken = isinstance(outcome, Sent) and "ts" in outcome.result
         if not taken or row.session_id is None or not in_thread(row):
             return []
-        head: Head | None = await self._writer.call("head", row.session_id)
+        head = await self._writer.call(self._writer.store.head, row.session_id)
         if head is None or head.phase != "unreachable":
             return []
         return [remote_commands.item(f"reachable:{row.key}:{head.seq}", row.session_id, "reachable")]
@@ -85,7 +85,7 @@ class Reach:
         for row in rows:
             head: Head | None = None
             if row.session_id is not None and row.not_before is not None and in_thread(row):
-                head = await self._writer.call("head", row.session_id)
+                head = await self._writer.call(self._writer.store.head, row.session_id)
             if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
                 found.append(row)
         return found
@@ -94,7 +94,7 @@ class Reach:
         """Those of some lanes of cards whose session lives in this channel."""
         found = []
         for lane in list(lanes):
-            head: Head | None = await self._writer.call("head", lane.removeprefix("card:"))
+            head = await self._writer.call(self._writer.store.head, lane.removeprefix("card:"))
             if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
                 found.append(lane)
         return found

@@ -152,7 +152,7 @@ class Clocks:
         text = refused_target(to, str(fault))
         place = (str(thread["key"]), thread["channel"], thread["threadTs"])
         said = note_row(f"{row.key}:refused", *place, text, session_id=state.session_id)
-        await self._writer.call("consume", [], self._now(), [said])
+        await self._writer.call(self._writer.store.consume, [], self._now(), [said])
 
     # --- what they need ------------------------------------------------------------------------------------
 

@@ -150,7 +150,9 @@ class Rows:
         if prompt.shown:
             return Posted(prompt.shown["channel"], prompt.shown["ts"])
         for reposts in range(prompt.reposts if prompt.open else MOST_REPOSTS, -1, -1):
-            where = posted_of(await self._writer.call("outbox_row", prompt_key(prompt.prompt_id, reposts)))
+            where = posted_of(
+                await self._writer.call(self._writer.store.outbox_row, prompt_key(prompt.prompt_id, reposts))
+            )
             if where is not None or prompt.open:
                 return where
         return None
@@ -198,7 +200,7 @@ class Rows:
         edited: an edit that is refused must not look like a post that was. Raises `Hold`."""
         result = encode(position(where))
         await self._writer.call(
-            "outbox_finish", row.id, row.rev, now=self._now(), state="pending", result=result
+            self._writer.store.outbox_finish, row.id, row.rev, now=self._now(), state="pending", result=result
         )
         raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
 
@@ -207,7 +209,7 @@ class Rows:
         found = await behind(self._writer, state)
         if found is None:
             return None
-        head = await self._writer.call("head", found.holder)
+        head = await self._writer.call(self._writer.store.head, found.holder)
         return found._replace(link=await self._link(head.thread_key if head is not None else None))
 
     async def _link(self, thread_key: str | None) -> str | None:
@@ -288,7 +290,7 @@ class Rows:
         """Nobody can look up what only one person sees, so what may have been seen is not sent again."""
         if is_uncertain(row):
             return Failed({"error": "outcome_unknown"})
-        await self._writer.call("outbox_attempt", row.id, self._now())
+        await self._writer.call(self._writer.store.outbox_attempt, row.id, self._now())
         await send(*args)
         return Sent({"done": True})
 

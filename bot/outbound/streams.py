@@ -158,9 +158,11 @@ class Streams:
         if not live.text.strip():
             return
         rows = [writing_row(state, live.turn, part) for part in range(len(live.parts))]
-        missing = [row for row in rows if await self._writer.call("outbox_row", row.key) is None]
+        missing = [
+            row for row in rows if await self._writer.call(self._writer.store.outbox_row, row.key) is None
+        ]
         if missing:
-            await self._writer.call("consume", [], self._now(), missing)
+            await self._writer.call(self._writer.store.consume, [], self._now(), missing)
             self._told()
 
     async def _show(self, live: LiveText) -> None:
@@ -186,7 +188,7 @@ class Streams:
         found = []
         for part in count():
             key = text_key(live.session_id, live.turn, part)
-            row: OutboxRow | None = await self._writer.call("outbox_row", key)
+            row = await self._writer.call(self._writer.store.outbox_row, key)
             if row is None:
                 break
             if posted_of(row) is not None and part not in live.over and not live.closed:

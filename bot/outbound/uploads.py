@@ -186,7 +186,7 @@ class Uploads:
 
     async def _record(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
         await self._writer.call(
-            "outbox_finish",
+            self._writer.store.outbox_finish,
             row.id,
             row.rev,
             now=self._now(),

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from bot.compose import retention
 from bot.compose.assembly import make_engine
@@ -68,6 +68,8 @@ from engine.storage.port import Store
 from prompt_state.policy import Gate
 
 log = logging.getLogger("sayso")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 START_SECONDS = 12.0
 """How long a start may take to find out that Slack cannot be reached or does not accept the tokens."""
@@ -321,7 +323,7 @@ class Bot:
         return Listening(self.library.refresh())
 
     async def _others_wrote(self) -> bool:
-        return bool(await self.engine.writer.call("changed"))
+        return await self.engine.writer.call(self.engine.store.changed)
 
     def _views(
         self, bot: Any, people: People, gate: Gate, talk: Conversation, ways: WaysIn, *more: Kind
@@ -411,7 +413,7 @@ class Bot:
             self.service.notify()
             await self._until_next_read()
 
-    async def _stored(self, what: str, method: Any, *args: Any, **kwargs: Any) -> Any:
+    async def _stored(self, what: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a method of the store, or a function over it, gives, waited for while the store refuses."""
         return await waited_out(lambda: self.engine.writer.call(method, *args, **kwargs), what)
 
@@ -439,9 +441,8 @@ class Bot:
         """Keep when the last event came, for `sayso doctor`."""
         if self.slack.sockets.heard > self._heard:
             self._heard = self.slack.sockets.heard
-            await self._stored(
-                "the time of the last event", "set_mark", HEARD, f"{self.machine.seconds():.6f}"
-            )
+            heard = f"{self.machine.seconds():.6f}"
+            await self._stored("the time of the last event", self.engine.store.set_mark, HEARD, heard)
 
     async def _watch_token(self) -> None:
         """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""

@@ -124,7 +124,10 @@ class WaysIn:
         async with self._locks.setdefault(scope, asyncio.Lock()):
             own = str(data["ts"])
             place = scope
-            while (before := await self._engine.writer.call("mark", place)) not in (None, own):
+            while (before := await self._engine.writer.call(self._engine.store.mark, place)) not in (
+                None,
+                own,
+            ):
                 if abs(float(own) - float(before)) >= trigger.dedupe:
                     break
                 if await self._heads(thread_key(data["team"], data["channel"], before), heard.flow.name):
@@ -133,12 +136,12 @@ class WaysIn:
                     return False  # that one starts the run, as soon as it can
                 # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
                 place = f"{scope}:{before}"
-            await self._engine.writer.call("set_mark", place, own)
+            await self._engine.writer.call(self._engine.store.set_mark, place, own)
             return await self._start_heard(row, data, heard.flow, inputs)
 
     async def _pending(self, key: str) -> bool:
         """Whether an inbox row is there and not done."""
-        row: InboxRow | None = await self._engine.writer.call("inbox_row", key)
+        row = await self._engine.writer.call(self._engine.store.inbox_row, key)
         return row is not None and row.outcome is None
 
     async def _another(self, row: InboxRow, data: dict[str, Json], before: str) -> bool:
@@ -243,7 +246,7 @@ class WaysIn:
             if refusal is not None:
                 result = encode({"error": "refused", "message": plain(refusal.text)})
                 consumed = [Consumed(row.id, "refused", result)]
-                await self._engine.writer.call("consume", consumed, self._engine.now())
+                await self._engine.writer.call(self._engine.store.consume, consumed, self._engine.now())
                 return True
         then: dict[str, Json] = {"kind": WANTED_ROOTED, "key": f"rooted:{row.key}", "payload": payload}
         text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}"
@@ -276,7 +279,7 @@ class WaysIn:
             ]
         result = encode({"error": "refused", "message": plain})
         await self._engine.writer.call(
-            "consume", [Consumed(row.id, "refused", result)], self._engine.now(), told
+            self._engine.store.consume, [Consumed(row.id, "refused", result)], self._engine.now(), told
         )
         return True
 
@@ -309,18 +312,20 @@ class WaysIn:
             said = note_row(f"note:{row.key}", lane, data["channel"], ts, text)
         result = encode({"error": "refused", "message": refusal.text})
         await self._engine.writer.call(
-            "consume", [Consumed(row.id, "refused", result)], self._engine.now(), [said]
+            self._engine.store.consume, [Consumed(row.id, "refused", result)], self._engine.now(), [said]
         )
         return True
 
     async def _consume(self, row: InboxRow, outcome: str, *rows: Row) -> bool:
-        await self._engine.writer.call("consume", [Consumed(row.id, outcome)], self._engine.now(), list(rows))
+        await self._engine.writer.call(
+            self._engine.store.consume, [Consumed(row.id, outcome)], self._engine.now(), list(rows)
+        )
         return True
 
     # --- reading -------------------------------------------------------------------------------------------
 
     async def _heads(self, key: str, flow: str) -> list[Head]:
-        heads: list[Head] = await self._engine.writer.call("heads", thread_key=key)
+        heads = await self._engine.writer.call(self._engine.store.heads, thread_key=key)
         return [head for head in heads if head.flow_name == flow]
 
     async def _runs(self, key: str, flow: str) -> bool:

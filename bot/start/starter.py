@@ -107,7 +107,7 @@ class Starter:
         if fault is not None:
             text = phrases.stale_flow_text(name, fault)
             said = note_row(f"stale:{row.key}", thread["key"], thread["channel"], thread["threadTs"], text)
-            await self._engine.writer.call("consume", [], self._engine.now(), [said])
+            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [said])
 
     async def _place(self, flow: Flow, channel: str) -> Refusal | None:
         direct = channel.startswith("D")

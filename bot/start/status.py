@@ -58,8 +58,8 @@ class Standing:
         return list(dict.fromkeys(str(head.thread_key) for head in await self._living_in(channel)))
 
     async def _living_in(self, channel: str) -> list[Head]:
-        heads: list[Head] = await self._engine.writer.call(
-            "heads", statuses=("running", "paused"), limit=_MOST_LIVING
+        heads = await self._engine.writer.call(
+            self._engine.store.heads, statuses=("running", "paused"), limit=_MOST_LIVING
         )
         return [
             head

@@ -329,19 +329,21 @@ class Follower:
             if run.status == "started" and spec_of(run.type).mode == "delivery":
                 found = True
                 key = f"message:{self._session_id}:{path}:{run.attempt}"
-                row: OutboxRow | None = await self._engine.writer.call("outbox_row", key)
+                row = await self._engine.writer.call(self._engine.store.outbox_row, key)
                 if row is not None and row.state == "pending":
                     await self._deliver_row(row)
         return found
 
     async def _deliver_row(self, row: OutboxRow) -> None:
         data = decode(row.payload)
-        await self._engine.writer.call("outbox_attempt", row.id, self._engine.now())
+        await self._engine.writer.call(self._engine.store.outbox_attempt, row.id, self._engine.now())
         do, outcome = await self._show_message(data["config"])
         place = {"path": data["path"], "attempt": data["attempt"]}
         item = remote_commands.item(f"{do}:{row.key}", self._session_id, do, **place, **outcome)
         now = self._engine.now()
-        await self._engine.writer.call("outbox_finish", row.id, row.rev, now=now, state="sent", items=[item])
+        await self._engine.writer.call(
+            self._engine.store.outbox_finish, row.id, row.rev, now=now, state="sent", items=[item]
+        )
         self._service.notify()
 
     async def _show_message(self, config: dict[str, Json]) -> tuple[str, dict[str, Json]]:

@@ -18,7 +18,7 @@ from bot.rendering.home import (
 )
 from bot.wire.permalinks import Links, Spot
 from bot.wire.users import LookupFailed, People
-from engine.journal.records import Head, InboxRow
+from engine.journal.records import InboxRow
 from engine.journal.state import State
 from engine.journal.transitions import ENDED
 from engine.language.actors import requester_of
@@ -94,7 +94,7 @@ class HomeKind:
     async def _waiting(self, opening: Opening) -> list[PromptState]:
         """The open questions that this person may answer, the newest first."""
         found = []
-        asked: list[PromptState] = await self._engine.writer.call(prompts.waiting, self._engine.store)
+        asked = await self._engine.writer.call(prompts.waiting, self._engine.store)
         for prompt in reversed(asked):
             if prompt.channel and await self._may_answer(opening, prompt):
                 found.append(prompt)
@@ -117,7 +117,7 @@ class HomeKind:
 
     async def _runs(self, opening: Opening, statuses: Sequence[str], most: int) -> list[State]:
         """Sessions in channels that this person is in, their own first, then the newest."""
-        heads: list[Head] = await self._engine.writer.call("heads", statuses=statuses, limit=_LOOKED_AT)
+        heads = await self._engine.writer.call(self._engine.store.heads, statuses=statuses, limit=_LOOKED_AT)
         found: list[State] = []
         for head in heads:
             if head.thread_key is None or head.quarantined is not None:
@@ -141,7 +141,7 @@ class HomeKind:
 
     async def _flow_name(self, prompt: PromptState, names: dict[str, str]) -> str:
         if prompt.session_id not in names:
-            head: Head | None = await self._engine.writer.call("head", prompt.session_id)
+            head = await self._engine.writer.call(self._engine.store.head, prompt.session_id)
             names[prompt.session_id] = head.flow_name if head is not None else ""
         return names[prompt.session_id]
 

@@ -9,7 +9,6 @@ from bot.rendering.phrases import closed_text
 from bot.wire.users import LookupFailed, People
 from engine.decide.question import timed_out
 from engine.flow import Flow
-from engine.journal.records import InboxRow
 from engine.journal.state import PromptRun, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
@@ -42,7 +41,7 @@ class Desk:
 
     async def asked(self, prompt_id: str, nonce: str | None) -> Asked | str:
         """The prompt, if it is open and this nonce is its own; else the sentence that says why not."""
-        row: PromptState | None = await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
+        row = await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
         if row is None:
             return UNKNOWN
         if not row.open:
@@ -102,7 +101,7 @@ class Desk:
 
     async def page(self, key: str) -> dict[str, Json] | None:
         """What was stored of an earlier page."""
-        row: InboxRow | None = await self._engine.writer.call("inbox_row", key)
+        row = await self._engine.writer.call(self._engine.store.inbox_row, key)
         return None if row is None else dict(decode(row.payload)["values"])
 
 

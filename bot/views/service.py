@@ -191,7 +191,7 @@ class Views:
 
     async def _paged(self, row: InboxRow) -> bool:
         """A page of a form is there to be read again; nothing is done with it."""
-        await self._writer.call("consume", [Consumed(row.id, "kept")], self._now(), [])
+        await self._writer.call(self._writer.store.consume, [Consumed(row.id, "kept")], self._now(), [])
         return True
 
 

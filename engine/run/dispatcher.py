@@ -69,7 +69,7 @@ class Service:
         self.engine = engine
         self._wants = wants
         self._handlers: dict[str, Handler] = {"request": self._request, **(handlers or {})}
-        self._dispatcher = dispatcher or LocalDispatcher(lambda: engine.writer.call("changed"))
+        self._dispatcher = dispatcher or LocalDispatcher(lambda: engine.writer.call(engine.store.changed))
         self._order = order
         self._failures = Failures(engine, tell)
         self._lanes: dict[str, list[InboxRow]] = {}
@@ -153,7 +153,7 @@ class Service:
             return
         self._swept, self._released = now, True
         orphans = await self.engine.writer.call(
-            "orphans", limit=_AT_ONCE + len(self._unwanted) + len(self._idle)
+            self.engine.store.orphans, limit=_AT_ONCE + len(self._unwanted) + len(self._idle)
         )
         self._idle = {session_id: seq for session_id, seq in self._idle.items() if session_id in orphans}
         for session_id in dict.fromkeys([*self.engine.unsettled(), *orphans]):
@@ -177,7 +177,7 @@ class Service:
             return
         self._released = False
         limit = _AT_ONCE + len(self._unwanted)
-        for session_id in await self.engine.writer.call("grants", limit=limit):
+        for session_id in await self.engine.writer.call(self.engine.store.grants, limit=limit):
             await self._guarded(self._go_on(session_id), session_id)
 
     async def _go_on(self, session_id: str) -> None:
@@ -188,7 +188,9 @@ class Service:
         if self.engine.clock_jumped():
             return
         now = self.engine.now()
-        for timer in await self.engine.writer.call("timers", due=now, limit=_AT_ONCE + len(self._unwanted)):
+        for timer in await self.engine.writer.call(
+            self.engine.store.timers, due=now, limit=_AT_ONCE + len(self._unwanted)
+        ):
             await self._guarded(self._fire_one(timer), timer.session_id)
 
     async def _fire_one(self, timer: TimerRow) -> None:
@@ -231,7 +233,7 @@ class Service:
         """Seconds until the next timer of ours, at most until the next sweep."""
         # Asked after every step: the first timer is the one, unless there are some that are not ours.
         limit = _AT_ONCE + len(self._unwanted) if self._unwanted else 1
-        for timer in await self.engine.writer.call("timers", limit=limit):
+        for timer in await self.engine.writer.call(self.engine.store.timers, limit=limit):
             if timer.session_id not in self._unwanted:
                 left = timestamps.seconds_between(self.engine.now(), timer.due_at)
                 # One that is due already could not be fired just now: again, but not at once.
@@ -243,7 +245,7 @@ class Service:
     async def _pump(self) -> None:
         """Hand new rows to their lanes, in the order in which they came."""
         async with self._pumping:
-            while rows := await self.engine.writer.call("inbox", after=self._after):
+            while rows := await self.engine.writer.call(self.engine.store.inbox, after=self._after):
                 for row in rows:
                     self._after = max(self._after, row.id)
                     if row.kind in self._handlers:
@@ -306,7 +308,7 @@ class Service:
     async def _consumed(self, row: InboxRow) -> bool:
         """Whether somebody has consumed the row by now: then there is nothing to hold."""
         try:
-            stored: InboxRow | None = await self.engine.writer.call("inbox_row", row.key)
+            stored = await self.engine.writer.call(self.engine.store.inbox_row, row.key)
         except StorageError:
             return False
         return stored is None or stored.outcome is not None
@@ -315,7 +317,7 @@ class Service:
         """A request of another process, or of this one's outbox: see `engine.run.remote_commands`."""
         if row.session_id is not None and not self.engine.remembers(row.session_id):
             try:
-                head = await self.engine.writer.call("head", row.session_id)
+                head = await self.engine.writer.call(self.engine.store.head, row.session_id)
             except Corrupt:
                 head = None  # carrying the request out sets the session aside, and says so
             if head is not None and not self._wants(head):
@@ -325,7 +327,9 @@ class Service:
 
     async def consume(self, row: InboxRow, outcome: str, result: bytes | None = None) -> None:
         """Mark a row as done outside of any session."""
-        await self.engine.writer.call("consume", [Consumed(row.id, outcome, result)], self.engine.now())
+        await self.engine.writer.call(
+            self.engine.store.consume, [Consumed(row.id, outcome, result)], self.engine.now()
+        )
 
 
 async def perform(engine: Engine, row: InboxRow) -> None:
@@ -348,4 +352,4 @@ async def perform(engine: Engine, row: InboxRow) -> None:
         raise
     except SaysoError as error:
         result = encode({"error": error.code, "message": str(error)})
-        await engine.writer.call("consume", [Consumed(row.id, "refused", result)], engine.now())
+        await engine.writer.call(engine.store.consume, [Consumed(row.id, "refused", result)], engine.now())

@@ -209,7 +209,7 @@ class Engine(Stepper):
         from engine.run import export
 
         events, state = export.contents(file)
-        if await self.writer.call("head", state.session_id) is not None:
+        if await self.writer.call(self.store.head, state.session_id) is not None:
             export.refuse_other_history(state.session_id, await self.journal(state.session_id), events)
             return state.session_id
         export.refuse_unpaused(state)

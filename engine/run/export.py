@@ -21,14 +21,14 @@ _PURPOSE = "snapshot-file"
 async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes) -> bytes:
     """A session as one portable file, signed with this store's key."""
     file = export(derive_state(journal), journal, flow_body)
-    mac: bytes = await writer.call("sign", _PURPOSE, signed_part(file))
+    mac = await writer.call(writer.store.sign, _PURPOSE, signed_part(file))
     return encode({**file, "mac": mac.hex()})
 
 
 async def verified_file(writer: Writer, data: bytes) -> dict[str, Json]:
     """A file that carries the signature it should. Raises `SnapshotRefused`."""
     file = read_export(data)
-    mac: bytes = await writer.call("sign", _PURPOSE, _signed(file))
+    mac = await writer.call(writer.store.sign, _PURPOSE, _signed(file))
     _refuse_other_mac(file, mac)
     return file
 

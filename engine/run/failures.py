@@ -63,7 +63,7 @@ class Failures:
         if not isinstance(error, StorageError):
             return True
         try:
-            await self._engine.writer.call("consume", [], self._engine.now())
+            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now())
         except StorageBroken:
             raise
         except StorageError:
@@ -78,6 +78,8 @@ class Failures:
         except Exception:
             log.exception("nobody can be told that inbox row %s is set aside", row.key)
             said = ()
-        await self._engine.writer.call("consume", [Consumed(row.id, DEAD, result)], now, list(said))
+        await self._engine.writer.call(
+            self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
+        )
         log.error("inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way)
         self.forget(row)

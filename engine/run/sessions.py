@@ -80,11 +80,11 @@ class Claimant:
         live = self._live.get(session_id)
         if live is not None and live.claimed and live.state.seq:
             return live.state
-        return await self._folded(await self.writer.call("load", session_id))
+        return await self._folded(await self.writer.call(self.store.load, session_id))
 
     async def head(self, session_id: str) -> Head:
         """Where a session stands. Raises `UnknownSession`."""
-        head: Head | None = await self.writer.call("head", session_id)
+        head = await self.writer.call(self.store.head, session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
         return head
@@ -104,7 +104,9 @@ class Claimant:
 
         journal = await self.journal(session_id)
         head = await self.head(session_id)
-        return await signed_file(self.writer, journal, await self.writer.call("flow", head.flow_digest))
+        return await signed_file(
+            self.writer, journal, await self.writer.call(self.store.flow, head.flow_digest)
+        )
 
     async def parked(self, session_id: str) -> State:
         """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""
@@ -138,7 +140,7 @@ class Claimant:
         if digest not in self._flows:
             from engine.flow.load import flow_from_body  # reading flows is loaded by the first that is read
 
-            self._flows[digest] = flow_from_body(await self.writer.call("flow", digest))
+            self._flows[digest] = flow_from_body(await self.writer.call(self.store.flow, digest))
         return self._flows[digest]
 
     # --- who works for a session ---------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ class Claimant:
             live.snapshot_seq, live.snapshot_bytes = warm.snapshot_seq, warm.snapshot_bytes
             live.claimed, live.fresh, live.found, live.doubtful = True, True, False, False
             return
-        loaded = await self.writer.call("load", live.session_id)
+        loaded = await self.writer.call(self.store.load, live.session_id)
         live.flow = await self._flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
         live.claimed, live.fresh, live.found, live.doubtful = True, True, True, False
@@ -221,7 +223,7 @@ class Claimant:
 
     async def _fold_again(self, live: Live) -> None:
         """After a commit that failed, or of which nobody heard: what counts is what is stored. Raises `Fenced`."""
-        loaded = await self.writer.call("load", live.session_id)
+        loaded = await self.writer.call(self.store.load, live.session_id)
         if (loaded.head.epoch, loaded.head.owner) != (live.epoch, self._owner):
             self._lose(live)
             raise Fenced(f"Another owner has session {live.session_id}.")
@@ -232,13 +234,13 @@ class Claimant:
     async def _set_aside(self, session_id: str, reason: str, cause: Exception) -> None:
         """Quarantine a session and tell its thread. Raises `SessionQuarantined`."""
         try:
-            head: Head | None = await self.writer.call("head", session_id)
+            head = await self.writer.call(self.store.head, session_id)
         except Corrupt:
             # A head that does not verify is shown only once it is set aside.
-            await self.writer.call("quarantine", session_id, reason, self.now())
-            head = await self.writer.call("head", session_id)
+            await self.writer.call(self.store.quarantine, session_id, reason, self.now())
+            head = await self.writer.call(self.store.head, session_id)
         rows = self.on_quarantine(head, reason) if head is not None else ()
-        await self.writer.call("quarantine", session_id, reason, self.now(), rows)
+        await self.writer.call(self.store.quarantine, session_id, reason, self.now(), rows)
         self._unsettled.discard(session_id)
         raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
 
@@ -268,7 +270,7 @@ class Claimant:
     async def _fenced(self, live: Live) -> None:
         """Another owner has the session, or only a row was consumed before: then the session is still ours."""
         try:
-            head = await self.writer.call("head", live.session_id)
+            head = await self.writer.call(self.store.head, live.session_id)
         except StorageError:
             head = None
         ours = (live.epoch, live.state.seq, self._owner)

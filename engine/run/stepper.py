@@ -111,7 +111,7 @@ class Stepper(Claimant):
     async def open(self) -> None:
         """Start the writer thread and make this process known as an owner."""
         self.writer.start()
-        self._owner = await self.writer.call("register", self._label)
+        self._owner = await self.writer.call(self.store.register, self._label)
         await self.tidy_files()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
@@ -290,9 +290,11 @@ class Stepper(Claimant):
         assert after.lock is not None
         if self._draining:
             return events, after
-        commands: list[Command] = [locks.verdict(await self.writer.call("locks", after.lock.name), after)]
+        commands: list[Command] = [
+            locks.verdict(await self.writer.call(self.store.locks, after.lock.name), after)
+        ]
         if isinstance(commands[0], LockQueued):
-            holder = await self.writer.call("head", commands[0].holder)
+            holder = await self.writer.call(self.store.head, commands[0].holder)
             commands[0] = commands[0].but(thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())

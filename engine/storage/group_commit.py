@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar
 
 from engine.journal.records import Claim, Commit, InboxItem
 from engine.language.errors import StorageBroken, StorageError
@@ -169,16 +169,12 @@ class Writer:
         ids: list[int | None] = await waiter.future
         return ids
 
-    @overload
-    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any: ...
-    @overload
-    async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
-    async def call(self, method: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run a method of the store (its name, or itself as in `call(store.ingest, items, now)`) in turn."""
-        function = getattr(self.store, method) if isinstance(method, str) else method
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a method of the store, or a function over it, in turn: `await writer.call(writer.store.head, session_id)`."""
         waiter = _waiter()
         self._submit(_Call(waiter, lambda: function(*args, **kwargs)))
-        return await waiter.future
+        result: T = await waiter.future
+        return result
 
     def _submit(self, job: _Job) -> None:
         with self._gate:

@@ -85,13 +85,13 @@ class WatchedWriter(Writer):
     async def call(self, method: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a method of the store, and tell."""
         if self.before is not None:
-            await self.before(str(method))
+            await self.before(method.__name__)
         try:
             return await super().call(method, *args, **kwargs)
         finally:
             self._done()
 
-    async def peek(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def peek(self, method: Any, *args: Any, **kwargs: Any) -> Any:
         """The same without telling, for whoever waits."""
         return await super().call(method, *args, **kwargs)
 
@@ -229,7 +229,7 @@ class Rig:
 
     async def put(self, *rows: Row) -> None:
         """Write rows as the bot does beside a session's steps."""
-        await self.writer.peek("consume", [], utc_now(), list(rows))
+        await self.writer.peek(self.store.consume, [], utc_now(), list(rows))
         if self.outbound is not None:
             self.outbound.notify()
 
@@ -246,7 +246,7 @@ class Rig:
 
     async def row(self, key: str) -> OutboxRow:
         """A row of the outbox."""
-        row: OutboxRow = await self.writer.peek("outbox_row", key)
+        row: OutboxRow = await self.writer.peek(self.store.outbox_row, key)
         return row
 
     async def settled(self, key: str) -> Json:

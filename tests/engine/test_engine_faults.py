@@ -240,7 +240,7 @@ async def test_a_row_that_was_consumed_before_disturbs_no_running_node(
         work = await rig.shop.running("a")
         (row_id,) = rig.store.ingest([InboxItem("m1", "message", b"{}", session_id)], rig.clock.now)
         assert row_id is not None
-        await rig.engine.writer.call("consume", [Consumed(row_id, "elsewhere")], rig.clock.now)
+        await rig.engine.writer.call(rig.engine.store.consume, [Consumed(row_id, "elsewhere")], rig.clock.now)
         with pytest.raises(Fenced):
             await rig.engine.apply(
                 session_id, Message("x", ANA, "m1"), consumed=[Consumed(row_id, "applied")]

@@ -191,7 +191,7 @@ async def test_waits_keep_their_time(rig: EngineRig) -> None:
     (timer,) = (await rig.engine.state(fork)).timers.values()
     assert timer.timer_id == f"{fork}:a"
     assert [timer.due_at] == [old.due_at for old in state.timers.values()]
-    stored = await rig.engine.writer.call("timers")
+    stored = await rig.engine.writer.call(rig.engine.store.timers)
     assert {row.session_id for row in stored} == {parent, fork}
 
 
@@ -212,7 +212,7 @@ async def test_an_answer_that_fits_no_question_starts_nothing(rig: EngineRig, ba
     for answers in ({"b": "x"}, {"a": "q"}):
         with pytest.raises(InvalidAnswer):
             await rig.engine.fork(parent, at, actor=ANA, answers=answers)
-    heads = await rig.engine.writer.call("heads")
+    heads = await rig.engine.writer.call(rig.engine.store.heads)
     assert [head.session_id for head in heads] == [parent]
 
 

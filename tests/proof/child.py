@@ -67,7 +67,7 @@ async def live(folder: Path, patience: float) -> int:
         service = Service(own)
         serving = asyncio.create_task(service.run())
         try:
-            if await own.writer.call("head", SESSION) is None:
+            if await own.writer.call(own.writer.store.head, SESSION) is None:
                 flow = load_flow_file(folder / "flow.yml")
                 await own.start(flow, {}, actor=ANA, session_id=SESSION)
             return await advance(own, folder, serving, patience)

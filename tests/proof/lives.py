@@ -115,7 +115,7 @@ class Driver:
 
     async def begin(self, flow: Flow, inputs: dict[str, Json]) -> None:
         """Start the session, or take it up where it stands; a held one is resumed."""
-        if await self.engine.writer.call("head", SESSION) is None:
+        if await self.engine.writer.call(self.engine.store.head, SESSION) is None:
             if flow.lock is not None and flow.lock.raw == TAKEN:
                 await self._take_the_lock()
             await self.engine.start(flow, inputs, actor=ANA, session_id=SESSION)
@@ -209,7 +209,7 @@ class Driver:
     async def _work(self, state: State, path: str) -> None:
         run = state.nodes[path]
         if state.lock is not None:
-            queue = await self.engine.writer.call("locks", state.lock.name)
+            queue = await self.engine.writer.call(self.engine.store.locks, state.lock.name)
             assert [row.session_id for row in queue] == [SESSION], f"{path} runs without its lock"
         live = self.engine._live.get(SESSION)
         task = live.tasks.get(f"{path}#{run.attempt}") if live else None

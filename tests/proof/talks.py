@@ -256,7 +256,7 @@ async def live(
 
 async def begin(engine: Engine, flow: Flow, session_id: str) -> None:
     """Start a session, or take it up where it stands."""
-    if await engine.writer.call("head", session_id) is None:
+    if await engine.writer.call(engine.store.head, session_id) is None:
         await engine.start(flow, {}, actor=ANA, session_id=session_id)
     else:
         await engine.apply(session_id, None)

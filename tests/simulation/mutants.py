@@ -82,7 +82,9 @@ def a_live_reply_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
         await take(self, decision)
         item = decision.item
         if item.kind == decisions.MESSAGE:
-            await self._writer.call("set_mark", f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1])
+            await self._writer.call(
+                self._writer.store.set_mark, f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1]
+            )
 
     patch.setattr(SlackApp, "_take", marking)
 
@@ -95,7 +97,7 @@ def an_answer_is_committed_without_its_row(patch: pytest.MonkeyPatch) -> None:
         if not isinstance(command, Answer):
             return await apply(self, session_id, command, consumed=consumed)
         state = await apply(self, session_id, command)
-        await self.writer.call("consume", list(consumed), self.now())
+        await self.writer.call(self.writer.store.consume, list(consumed), self.now())
         return state
 
     patch.setattr(Engine, "apply", apart)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 WORKER = """
 import sys
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, outcome, step
-from engine.storage.port import Consumed, InboxItem
+from engine.journal.records import Consumed, InboxItem
 from engine.storage.sqlite import open_sqlite
 
 store = open_sqlite(sys.argv[1], key=KEY)
@@ -193,7 +193,7 @@ def test_killed_while_writing_leaves_whole_commits(path: Path, store: SqliteStor
     script = """
 import sys
 from tests.storage.storagekit import KEY, done, event, new_session, step
-from engine.storage.port import InboxItem, PutTimer
+from engine.journal.records import InboxItem, PutTimer
 from engine.storage.sqlite import open_sqlite
 store = open_sqlite(sys.argv[1], key=KEY)
 done(store, new_session("session-1", store.register("bot"), event("a"), event("a")))

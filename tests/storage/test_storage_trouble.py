@@ -96,7 +96,7 @@ async def test_a_locked_database_is_waited_out_and_told(
         assert [check.text for check in check_freshness(other) if check.level == "fail"] == [trouble]
         assert not work.done()
     assert await work == [1]
-    await queue.call("inbox")
+    await queue.call(queue.store.inbox)
     assert other.troubles() == []
     assert "the store works again" in caplog.text
     queue.close()

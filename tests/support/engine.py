@@ -505,7 +505,7 @@ class Rounds:
     """The real dispatcher; `first` is set when the service has looked once at everything that there was to do."""
 
     def __init__(self, engine: Engine) -> None:
-        self._inner = LocalDispatcher(lambda: engine.writer.call("changed"))
+        self._inner = LocalDispatcher(lambda: engine.writer.call(engine.store.changed))
         self.first = asyncio.Event()
 
     def notify(self) -> None:

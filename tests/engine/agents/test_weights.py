@@ -231,7 +231,7 @@ tools:
 
 async def spent_rows(rig: EngineRig, state: State) -> list[tuple[str, int, int | None]]:
     """The calls of the day: path, attempt, cost."""
-    rows = await rig.engine.writer.call("spend", state.created_at[:10])
+    rows = await rig.engine.writer.call(rig.engine.store.spend, state.created_at[:10])
     return [(row.path, row.attempt, row.cost) for row in rows]
 
 
