@@ -7,8 +7,6 @@ import signal
 import sys
 from pathlib import Path
 
-import bot.terminal.follower.follow
-
 import bot.cli.act
 import bot.cli.app
 import bot.cli.fork
@@ -19,6 +17,7 @@ import bot.cli.resume
 import bot.cli.run
 import bot.cli.sessions
 import bot.compose.assembly
+import bot.terminal.follow
 
 
 def carry_out(cwd: str, environ: dict[str, str], arguments: list[str], name: str) -> None:

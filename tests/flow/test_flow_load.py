@@ -258,7 +258,7 @@ def test_a_flow_with_anything_anywhere_is_a_flow_or_a_flow_error(data: st.DataOb
 
 _WATCH = """
 import sys
-from engine.flow import load_flow_file
+from engine.run.flow_files import load_flow_file
 from engine.language.errors import FlowError
 import json, yaml
 path = sys.argv[1]

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import orjson
-from engine.commands import Answer, Due, Edit, Hold, NodeBroke, NodeCut, NodeDone, Resume, Steer
-from engine.session_state import to_json
 
+from engine.decide.commands import Answer, Due, Edit, Hold, NodeBroke, NodeCut, NodeDone, Resume, Steer
+from engine.journal.state_json import to_json
 from tests.engine.agents.talks import Talk
 from tests.support.engine import ANA, BEN, Scenario, flow_of
 
