@@ -23,12 +23,12 @@ from engine.run.engine import Engine
 from prompt_state import store as prompts
 from prompt_state.question_row import PromptState
 
-log = logging.getLogger("sayso.reach")
+log = logging.getLogger("sayso.changes")
 
 MOST = 10_000
 
 
-class Reach:
+class ChannelChanges:
     """Handlers for what happened to channels and messages. `back` is told of channels that can be posted in again."""
 
     def __init__(self, engine: Engine, back: Callable[[str], Awaitable[None]]) -> None:

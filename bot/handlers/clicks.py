@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.inbound import decisions
 from bot.intents.session_rows import TAKEN, edit_row, reaction_row
-from bot.outbound.notices import Telling
+from bot.outbound.notices import Notices
 from bot.rendering import phrases
 from bot.rendering.approvals import UNDO
 from bot.rendering.forms import INLINE, read_control
@@ -48,14 +48,14 @@ class Presses:
         people: People,
         gate: Gate,
         bot_user_id: str,
-        telling: Telling,
+        telling: Notices,
         hands: Hands,
     ) -> None:
         self._engine = engine
         self._people = people
         self._gate = gate
         self._bot_user_id = bot_user_id
-        self._telling = telling
+        self._notices = telling
         self._hands = hands
 
     async def click(self, row: InboxRow) -> bool:
@@ -79,10 +79,10 @@ class Presses:
         prompt_id, nonce, index = [*ids.split("|"), "", ""][:3]
         prompt = await self._prompt(row, prompt_id)
         if prompt is not None and nonce == prompt.nonce and not _stands_in(prompt, data["messageTs"]):
-            return await self._telling.whisper(row, data, COPY, "refused")
+            return await self._notices.whisper(row, data, COPY, "refused")
         known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
         if prompt is None or not known:
-            return await self._telling.whisper(row, data, GONE, "refused")
+            return await self._notices.whisper(row, data, GONE, "refused")
         picked = _picked(prompt, data) if inline else prompt.options[int(index)].value
         return await self._answer(row, data, prompt, nonce, value=picked)
 
@@ -98,11 +98,11 @@ class Presses:
     ) -> bool:
         if not prompt.open:
             # Its row says how it was closed; the session may be over long since.
-            return await self._telling.whisper(row, data, phrases.closed_text(prompt), "refused")
+            return await self._notices.whisper(row, data, phrases.closed_text(prompt), "refused")
         try:
             actor = await self._people.actor(data, entries=prompt.approvers or prompt.who or ())
         except LookupFailed as error:
-            return await self._telling.not_looked_up(row, data, error)
+            return await self._notices.not_looked_up(row, data, error)
         if text is not None:
             return await self._hands.reply(row, data, actor, prompt, text, nonce)
         command = Answer(prompt.prompt_id, actor, row.key, value=value, nonce=nonce)
@@ -111,11 +111,11 @@ class Presses:
     async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
         prompt = await self._prompt(row, prompt_id)
         if prompt is None:
-            return await self._telling.whisper(row, data, GONE, "refused")
+            return await self._notices.whisper(row, data, GONE, "refused")
         try:
             actor = await self._people.actor(data)
         except LookupFailed as error:
-            return await self._telling.not_looked_up(row, data, error)
+            return await self._notices.not_looked_up(row, data, error)
         return await self._hands.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
 
     async def _cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
@@ -136,8 +136,8 @@ class Presses:
             state = await self._engine.verified_state(session_id)
             reason = authorize(actor, "cancel", self._gate.target(state.actor, True)).reason
             if reason is not None:
-                return await self._telling.whisper(row, data, reason, "refused")
-            await self._telling.consume(row, "kept")
+                return await self._notices.whisper(row, data, reason, "refused")
+            await self._notices.consume(row, "kept")
             if head.status not in ENDED:
                 await self._say_instead(
                     row, data, phrases.confirmed(head.flow_name, data["user"], ended=False)
@@ -156,11 +156,11 @@ class Presses:
         """Do what a press on a session's own button means, where the button stands in that session's thread."""
         head = await self._engine.writer.call(self._engine.store.head, session_id)
         if head is None or head.thread_key != row.thread_key:
-            return await self._telling.whisper(row, data, GONE, "refused")
+            return await self._notices.whisper(row, data, GONE, "refused")
         try:
             actor = await self._people.actor(data)
         except LookupFailed as error:
-            return await self._telling.not_looked_up(row, data, error)
+            return await self._notices.not_looked_up(row, data, error)
         return await press(head, actor)
 
     async def _meant(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
@@ -168,13 +168,13 @@ class Presses:
         says for which question it was."""
         prompt_id, nonce, ts, author = [*value.split("|"), "", "", ""][:4]
         if author != data["user"]:
-            return await self._telling.whisper(
+            return await self._notices.whisper(
                 row, data, "Only whoever wrote the reply can say that.", "refused"
             )
         prompt, written = await self._prompt(row, prompt_id), await self._written(data, ts)
         if prompt is None or written is None:
             said = "Your reply is not there any more. Please write it again." if prompt else GONE
-            return await self._telling.whisper(row, data, said, "refused")
+            return await self._notices.whisper(row, data, said, "refused")
         text, files = written
         done = await self._answer(row, {**data, "files": files, "ts": ts}, prompt, nonce, text=text)
         if done and await self._applied(row):

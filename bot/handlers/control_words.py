@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from bot.outbound.notices import Telling
+from bot.outbound.notices import Notices
 from bot.rendering import phrases
 from bot.rendering.text import escape
-from bot.start.status import Standing
+from bot.start.status import SessionStatus
 from engine.decide.commands import Resume
 from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
@@ -23,11 +23,11 @@ from prompt_state.routing import Control
 class Controls:
     """Obeys control words."""
 
-    def __init__(self, engine: Engine, gate: Gate, standing: Standing, telling: Telling) -> None:
+    def __init__(self, engine: Engine, gate: Gate, standing: SessionStatus, telling: Notices) -> None:
         self._engine = engine
         self._gate = gate
-        self._standing = standing
-        self._telling = telling
+        self._status = standing
+        self._notices = telling
         self._acts = {
             "pause": self._pause,
             "stop": self._pause,
@@ -38,12 +38,12 @@ class Controls:
     async def obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Do what was said."""
         if said.word == "help":
-            return await self._telling.look(row, data, actor, phrases.thread_help())
+            return await self._notices.look(row, data, actor, phrases.thread_help())
         act = self._acts.get(said.word)
         if said.sessions and act is not None:
             return await act(row, data, actor, said)
-        status = await self._standing.of(await self._heads(row))
-        return await self._telling.look(row, data, actor, status)
+        status = await self._status.of(await self._heads(row))
+        return await self._notices.look(row, data, actor, status)
 
     async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
@@ -53,16 +53,16 @@ class Controls:
 
         states, refusal = await self._each(said.sessions, pause)
         if not states:
-            return await self._telling.whisper(row, data, refusal, "refused")
-        return await self._telling.tell(row, data, phrases.paused_text(states, said.word), "applied")
+            return await self._notices.whisper(row, data, refusal, "refused")
+        return await self._notices.tell(row, data, phrases.paused_text(states, said.word), "applied")
 
     async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Let what is held here go on."""
         heads = await self._heads(row)
         held = [head.session_id for head in heads if head.phase == "held"]
         if not held:
-            status = await self._standing.of(heads)
-            return await self._telling.look(row, data, actor, f"Nothing is paused here.\n{status}")
+            status = await self._status.of(heads)
+            return await self._notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
 
         async def resume(session_id: str) -> State:
             return await self._engine.apply(session_id, Resume(said.text or phrases.GO_ON, actor, row.key))
@@ -70,10 +70,10 @@ class Controls:
         try:
             states, refusal = await self._each(held, resume)
         except InvalidAnswer as error:
-            return await self._telling.tell(row, data, escape(str(error)), "refused")
+            return await self._notices.tell(row, data, escape(str(error)), "refused")
         if not states:
-            return await self._telling.whisper(row, data, refusal, "refused")
-        return await self._telling.tell(row, data, phrases.resumed_text(states), "applied")
+            return await self._notices.whisper(row, data, refusal, "refused")
+        return await self._notices.tell(row, data, phrases.resumed_text(states), "applied")
 
     async def _confirm_cancel(
         self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
@@ -87,9 +87,9 @@ class Controls:
                 mine.append((state.flow_name, session_id))
             refusal = verdict.reason or refusal
         if not mine:
-            return await self._telling.whisper(row, data, refusal, "refused")
+            return await self._notices.whisper(row, data, refusal, "refused")
         text, blocks = phrases.confirm_cancel(mine)
-        return await self._telling.tell(row, data, text, "told", blocks=blocks)
+        return await self._notices.tell(row, data, text, "told", blocks=blocks)
 
     async def _each(
         self, sessions: Iterable[str], act: Callable[[str], Awaitable[State]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bot.outbound.notices import Telling
+from bot.outbound.notices import Notices
 from bot.rendering import phrases
 from engine.journal.records import InboxRow
 from engine.language.codec import decode
@@ -16,7 +16,7 @@ class Edits:
     """Handles the inbox rows of edited messages."""
 
     engine: Engine
-    telling: Telling
+    telling: Notices
 
     async def edited(self, row: InboxRow) -> bool:
         """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits. What

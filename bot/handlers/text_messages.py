@@ -17,13 +17,14 @@ from bot.handlers.control_words import Controls
 from bot.handlers.edits import Edits
 from bot.handlers.steering import steerable, told_later
 from bot.inbound import decisions, payloads
-from bot.outbound.notices import Telling, held, whispered
+from bot.outbound.notices import Notices, held, whispered
 from bot.rendering import phrases
 from bot.rendering.menus import menu_blocks
 from bot.rendering.text import escape, plain
-from bot.start.from_messages import Beginnings, asks_about_flows
+from bot.start.from_messages import MessageStarts, asks_about_flows
 from bot.start.starter import Starter
-from bot.start.status import Standing
+from bot.start.status import SessionStatus
+from bot.start.threads import ThreadStarts
 from bot.wire.downloads import IncomingFiles, NotNow
 from bot.wire.users import LookupFailed, People, UnknownPerson
 from engine.decide import commands
@@ -71,6 +72,8 @@ class Conversation:
         gate: Gate,
         home: decisions.Home,
         starter: Starter,
+        threads: ThreadStarts,
+        notices: Notices,
         files: IncomingFiles | None = None,
     ) -> None:
         self._engine = engine
@@ -78,13 +81,13 @@ class Conversation:
         self._gate = gate
         self._home = home
         self._files = files
-        self._standing = Standing(engine)
-        self._telling = Telling(engine, gate)
-        self.beginnings = Beginnings(library, people, home, starter, self._standing, self._telling)
-        self._controls = Controls(engine, gate, self._standing, self._telling)
-        self._edits = Edits(engine, self._telling)
+        self._status = SessionStatus(engine)
+        self._notices = notices
+        self.beginnings = MessageStarts(library, people, home, starter, threads, self._status, notices)
+        self._controls = Controls(engine, gate, self._status, self._notices)
+        self._edits = Edits(engine, self._notices)
         hands = Hands(self._do, self._replied)
-        self._presses = Presses(engine, people, gate, home.bot_user_id, self._telling, hands)
+        self._presses = Presses(engine, people, gate, home.bot_user_id, self._notices, hands)
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
@@ -92,7 +95,6 @@ class Conversation:
             decisions.MESSAGE: self.message,
             decisions.CLICK: self._presses.click,
             decisions.SLASH: self.beginnings.slash,
-            decisions.ROOTED: self.beginnings.rooted,
             decisions.EDITED: self._edits.edited,
         }
 
@@ -105,11 +107,11 @@ class Conversation:
         try:
             said = payloads.said(data, self._home)
         except TooLong as error:
-            return await self._telling.tell(row, data, str(error), "too_long")
+            return await self._notices.tell(row, data, str(error), "too_long")
         if data["direct"] and not data["threadTs"] and not heads and self._meant_for_a_thread(said):
-            keys = await self._standing.threads(data["channel"])
+            keys = await self._status.threads(data["channel"])
             if len(keys) > 1:
-                return await self._telling.tell(row, data, phrases.SEVERAL_HERE, "told")
+                return await self._notices.tell(row, data, phrases.SEVERAL_HERE, "told")
             if keys:
                 row, data = row._replace(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
                 said, heads = replace(said, thread_ts=data["threadTs"]), await self._heads(keys[0])
@@ -118,7 +120,7 @@ class Conversation:
         try:
             actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
         except UnknownPerson as error:
-            return await self._telling.nobody(row, error)
+            return await self._notices.nobody(row, error)
         except LookupFailed as error:
             return held(row, error)
         return await self._routed(row, data, said, actor, heads)
@@ -163,7 +165,7 @@ class Conversation:
             case Steer(session_id, text):
                 return await self._do(row, data, session_id, commands.Steer(text, actor, row.key))
             case Chatter() | Ignore() | Note():
-                await self._telling.consume(row, "ignored")
+                await self._notices.consume(row, "ignored")
                 return True
             case Menu() | Hint() | Say():
                 return await self._explain(row, data, actor, found, asked)
@@ -198,20 +200,20 @@ class Conversation:
         match found:
             case Menu(prompt_ids, _):
                 meant = sorted((_by_id(asked, key) for key in prompt_ids), key=lambda one: one.number or 0)
-                text = phrases.menu_text(meant, await self._standing.places(meant))
+                text = phrases.menu_text(meant, await self._status.places(meant))
                 blocks = menu_blocks(text, meant, data["ts"], data["user"])
-                return await self._telling.tell(row, data, text, "told", blocks=blocks)
+                return await self._notices.tell(row, data, text, "told", blocks=blocks)
             case Hint(kind, prompt_ids, once):
                 text = phrases.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
                 # How a question is answered helps everybody; what was wrong with one reply, its author.
                 key = f"hint:{prompt_ids[0]}" if once else None
                 outcome = "hinted" if once else "told"
                 if kind not in ("buttons", "files"):
-                    return await self._telling.whisper(row, data, plain(text), outcome, key=key)
-                return await self._telling.tell(row, data, text, outcome, key=key)
+                    return await self._notices.whisper(row, data, plain(text), outcome, key=key)
+                return await self._notices.tell(row, data, text, outcome, key=key)
             case _:
-                status = await self._standing.of(await self._heads(row.thread_key))
-                return await self._telling.look(row, data, actor, status)
+                status = await self._status.of(await self._heads(row.thread_key))
+                return await self._notices.look(row, data, actor, status)
 
     # --- carrying out ---------------------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class Conversation:
         except NotNow as error:
             return held(row, error)
         except FileRefused as error:
-            return await self._telling.tell(row, data, escape(str(error)), "refused")
+            return await self._notices.tell(row, data, escape(str(error)), "refused")
         return await self._answer(row, data, actor, prompt, text=text or None, files=files, nonce=nonce)
 
     async def _do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
@@ -257,10 +259,10 @@ class Conversation:
             state = await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
         except InvalidAnswer as error:
             if row.kind != decisions.MESSAGE:
-                return await self._telling.whisper(row, data, str(error), "refused")
-            return await self._telling.tell(row, data, escape(str(error)), "refused")
+                return await self._notices.whisper(row, data, str(error), "refused")
+            return await self._notices.tell(row, data, escape(str(error)), "refused")
         except (Refused, SessionError) as error:
-            return await self._telling.whisper(row, data, str(error), "refused")
+            return await self._notices.whisper(row, data, str(error), "refused")
         later = told_later(state, command)
         if isinstance(command, commands.Steer) and data.get("files"):
             later = " ".join(filter(None, (phrases.WORDS_ONLY, later)))
@@ -276,16 +278,16 @@ class Conversation:
         """What was submitted about the prompt `data["promptId"]`, as whoever submitted it."""
         prompt = await self._prompt(data["promptId"])
         if prompt is None:
-            return await self._telling.whisper(
+            return await self._notices.whisper(
                 row, data, "This question is not known here any more.", "refused"
             )
         if not prompt.open:
-            return await self._telling.whisper(row, data, phrases.closed_text(prompt), "refused")
+            return await self._notices.whisper(row, data, phrases.closed_text(prompt), "refused")
         try:
             actor = await self._people.actor(data, entries=[*(prompt.approvers or ()), *(prompt.who or ())])
             command = await self._people.informed(make(actor), data["channel"])
         except LookupFailed as error:
-            return await self._telling.not_looked_up(row, data, error)
+            return await self._notices.not_looked_up(row, data, error)
         return await self._do(row, data, prompt.session_id, command)
 
     # --- reading -------------------------------------------------------------------------------------------

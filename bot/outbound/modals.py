@@ -15,7 +15,7 @@ from bot.wire.client import classify, quiet_client
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OpenView:
     """A view that is open, as it was when it was shown: `hash` lets nobody overwrite what came after."""
 
     view_id: str
@@ -28,17 +28,17 @@ class Modals:
     def __init__(self, client: AsyncWebClient) -> None:
         self._client = quiet_client(client)
 
-    async def open(self, trigger_id: str, view: dict[str, Any], *, on_top: bool = False) -> Standing:
+    async def open(self, trigger_id: str, view: dict[str, Any], *, on_top: bool = False) -> OpenView:
         """Open a modal; with `on_top` above the one from which the trigger came."""
         show: Any = self._client.views_push if on_top else self._client.views_open
         return await _shown(show(trigger_id=trigger_id, view=view))
 
-    async def update(self, standing: Standing, view: dict[str, Any]) -> Standing:
+    async def update(self, standing: OpenView, view: dict[str, Any]) -> OpenView:
         """Change a view, unless it was changed meanwhile."""
         call = self._client.views_update(view_id=standing.view_id, hash=standing.hash, view=view)
         return await _shown(call)
 
-    async def publish(self, user: str, view: dict[str, Any], hash: str | None = None) -> Standing:
+    async def publish(self, user: str, view: dict[str, Any], hash: str | None = None) -> OpenView:
         """Show somebody the app's Home; with `hash` unless it was changed meanwhile."""
         return await _shown(self._client.views_publish(user_id=user, view=view, hash=hash))
 
@@ -53,9 +53,9 @@ class Modals:
             raise classify(error) from error
 
 
-async def _shown(call: Awaitable[Any]) -> Standing:
+async def _shown(call: Awaitable[Any]) -> OpenView:
     try:
         view = (await call)["view"]
-        return Standing(str(view["id"]), str(view["hash"]))
+        return OpenView(str(view["id"]), str(view["hash"]))
     except Exception as error:
         raise classify(error) from error

@@ -6,7 +6,9 @@ A row is consumed together with the words that tell its author why nothing was c
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
+from typing import TypeAlias
 
 from bot.intents.session_rows import ephemeral_row, note_row
 from bot.rendering.text import for_reader
@@ -21,11 +23,14 @@ from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.conversation")
 
+Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
+"""Handles an inbox row; False holds it."""
+
 PATIENCE_SECONDS = 30.0
 """How long a press waits for facts about its author before that person is asked to press again."""
 
 
-class Telling:
+class Notices:
     """Says what came of inbox rows, and consumes them with it."""
 
     def __init__(self, engine: Engine, gate: Gate) -> None:
@@ -99,6 +104,18 @@ def held(row: InboxRow, error: Exception) -> bool:
     """The row stays in the inbox and is tried again. The log says so once for each reason."""
     _log_held(row.key, str(error))
     return False
+
+
+def retried(handle: Handler) -> Handler:
+    """A handler whose row is held while Slack does not answer a lookup."""
+
+    async def handler(row: InboxRow) -> bool:
+        try:
+            return await handle(row)
+        except LookupFailed as error:
+            return held(row, error)
+
+    return handler
 
 
 @lru_cache(maxsize=1000)

@@ -18,7 +18,7 @@ from bot.outbound.mentions import Names
 from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
 from bot.outbound.posts import Poster, posted_of, refused_result
 from bot.outbound.rate_limiter import Hold, Pace
-from bot.outbound.reachability import Reach, in_thread
+from bot.outbound.reachability import Reachability, in_thread
 from bot.outbound.reminders import Clocks
 from bot.outbound.senders import Rows
 from bot.outbound.speakers import Speakers
@@ -104,7 +104,7 @@ class Outbound:
         self._poster = Poster(
             writer, calls, self._pace, now, delays=tuning.look_delays, backoff=self._again_in
         )
-        self._reach = Reach(writer, sessions)
+        self._reach = Reachability(writer, sessions)
         self._pieces, self.streams = self._of_agents(calls, sessions, link_hosts)
         self._rows = self._of_all_kinds(client, calls, sessions, bot_user_id)
 

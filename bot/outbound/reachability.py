@@ -30,7 +30,7 @@ _ELSEWHERE = ("to", "update", "ephemeral_to")
 """Fields of a `message` node by which it goes somewhere else, or to one person."""
 
 
-class Reach:
+class Reachability:
     """What follows for sessions from what Slack did with their rows."""
 
     def __init__(self, writer: Writer, sessions: Sessions) -> None:

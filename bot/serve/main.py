@@ -20,29 +20,30 @@ from bot.config.library import Library
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
 from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
-from bot.handlers.channel_changes import Reach
+from bot.handlers.channel_changes import ChannelChanges
 from bot.handlers.dead_letters import DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.text_messages import Conversation
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
 from bot.outbound.lock_queues import Queues
 from bot.outbound.modals import Modals
-from bot.outbound.notices import held
+from bot.outbound.notices import Handler, Notices, held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters
 from bot.serve.bolt import SlackApp
-from bot.start.form import Start
-from bot.start.from_triggers import WaysIn
+from bot.start.form import StartForm
+from bot.start.from_triggers import TriggerStarts
 from bot.start.rate_limits import RateLimits
 from bot.start.rooted import WANTED_ROOTED
 from bot.start.schedules import Schedules
-from bot.start.shortcut import Pick
+from bot.start.shortcut import FlowChoice
 from bot.start.starter import Starter
+from bot.start.threads import ThreadStarts
 from bot.views.forms import Change, Fill
-from bot.views.full_text import Whole
+from bot.views.full_text import FullText
 from bot.views.hand_over import Hand
 from bot.views.home import HomeKind
-from bot.views.prompt_lookup import Desk
+from bot.views.prompt_lookup import PromptLookup
 from bot.views.reject import Reject
 from bot.views.service import Kind, Views
 from bot.wire.channel_aliases import Aliases
@@ -242,23 +243,19 @@ class Bot:
         people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
         channels, links = Channels(bot, steady), Links(bot)
         limits = RateLimits(settings.rates, steady)
-        starter = Starter(self.engine, self.library, channels, limits, settings, gate)
-        talk = Conversation(self.engine, self.library, people, gate, home, starter, incoming)
-        ways = WaysIn(
-            self.engine,
-            self.library,
-            people,
-            channels,
-            starter,
-            links,
-            bot,
-            home.team_id,
-            settings.admins,
+        starter = Starter(self.engine, self.library, people, channels, limits, settings, gate)
+        notices = Notices(self.engine, gate)
+        threads = ThreadStarts(self.engine, starter, channels, notices, home.team_id, settings.admins)
+        triggers = TriggerStarts(self.engine, self.library, channels, starter, links, bot)
+        talk = Conversation(
+            self.engine, self.library, people, gate, home, starter, threads, notices, incoming
         )
         home_page = HomeKind(self.engine, self.library, people, gate, links)
-        self.views = self._views(bot, people, gate, talk, ways, home_page)
-        reach = Reach(self.engine, self._reachable_again)
-        handled = {**talk.handlers(), **ways.handlers(), **self.views.handlers(), **reach.handlers()}
+        self.views = self._views(bot, people, gate, talk, threads, triggers, home_page)
+        changes = ChannelChanges(self.engine, self._reachable_again)
+        handled: dict[str, Handler] = {}
+        for part in (talk, threads, triggers, self.views, changes):
+            handled |= part.handlers()
         for kind in (decisions.ROOTED, WANTED_ROOTED):
             handled[kind] = self._then_read(handled[kind])
         return talk, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
@@ -326,19 +323,26 @@ class Bot:
         return await self.engine.writer.call(self.engine.store.changed)
 
     def _views(
-        self, bot: Any, people: People, gate: Gate, talk: Conversation, ways: WaysIn, *more: Kind
+        self,
+        bot: Any,
+        people: People,
+        gate: Gate,
+        talk: Conversation,
+        threads: ThreadStarts,
+        triggers: TriggerStarts,
+        *more: Kind,
     ) -> Views:
-        desk = Desk(self.engine, people, gate)
-        start = Start(self.library, desk, talk.beginnings.begin, ways.about)
+        prompts = PromptLookup(self.engine, people, gate)
+        start = StartForm(self.library, prompts, threads.begin, triggers.about)
         kinds: list[Kind] = [
             *more,
-            Fill(desk, talk),
-            Change(desk, talk),
-            Reject(desk, talk),
-            Hand(desk, talk),
-            Whole(desk),
+            Fill(prompts, talk),
+            Change(prompts, talk),
+            Reject(prompts, talk),
+            Hand(prompts, talk),
+            FullText(prompts),
             start,
-            Pick(self.library, start),
+            FlowChoice(self.library, start),
         ]
         return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
 

@@ -25,7 +25,8 @@ from bot.rendering.forms import form_view
 from bot.rendering.modals import field_block
 from bot.rendering.text import escape
 from bot.views.forms import read_pages, with_back, wrong_on
-from bot.views.prompt_lookup import Desk
+from bot.views.prompt_lookup import PromptLookup
+from bot.views.service import Kind
 from engine.flow import Flow, coerce_inputs
 from engine.flow.model import Input, Trigger
 from engine.forms import Field, check_form, input_field
@@ -42,14 +43,14 @@ AboutMessage: TypeAlias = Callable[[InboxRow, dict[str, Json]], Awaitable[bool]]
 """Starts a flow in the thread of the message that a shortcut was used on."""
 
 
-class Start:
+class StartForm(Kind):
     """`sayso:open:start`; the value of the button is the flow's name."""
 
     name = "start"
 
-    def __init__(self, library: Library, desk: Desk, begin: Begin, about: AboutMessage) -> None:
+    def __init__(self, library: Library, prompts: PromptLookup, begin: Begin, about: AboutMessage) -> None:
         self._library = library
-        self._desk = desk
+        self._prompts = prompts
         self._begin = begin
         self._about = about
 
@@ -103,10 +104,6 @@ class Start:
             view["blocks"].append(_where())
         return with_back(view, page)
 
-    async def refusal(self, opening: Opening) -> str | None:
-        """Who may start it is found out when it is started."""
-        return None
-
     async def check(self, submission: Submission) -> Verdict:
         """Every input, as it is when somebody types it."""
         flow = self._library.refresh().get(str(submission.meta.get("flow")))
@@ -123,7 +120,7 @@ class Start:
             return self._page(flow, meta, page, kept, values)
 
         fields = asked_of(flow, meta)
-        found = await read_pages(self._desk, submission, fields, show)
+        found = await read_pages(self._prompts, submission, fields, show)
         if not isinstance(found, dict):
             return found
         values, wrong = check_form(fields, found)

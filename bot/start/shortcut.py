@@ -17,9 +17,9 @@ from bot.inbound.view_values import (
 )
 from bot.rendering.modals import field_block, modal
 from bot.rendering.text import one_line
-from bot.start.form import Start, shortcut_of
+from bot.start.form import StartForm, shortcut_of
+from bot.views.service import Kind
 from engine.flow import Flow
-from engine.journal.records import InboxRow
 from engine.language.codec import Json
 
 FLOW = "flow"
@@ -27,18 +27,14 @@ _MOST = 100
 """Options of a select."""
 
 
-class Pick:
+class FlowChoice(Kind):
     """`message_action`: with one flow its form is opened at once, with several they are offered first."""
 
     name = "pick"
 
-    def __init__(self, library: Library, start: Start) -> None:
+    def __init__(self, library: Library, form: StartForm) -> None:
         self._library = library
-        self._start = start
-
-    def wants(self, opening: Opening) -> bool:
-        """It comes by the shortcut only."""
-        return False
+        self._form_of = form
 
     def _flows(self) -> list[Flow]:
         flows = sorted(self._library.refresh().items())
@@ -75,11 +71,7 @@ class Pick:
         )
 
     def _form(self, flow: Flow, meta: dict[str, Json]) -> View:
-        return self._start.page_about(flow, {**meta, "flow": flow.name})
-
-    async def refusal(self, opening: Opening) -> str | None:
-        """Who may start it is found out when it is started."""
-        return None
+        return self._form_of.page_about(flow, {**meta, "flow": flow.name})
 
     async def check(self, submission: Submission) -> Verdict:
         """The form of the flow that was chosen comes next."""
@@ -93,10 +85,6 @@ class Pick:
             return Refuse("This flow is not served here any more.")
         meta = {key: submission.meta[key] for key in ("channel", "user", "about")}
         return Next(self._form(flow, meta))
-
-    async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
-        """Nothing is taken here: the form that follows is."""
-        return True
 
 
 def _label(flow: Flow) -> str:

@@ -1,35 +1,50 @@
-"""Starts flows, for every way in: the same checks, and the same words for whoever is refused."""
+"""Starts flows, for every way in: one check, one rate limit, and one place that refuses.
+
+A way in makes a `Wish` and says, with a `Told`, how whoever wished it hears of a refusal. A row is consumed in the
+commit that starts its session, or together with the words of the refusal; while Slack does not say who somebody is,
+it is held.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from bot.config.library import Library
 from bot.config.settings import Settings
-from bot.intents.session_rows import note_row
+from bot.intents.session_rows import note_row, root_row
+from bot.outbound.notices import held
 from bot.rendering import phrases
-from bot.rendering.text import escape
+from bot.rendering.text import escape, plain
 from bot.start.rate_limits import RateLimits
+from bot.start.refusals import Refusal, Told
 from bot.wire.channels import Channels
-from bot.wire.users import LookupFailed
+from bot.wire.users import LookupFailed, People, UnknownPerson
 from engine.flow import Flow
-from engine.journal.records import Consumed, InboxRow
+from engine.journal.records import Consumed, InboxRow, Row
 from engine.language.actors import Actor
-from engine.language.codec import Json
+from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError, StorageError, UnknownFlow
 from engine.run.engine import Engine
 from prompt_state.policy import Gate, authorize
 from prompt_state.question_row import thread_key
 from prompt_state.target import AskedSpec
 
+log = logging.getLogger("sayso.start")
+
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Nothing was started; `text` (mrkdwn) says why. `quiet`: this was said a moment ago already."""
+class Wish:
+    """A flow that somebody wants. `data` has the team and the channel, and for a person what `People` looks up."""
 
-    text: str
-    quiet: bool = False
+    flow: str
+    inputs: Mapping[str, Json]
+    data: Mapping[str, Json]
+    actor: Actor | None = None
+    """None: the person in `data`, who is looked up."""
+    in_channel: bool | None = None
+    """What the payload itself shows of that person."""
 
 
 class Starter:
@@ -39,67 +54,124 @@ class Starter:
         self,
         engine: Engine,
         library: Library,
+        people: People,
         channels: Channels,
         limits: RateLimits,
         settings: Settings,
         gate: Gate,
     ) -> None:
         self._engine = engine
-        self._gate = gate
         self._library = library
+        self._people = people
         self._channels = channels
         self._limits = limits
         self._places = settings.channels
+        self._gate = gate
 
-    def entries(self, flow: str) -> tuple[str, ...]:
-        """Who may start a flow, as far as groups have to be looked up for it."""
-        found = self._library.refresh().get(flow)
-        return (found.allowed_to_start or ()) if found is not None else ()
+    # --- what ways in ask for ------------------------------------------------------------------------------
 
-    async def refusal(self, data: Mapping[str, Json], actor: Actor, name: str) -> Refusal | None:
-        """Why this would not be started, asked before a message for it is posted; whether it is, `start` decides. `data`
-        has the channel. Raises `LookupFailed` and `StorageError`."""
+    async def start(self, row: InboxRow, wish: Wish, thread_ts: str, told: Told) -> bool:
+        """Start a flow in a thread, and consume the row with it. Raises `StorageError`."""
+        return await self._decided(row, told, lambda: self._started(row, wish, thread_ts))
+
+    async def begin_thread(
+        self, row: InboxRow, wish: Wish, kind: str, payload: Mapping[str, Json], text: str, told: Told
+    ) -> bool:
+        """Post the message that the thread begins with; a row of this kind starts the flow once it stands. Nothing is
+        posted for whoever may not start it. Raises `StorageError`."""
+
+        async def posted() -> Refusal | None:
+            by_itself = wish.actor is not None and wish.actor.kind == "system"
+            refusal = None if by_itself else await self._refusal(wish)
+            if refusal is None:
+                then: dict[str, Json] = {"kind": kind, "key": f"rooted:{row.key}", "payload": dict(payload)}
+                await self.consume(
+                    row, "rooting", root_row(f"root:{row.key}", wish.data["channel"], text, then)
+                )
+            return refusal
+
+        return await self._decided(row, told, posted)
+
+    async def _decided(
+        self, row: InboxRow, told: Told, attempt: Callable[[], Awaitable[Refusal | None]]
+    ) -> bool:
+        """Carry an attempt out that consumes the row or is refused; what cannot be looked up now is tried again."""
         try:
-            flow = self._library.get(name)
+            refusal = await attempt()
+        except UnknownPerson as error:
+            # Words of somebody whom Slack does not know count for nothing, and hold up nobody else's.
+            log.warning("%s is ignored: %s", row.key, error)
+            return await self.consume(row, "ignored")
+        except LookupFailed as error:
+            return held(row, error)
+        return refusal is None or await self.refuse(row, refusal, told)
+
+    async def refuse(self, row: InboxRow, refusal: Refusal, told: Told) -> bool:
+        """Consume the row with the reason why nothing was started, and tell it."""
+        result = encode({"error": "refused", "message": plain(refusal.text)})
+        return await self.consume(row, "refused", *told(refusal), result=result)
+
+    async def consume(self, row: InboxRow, outcome: str, *rows: Row, result: bytes | None = None) -> bool:
+        """The row is done with, and these follow from it."""
+        consumed = [Consumed(row.id, outcome, result)]
+        await self._engine.writer.call(self._engine.store.consume, consumed, self._engine.now(), list(rows))
+        return True
+
+    async def person(self, wish: Wish) -> Actor:
+        """Who wishes it, with the groups that matter for who may. Raises `LookupFailed`."""
+        if wish.actor is not None:
+            return wish.actor
+        flow = self._library.refresh().get(wish.flow)
+        entries = (flow.allowed_to_start or ()) if flow is not None else ()
+        return await self._people.actor(dict(wish.data), entries=entries, in_channel=wish.in_channel)
+
+    # --- whether, and then starting ------------------------------------------------------------------------
+
+    async def _refusal(self, wish: Wish) -> Refusal | None:
+        """Why this would not be started, asked before a message for it is posted; whether it is, `_started` decides."""
+        actor = await self.person(wish)
+        try:
+            flow = self._library.get(wish.flow)
         except UnknownFlow as error:
             return Refusal(escape(str(error)))
         asked = AskedSpec("start", who=flow.allowed_to_start)
         reason = authorize(actor, "start", self._gate.target({}, True, asked)).reason
         if reason is not None:
             return Refusal(escape(reason))
-        return await self._place(flow, data["channel"]) or self._rate(actor, data["channel"])
+        return await self._limited(flow, wish, actor)
 
-    async def start(
-        self,
-        row: InboxRow,
-        data: Mapping[str, Json],
-        actor: Actor,
-        name: str,
-        inputs: Mapping[str, Json],
-        thread_ts: str,
-    ) -> Refusal | None:
-        """Start a flow in a thread and consume the row with it, or say why not; the row is the caller's then. `data` has
-        the team and the channel. Raises `LookupFailed` and `StorageError`."""
+    async def _started(self, row: InboxRow, wish: Wish, thread_ts: str) -> Refusal | None:
+        actor = await self.person(wish)
+        team, channel = wish.data["team"], wish.data["channel"]
+        key = thread_key(team, channel, thread_ts)
+        thread: dict[str, Json] = {"team": team, "channel": channel, "threadTs": thread_ts, "key": key}
         try:
-            flow = self._library.get(name)
-            refusal = await self._place(flow, data["channel"]) or self._rate(actor, data["channel"])
+            flow = self._library.get(wish.flow)
+            refusal = await self._limited(flow, wish, actor)
             if refusal is not None:
                 return refusal
-            thread: dict[str, Json] = {
-                "team": data["team"],
-                "channel": data["channel"],
-                "threadTs": thread_ts,
-                "key": thread_key(data["team"], data["channel"], thread_ts),
-            }
             consumed = [Consumed(row.id, "started")]
-            await self._engine.start(flow, inputs, actor=actor, thread=thread, consumed=consumed)
+            await self._engine.start(flow, wish.inputs, actor=actor, thread=thread, consumed=consumed)
         except (LookupFailed, StorageError):
             raise
-        except (SaysoError, UnknownFlow) as error:
+        except SaysoError as error:
             return Refusal(escape(str(error)))
-        self._limits.count(_person(actor), data["channel"])
-        await self._tell_stale(row, thread, name)
+        self._limits.count(_counted(actor), channel)
+        await self._tell_stale(row, thread, wish.flow)
         return None
+
+    async def _limited(self, flow: Flow, wish: Wish, actor: Actor) -> Refusal | None:
+        """Why this flow is not started in this channel, or not so often."""
+        channel = wish.data["channel"]
+        direct = channel.startswith("D")
+        if self._places and channel not in self._places and not (direct and "dm" in self._places):
+            return Refusal("Flows are not started here: SAYSO_CHANNELS does not list this channel.")
+        if not await self._channels.among(channel, flow.channels):
+            entries = flow.channels or ()
+            places = ", ".join(escape(one) if one.startswith("#") else f"<#{one}>" for one in entries)
+            return Refusal(f"`{flow.name}` is not started here, but in {places}.")
+        over = self._limits.over(_counted(actor), channel)
+        return None if over is None else Refusal(escape(over.text), quiet=not over.first)
 
     async def _tell_stale(self, row: InboxRow, thread: Mapping[str, Json], name: str) -> None:
         """A run of a flow whose file was broken since says that it is of the version before."""
@@ -109,23 +181,7 @@ class Starter:
             said = note_row(f"stale:{row.key}", thread["key"], thread["channel"], thread["threadTs"], text)
             await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [said])
 
-    async def _place(self, flow: Flow, channel: str) -> Refusal | None:
-        direct = channel.startswith("D")
-        if self._places and channel not in self._places and not (direct and "dm" in self._places):
-            return Refusal("Flows are not started here: SAYSO_CHANNELS does not list this channel.")
-        if not await self._channels.among(channel, flow.channels):
-            places = ", ".join(_place(entry) for entry in flow.channels or ())
-            return Refusal(f"`{flow.name}` is not started here, but in {places}.")
-        return None
 
-    def _rate(self, actor: Actor, channel: str) -> Refusal | None:
-        over = self._limits.over(_person(actor), channel)
-        return None if over is None else Refusal(escape(over.text), quiet=not over.first)
-
-
-def _person(actor: Actor) -> str | None:
+def _counted(actor: Actor) -> str | None:
+    """Whose starts this one is counted among."""
     return None if actor.kind == "system" else actor.id
-
-
-def _place(entry: str) -> str:
-    return escape(entry) if entry.startswith("#") else f"<#{entry}>"

@@ -18,7 +18,7 @@ _MOST_SHOWN = 30
 _MOST_LIVING = 10_000
 
 
-class Standing:
+class SessionStatus:
     """Reads sessions; writes nothing."""
 
     def __init__(self, engine: Engine) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from bot.inbound.view_values import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
 from bot.rendering.forms import form_errors, form_pages, form_view, read_form
 from bot.views.kinds import PromptKind, taken
-from bot.views.prompt_lookup import Asked, Desk, prompt_meta
+from bot.views.prompt_lookup import Asked, PromptLookup, prompt_meta
 from engine.decide.approvals import change_problem
 from engine.decide.commands import Answer, Command, Edit
 from engine.forms import Field, check_form
@@ -26,7 +26,7 @@ LOST = "What you filled in on the pages before is not there any more. Please clo
 
 
 async def read_pages(
-    desk: Desk, submission: Submission, fields: Sequence[Field], show: PageView
+    prompts: PromptLookup, submission: Submission, fields: Sequence[Field], show: PageView
 ) -> dict[str, Json] | Verdict:
     """The raw values of a whole form, once its last page is submitted; before that the page that follows.
 
@@ -36,7 +36,7 @@ async def read_pages(
     page, kept = _position(submission.meta)
     pages = form_pages(fields)
     page = min(page, len(pages) - 1)
-    earlier = await _earlier(desk, submission, kept[:page])
+    earlier = await _earlier(prompts, submission, kept[:page])
     if earlier is None:
         return Refuse(LOST)
     if submission.action is not None:
@@ -79,11 +79,13 @@ def _page_key(submission: Submission, digest: str) -> str:
     return f"{submission.key}:{digest}"
 
 
-async def _earlier(desk: Desk, submission: Submission, kept: Sequence[str]) -> dict[str, Json] | None:
+async def _earlier(
+    prompts: PromptLookup, submission: Submission, kept: Sequence[str]
+) -> dict[str, Json] | None:
     """What was filled in on the pages before; None where it is gone."""
     found: dict[str, Json] = {}
     for digest in kept:
-        values = await desk.page(_page_key(submission, digest))
+        values = await prompts.page(_page_key(submission, digest))
         if values is None:
             return None
         found |= values
@@ -127,7 +129,7 @@ class FormKind(PromptKind):
         def show(page: int, kept: Sequence[str], values: Mapping[str, Json]) -> View:
             return with_back(self.page(asked, submission.user, page, kept, values), page)
 
-        found = await read_pages(self._desk, submission, fields, show)
+        found = await read_pages(self._prompts, submission, fields, show)
         if not isinstance(found, dict):
             return found
         values, wrong = check_form(fields, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.config.library import Library
-from bot.inbound.view_values import Opened, Opening, Refuse, Show, Submission, Verdict
+from bot.inbound.view_values import Opened, Opening, Show
 from bot.rendering.home import (
     MOST_RECENT,
     MOST_RUNNING,
@@ -16,9 +16,9 @@ from bot.rendering.home import (
     home_view,
     words_home,
 )
+from bot.views.service import Kind
 from bot.wire.permalinks import Links, Spot
 from bot.wire.users import LookupFailed, People
-from engine.journal.records import InboxRow
 from engine.journal.state import State
 from engine.journal.transitions import ENDED
 from engine.language.actors import requester_of
@@ -35,7 +35,7 @@ _LOOKED_AT = 100
 _OPEN = ("running", "paused")
 
 
-class HomeKind:
+class HomeKind(Kind):
     """`app_home_opened`, and the button that shows it anew."""
 
     name = "home"
@@ -46,10 +46,6 @@ class HomeKind:
         self._people = people
         self._gate = gate
         self._links = links
-
-    def wants(self, opening: Opening) -> bool:
-        """Nothing else comes in its place."""
-        return False
 
     async def open(self, opening: Opening) -> Opened:
         """What this person may see. Whoever cannot be looked up sees the flows only."""
@@ -76,18 +72,6 @@ class HomeKind:
             now=self._engine.now(),
         )
         return Show(home_view(page))
-
-    async def refusal(self, opening: Opening) -> str | None:
-        """It was made for this person."""
-        return None
-
-    async def check(self, submission: Submission) -> Verdict:
-        """A Home is not submitted."""
-        return Refuse("This is not submitted.")
-
-    async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
-        """Nothing is taken."""
-        return True
 
     # --- what is seen --------------------------------------------------------------------------------------
 

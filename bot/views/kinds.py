@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from bot.inbound.view_values import Accept, Opened, Opening, Refuse, Show, Submission, Verdict, View, Words
-from bot.views.prompt_lookup import Asked, Desk, named
+from bot.views.prompt_lookup import Asked, PromptLookup, named
+from bot.views.service import Kind
 from engine.decide.commands import Command
 from engine.journal.records import InboxRow
 from engine.language.actors import Actor
@@ -23,18 +24,12 @@ class Talk(Protocol):
     ) -> bool: ...
 
 
-class PromptKind(ABC):
+class PromptKind(Kind, ABC):
     """A view about a prompt: opened and submitted only while the prompt is open, by whom it is not out of question."""
 
-    name: str
-
-    def __init__(self, desk: Desk, talk: Talk) -> None:
-        self._desk = desk
+    def __init__(self, prompts: PromptLookup, talk: Talk) -> None:
+        self._prompts = prompts
         self._talk = talk
-
-    def wants(self, opening: Opening) -> bool:
-        """It is opened by its button only."""
-        return True
 
     def action(self, asked: Asked) -> Action:
         """What the policy calls it."""
@@ -42,23 +37,25 @@ class PromptKind(ABC):
 
     async def open(self, opening: Opening) -> Opened:
         """The view, or why there is none."""
-        asked = await self._desk.asked(*ids_of(opening))
+        asked = await self._prompts.asked(*ids_of(opening))
         if isinstance(asked, str):
             return Words(asked)
-        reason = self._desk.out_of_question(asked, opening.user, self.action(asked))
+        reason = self._prompts.out_of_question(asked, opening.user, self.action(asked))
         return Words(reason) if reason is not None else Show(self.view(asked, opening.user))
 
     async def refusal(self, opening: Opening) -> str | None:
         """Why it is not for this person, with all that Slack knows of them."""
-        asked = await self._desk.asked(*ids_of(opening))
-        return None if isinstance(asked, str) else await self._desk.facts(asked, opening, self.action(asked))
+        asked = await self._prompts.asked(*ids_of(opening))
+        return (
+            None if isinstance(asked, str) else await self._prompts.facts(asked, opening, self.action(asked))
+        )
 
     async def check(self, submission: Submission) -> Verdict:
         """Whether the prompt is still the one that was shown, and what was filled in is right."""
-        asked = await self._desk.asked(*named(submission))
+        asked = await self._prompts.asked(*named(submission))
         if isinstance(asked, str):
             return Refuse(asked)
-        reason = self._desk.out_of_question(asked, submission.user, self.action(asked))
+        reason = self._prompts.out_of_question(asked, submission.user, self.action(asked))
         return Refuse(reason) if reason is not None else await self.read(asked, submission)
 
     async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:

@@ -31,7 +31,7 @@ class Asked:
     flow: Flow
 
 
-class Desk:
+class PromptLookup:
     """Reads for the kinds of views. Nothing here writes, and only `facts` asks Slack."""
 
     def __init__(self, engine: Engine, people: People, gate: Gate) -> None:

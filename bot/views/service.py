@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from bot.inbound.view_values import (
     PAGE,
@@ -19,7 +19,7 @@ from bot.inbound.view_values import (
     Verdict,
     Words,
 )
-from bot.outbound.modals import Modals, Standing
+from bot.outbound.modals import Modals, OpenView
 from bot.rendering.modals import words_view
 from bot.rendering.text import for_reader
 from bot.wire.client import AuthLost, SlackFault, Unknown
@@ -35,31 +35,31 @@ UNCLEAR = "Slack did not say whether it opened. If nothing did, please press aga
 BROKEN = "This cannot be opened just now. Please press again in a moment."
 
 
-class Kind(Protocol):
+class Kind:
     """One kind of view. `name` is the end of its buttons' action (`sayso:open:<name>`) and of its `callback_id`."""
 
     name: str
 
     def wants(self, opening: Opening) -> bool:
         """Whether a view is opened in place of what would otherwise be done (a slash command that says it all)."""
-        ...
+        return False
 
     async def open(self, opening: Opening) -> Opened:
         """What is shown. A database read at most; no network."""
-        ...
+        raise NotImplementedError
 
     async def refusal(self, opening: Opening) -> str | None:
         """Why this person may not do it after all, asked once the view is open: here Slack may be asked."""
-        ...
+        return None
 
     async def check(self, submission: Submission) -> Verdict:
         """Whether what was submitted is taken. A database read at most; no network. Where something was pressed in
         the view (`submission.action`) only a `Next` has an effect."""
-        ...
+        return Refuse("There is nothing to submit here.")
 
     async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
         """Carry out what was taken; `data` is the row's. False holds it."""
-        ...
+        raise AssertionError(f"{row.key}: nothing is submitted in this view")
 
 
 class Views:
@@ -131,7 +131,7 @@ class Views:
             return
         await self._look_closer(kind, opening, standing)
 
-    async def _look_closer(self, kind: Kind, opening: Opening, standing: Standing) -> None:
+    async def _look_closer(self, kind: Kind, opening: Opening, standing: OpenView) -> None:
         """Who somebody is takes a lookup, for which no trigger waits: a view that is not for them says so then."""
         try:
             reason = await kind.refusal(opening)
@@ -148,7 +148,7 @@ class Views:
         try:
             verdict = await kind.check(submission) if kind is not None else None
             if isinstance(verdict, Next):
-                standing = Standing(submission.view_id, str(submission.view.get("hash") or ""))
+                standing = OpenView(submission.view_id, str(submission.view.get("hash") or ""))
                 await self._screen.update(standing, verdict.view)
         except SlackFault as fault:
             log.warning("a view (%s) was not changed: %s", submission.kind, fault)

@@ -11,8 +11,7 @@ import pytest
 from bot.cli.inbox import _as_json
 from bot.inbound import decisions
 from bot.inbound.view_values import PAGE, VIEW
-from bot.start.from_triggers import WANTED
-from bot.start.rooted import WANTED_ROOTED
+from bot.start.rooted import WANTED, WANTED_ROOTED
 from bot.wire.client import Unknown
 from engine.journal.records import DEAD, Consumed, InboxItem, InboxRow, Row
 from engine.language.codec import encode

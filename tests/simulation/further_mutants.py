@@ -11,9 +11,9 @@ from bot.config.session_files import Part
 from bot.inbound import payloads
 from bot.inbound.view_values import PAGE, Submission
 from bot.serve.bolt import SlackApp
-from bot.start.from_triggers import WaysIn
+from bot.start.from_triggers import TriggerStarts
 from bot.views import forms, kinds
-from bot.views.prompt_lookup import Desk
+from bot.views.prompt_lookup import PromptLookup
 from engine.journal import fold
 from engine.journal.folds import prompts
 from engine.journal.records import InboxItem
@@ -72,11 +72,11 @@ def keeps_pages_in_memory(patch: pytest.MonkeyPatch) -> None:
         self._writer.__dict__.setdefault("_pages", {})[item.key] = decode(item.payload)["values"]
         return True
 
-    async def page(self: Desk, key: str) -> Any:
+    async def page(self: PromptLookup, key: str) -> Any:
         return self._engine.writer.__dict__.get("_pages", {}).get(key)
 
     patch.setattr(SlackApp, "_ingest", stored)
-    patch.setattr(Desk, "page", page)
+    patch.setattr(PromptLookup, "page", page)
 
 
 def starts_what_is_sent_again_once_more(patch: pytest.MonkeyPatch) -> None:
@@ -95,10 +95,10 @@ def starts_what_is_sent_again_once_more(patch: pytest.MonkeyPatch) -> None:
 def starts_again_while_it_runs(patch: pytest.MonkeyPatch) -> None:
     """A reaction starts its flow although it runs in that thread already."""
 
-    async def runs(self: WaysIn, key: str, flow: str) -> bool:
+    async def runs(self: TriggerStarts, key: str, flow: str) -> bool:
         return False
 
-    patch.setattr(WaysIn, "_runs", runs)
+    patch.setattr(TriggerStarts, "_runs", runs)
 
 
 def hears_a_reaction_again(patch: pytest.MonkeyPatch) -> None:
