@@ -1,4 +1,5 @@
-"""Runs the real command line: as a child process with pipes, or at a pseudo terminal where a person would sit."""
+"""Runs the real command line: as a process with pipes, or at a pseudo terminal where a person would sit. Its processes
+are forked from one that has read the modules (`tests/support/prefork.py`)."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from tests.support import prefork
 
 DEADLINE = 30.0
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
@@ -33,8 +34,8 @@ def environment(cwd: Path, **extra: str) -> dict[str, str]:
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line as it is run."""
-    return [sys.executable, "-m", "bot.cli", *arguments]
+    """The command line, as arguments of Python."""
+    return ["-m", "bot.cli", *arguments]
 
 
 class Done:
@@ -73,30 +74,14 @@ class Cli:
 
     def run(self, *arguments: str, stdin: str = "") -> Done:
         """Run a command to its end, with pipes."""
-        done = subprocess.run(
-            command(*arguments),
-            cwd=self.cwd,
-            env=environment(self.cwd, **self.env),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+        environ = environment(self.cwd, **self.env)
+        done = prefork.run(command(*arguments), cwd=self.cwd, env=environ, stdin=stdin, timeout=DEADLINE)
         return Done(done.returncode, done.stdout, done.stderr)
 
     @contextlib.contextmanager
-    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def started(self, *arguments: str) -> Iterator[prefork.Forked]:
         """A command that goes on by itself, killed at the end if it still runs."""
-        process = subprocess.Popen(
-            command(*arguments),
-            cwd=self.cwd,
-            env=environment(self.cwd, **self.env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = prefork.start(command(*arguments), cwd=self.cwd, env=environment(self.cwd, **self.env))
         try:
             yield process
         finally:
@@ -115,22 +100,15 @@ class Cli:
 
 
 class Terminal:
-    """A pseudo terminal with one program. What it shows is kept without colours and cursor movements."""
+    """A pseudo terminal with one program of Python. What it shows is kept without colours and cursor movements."""
 
     def __init__(self, argv: list[str], cwd: Path, env: dict[str, str]) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         self._raw = b""
         self._read_to = 0
-        self.process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        self.process = prefork.start(
+            argv, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave, terminal=True
         )
         os.close(slave)
 

@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from prompt_state import store as prompt_store
 from prompt_state.question_row import PromptState
 from tests.cli.clikit import Terminal, command, environment
 from tests.cli.crowd_command import carry_out
+from tests.support import prefork
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.cli.crowd_command"])
@@ -138,7 +138,7 @@ class Crowd:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         (self.folder / "crowd.yml").write_text(flow_text(locked=self.locked))
         self.home = self.folder / (".sayso/dev" if self.slack else ".sayso")
-        self.bot: subprocess.Popen[str] | None = None
+        self.bot: prefork.Forked | None = None
 
     # --- what stands in the store --------------------------------------------------------------------------
 
@@ -172,15 +172,8 @@ class Crowd:
     def serve(self) -> None:
         """Start the bot in its local workspace; returns once it serves."""
         argv = command("dev", "crowd.yml", "--port", "0", "--no-open")
-        self.bot = subprocess.Popen(
-            argv,
-            cwd=self.folder,
-            env=environment(self.folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=(self.folder / "bot.err").open("a"),
-            text=True,
-        )
+        with (self.folder / "bot.err").open("a") as errors:
+            self.bot = prefork.start(argv, cwd=self.folder, env=environment(self.folder), stderr=errors)
         assert self.bot.stdout is not None
         while "http" not in (line := self.bot.stdout.readline()):
             assert line, (self.folder / "bot.err").read_text()

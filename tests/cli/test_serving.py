@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,6 +18,7 @@ from bot.config.settings import load_settings
 from bot.serve import dev
 from bot.workspace import Workspace
 from tests.cli.clikit import Cli, until
+from tests.support.prefork import Forked
 from tests.support.workspace import running_workspace
 
 pytestmark = pytest.mark.process
@@ -47,7 +47,7 @@ def connect(cli: Cli, workspace: Workspace) -> None:
     cli.write("flows/asks.yml", ASKS)
 
 
-async def line(process: subprocess.Popen[str], wanted: str) -> str:
+async def line(process: Forked, wanted: str) -> str:
     """The next line of standard output with these words."""
     assert process.stdout is not None
     async with asyncio.timeout(30):
@@ -57,7 +57,7 @@ async def line(process: subprocess.Popen[str], wanted: str) -> str:
     raise AssertionError(f"{wanted!r} was not printed; standard error: {process.communicate()[1]}")
 
 
-async def ended(process: subprocess.Popen[str]) -> int:
+async def ended(process: Forked) -> int:
     """The exit code."""
     return await asyncio.to_thread(process.wait, 30)
 
@@ -202,7 +202,7 @@ def page(url: str, path: str, **body: Any) -> Any:
         return json.load(answer)
 
 
-async def dev_url(process: subprocess.Popen[str]) -> str:
+async def dev_url(process: Forked) -> str:
     """The address that `sayso dev` prints, once it is ready."""
     found = re.search(r"http://127\.0\.0\.1:\d+", await line(process, "http://127.0.0.1:"))
     assert found is not None

@@ -4,8 +4,6 @@ closed to it. The real bot over real sockets."""
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,8 @@ from bot.workspace import Workspace
 from engine.run.active import utc_now
 from engine.storage.open import open_store
 from tests.e2e.test_conversation import TWO, reactions, whispers
-from tests.support.bot import ROOT, BotProcess, ThreadView, running_bot, start_flow, words
+from tests.support import prefork
+from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process
 
@@ -252,15 +251,7 @@ async def test_a_schedule_where_the_bot_may_not_post_tells_the_admins(
 
 
 async def _cli(bot: BotProcess, *args: str) -> tuple[int | None, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bot.cli",
-        *args,
-        cwd=bot.home,
-        env={**os.environ, **bot.env, "PYTHONPATH": str(ROOT), "SAYSO_USER": "ci"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    done = await asyncio.to_thread(
+        prefork.run, ["-m", "bot.cli", *args], cwd=bot.home, env={**bot.env, "SAYSO_USER": "ci"}
     )
-    _, err = await process.communicate()
-    return process.returncode, err.decode()
+    return done.returncode, done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import pytest
 
 from bot.workspace import Workspace
 from bot.workspace.faults import AwayMode
-from tests.support.bot import ROOT, BotProcess, ThreadView, counted, running_bot, start_flow, words
+from tests.support import prefork
+from tests.support.bot import BotProcess, ThreadView, counted, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process
 
@@ -29,19 +29,15 @@ nodes:
 
 async def sayso(bot: BotProcess, *arguments: str) -> str:
     """Run a command on the bot's store, as `local:ops`; what it prints."""
-    done = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bot.cli",
-        *arguments,
+    done = await asyncio.to_thread(
+        prefork.run,
+        ["-m", "bot.cli", *arguments],
         cwd=bot.home,
-        env={**bot.env, "PYTHONPATH": str(ROOT), "SAYSO_USER": "ops"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        env={**bot.env, "SAYSO_USER": "ops"},
+        merged=True,
     )
-    out, _ = await done.communicate()
-    assert done.returncode == 0, out.decode()
-    return out.decode()
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 WHY = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from bot.workspace import Workspace
 from tests.e2e.test_slice import two_steps
+from tests.support import prefork
 from tests.support.bot import ROOT, counted, running_bot, start_flow
 
 pytestmark = pytest.mark.process
@@ -18,16 +18,10 @@ pytestmark = pytest.mark.process
 
 async def sayso(home: Path, *arguments: str) -> tuple[int, str]:
     """A command on that home: its exit code, and all that it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot.cli", "--home", str(home), *arguments),
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": str(home)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode()
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    words = ["-m", "bot.cli", "--home", str(home), *arguments]
+    done = await asyncio.to_thread(prefork.run, words, cwd=ROOT, env=environ, merged=True)
+    return done.returncode, done.stdout
 
 
 async def test_a_log_that_was_lost_suspends_the_store(workspace: Workspace, tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from bot.workspace import Workspace
-from tests.support.bot import ROOT, BotProcess, ThreadView, running_bot, start_flow, words
+from tests.support import prefork
+from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process
 
@@ -176,13 +176,10 @@ nodes:
 
 async def sayso(bot: BotProcess, *words: str, **env: str) -> tuple[int, str, str]:
     """A command beside the running bot: exit code, output, error output."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot.cli", *words,
-        cwd=bot.home, env={**bot.env, "PYTHONPATH": str(ROOT), **env},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
+    done = await asyncio.to_thread(
+        prefork.run, ["-m", "bot.cli", *words], cwd=bot.home, env={**bot.env, **env}
+    )
+    return done.returncode, done.stdout, done.stderr
 
 
 async def test_ci_starts_a_flow_in_a_channel(workspace: Workspace, tmp_path: Path) -> None:

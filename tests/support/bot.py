@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +17,7 @@ from bot.compose.environment import Machine
 from bot.config.settings import load_settings
 from bot.serve.main import Bot
 from bot.workspace import Workspace
+from tests.support import prefork
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,11 +41,11 @@ class BotProcess:
             **env,
         }
         self.lines: list[str] = []
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: prefork.Forked | None = None
         self._reader: asyncio.Task[None] | None = None
 
     @property
-    def process(self) -> asyncio.subprocess.Process:
+    def process(self) -> prefork.Forked:
         """The running process."""
         assert self._process is not None, "the bot was not started"
         return self._process
@@ -58,26 +59,22 @@ class BotProcess:
     async def launch(self) -> None:
         """Start without waiting."""
         self.lines.clear()
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "bot.cli",
-            "start",
-            cwd=self.home,
-            env={**self.env, "PYTHONPATH": str(ROOT)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
+        self._process = prefork.start(
+            ["-m", "bot.cli", "start"], cwd=self.home, env=self.env, stderr=subprocess.STDOUT, session=True
         )
         self._changed = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        assert self.process.stdout is not None
-        while line := await self.process.stdout.readline():
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        pipe, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self.process.stdout
+        )
+        while line := await reader.readline():
             self.lines.append(line.decode(errors="replace").rstrip())
             self._changed.set()
+        pipe.close()
         self._changed.set()
 
     async def said(self, word: str, timeout: float = 30) -> str:
@@ -107,11 +104,9 @@ class BotProcess:
 
     async def ended(self, timeout: float = 40) -> int:
         """The exit code, once the process has ended."""
-        async with asyncio.timeout(timeout):
-            code = await self.process.wait()
-            assert self._reader is not None
-            await self._reader
-        return code
+        assert self._reader is not None
+        await asyncio.wait_for(self._reader, timeout)
+        return await asyncio.to_thread(self.process.wait, timeout)
 
     async def close(self) -> None:
         """Make sure that nothing is left running."""

@@ -1,0 +1,345 @@
+"""Processes that need not read the modules again: a server that has read them forks one process for each command.
+
+A process of a test is a real one, with its own memory, folder, environment, signals and terminal; all that it saves
+is the second that imports take. What is said about imports themselves is shown by `python` as people start it
+(`tests/cli/test_imports.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import gc
+import importlib
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import orjson
+import typer.main
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("bot", "engine", "prompt_state")
+HEAVY = (
+    "aiohttp.web",
+    "rich.console",
+    "rich.table",
+    "slack_bolt.async_app",
+    "slack_sdk.web.async_client",
+    "yaml",
+)
+"""What the rooms import only when they need it, and what most commands do need."""
+_MOST = 1 << 20
+
+
+class Forked:
+    """A process that was forked: what tests use of `subprocess.Popen`."""
+
+    stdin: IO[str] | None = None
+    stdout: IO[str] | None = None
+    stderr: IO[str] | None = None
+
+    def __init__(self, told: socket.socket) -> None:
+        self._told = told
+        self._code: int | None = None
+        self.pid = int(told.recv(64))
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, or None while it runs."""
+        return self.poll()
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        if self._code is None and select.select([self._told], [], [], 0)[0]:
+            self._ended()
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, once it has ended."""
+        if self._code is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            self._ended()
+        assert self._code is not None
+        return self._code
+
+    def _ended(self) -> None:
+        self._code = int(self._told.recv(64) or -signal.SIGKILL)
+        self._told.close()
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as the kernel would."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it still says, once it has ended."""
+        if self.stdin is not None:
+            self.stdin.close()
+        said = {"out": "", "err": ""}
+        pipes = {"out": self.stdout, "err": self.stderr}
+
+        def read(name: str, pipe: IO[str]) -> None:
+            said[name] = pipe.read()
+            pipe.close()
+
+        threads = [
+            threading.Thread(target=read, args=(name, pipe), daemon=True)
+            for name, pipe in pipes.items()
+            if pipe is not None and not pipe.closed
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout)
+        self.wait(timeout)
+        return said["out"], said["err"]
+
+
+def start(
+    arguments: Sequence[str],
+    *,
+    cwd: Path | str,
+    env: Mapping[str, str],
+    stdin: int | IO[Any] = subprocess.DEVNULL,
+    stdout: int | IO[Any] = subprocess.PIPE,
+    stderr: int | IO[Any] = subprocess.PIPE,
+    session: bool = False,
+    terminal: bool = False,
+) -> Forked:
+    """Be `python ARGUMENTS` (`-m MODULE ...`, `-c SCRIPT ...`); `session`: in a session of its own, `terminal`: at its stdin."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    null = os.open(os.devnull, os.O_RDWR)
+    closing, pipes = [null, theirs.fileno()], {}
+    files = []
+    for name, given in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
+        if given == subprocess.DEVNULL:
+            files.append(null)
+        elif given == subprocess.STDOUT:
+            files.append(files[1])
+        elif given == subprocess.PIPE:
+            reading, writing = os.pipe()
+            mine, other = (writing, reading) if name == "stdin" else (reading, writing)
+            files.append(other)
+            closing.append(other)
+            mode = "w" if name == "stdin" else "r"
+            pipes[name] = open(mine, mode, encoding="utf-8", errors="replace")  # noqa: SIM115
+        else:
+            files.append(given if isinstance(given, int) else given.fileno())
+    request = {
+        "arguments": list(arguments),
+        "cwd": str(cwd),
+        "env": dict(env),
+        "session": session or terminal,
+        "terminal": terminal,
+    }
+    theirs.detach()
+    socket.send_fds(_server(), [orjson.dumps(request)], [*files, closing[1]])
+    for descriptor in closing:
+        os.close(descriptor)
+    forked = Forked(ours)
+    for name, pipe in pipes.items():
+        setattr(forked, name, pipe)
+    return forked
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    cwd: Path | str,
+    env: Mapping[str, str],
+    stdin: str = "",
+    merged: bool = False,
+    timeout: float = 30.0,
+) -> subprocess.CompletedProcess[str]:
+    """Be `python ARGUMENTS` to its end. `merged`: what it says on standard error stands between the rest."""
+    with contextlib.ExitStack() as files:
+        given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write(stdin.encode())
+        given.seek(0)
+        process = start(arguments, cwd=cwd, env=env, stdin=given, stdout=out, stderr=out if merged else err)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(arguments, code, out.read().decode(), err.read().decode())
+
+
+@cache
+def _server() -> socket.socket:
+    """The server of this process. It ends when this process does, which closes the socket."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
+    command = [sys.executable, "-m", "tests.support.prefork", str(theirs.fileno())]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environ,
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    theirs.close()
+    return ours
+
+
+# --- the server --------------------------------------------------------------------------------------------
+
+
+def _read_the_rooms() -> None:
+    for room in ROOMS:
+        package = importlib.import_module(room)
+        for found in pkgutil.walk_packages(package.__path__, f"{room}."):
+            if not found.name.endswith("__main__"):
+                importlib.import_module(found.name)
+    for name in HEAVY:
+        importlib.import_module(name)
+    # What takes half the time of a short command: Typer makes all commands out of their functions.
+    typer.main.get_command = cache(typer.main.get_command)
+    typer.main.get_command(importlib.import_module("bot.cli.app").app)
+
+
+def serve(asked: socket.socket) -> None:
+    """Fork a process for each request until there is nobody who could ask."""
+    _read_the_rooms()
+    gc.collect()
+    gc.freeze()
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    children: dict[int, socket.socket] = {}
+    while True:
+        ready = select.select([asked, reading], [], [])[0]
+        if reading in ready:
+            os.read(reading, 4096)
+            _tell_of_the_dead(children)
+        if asked in ready:
+            data, files, _, _ = socket.recv_fds(asked, _MOST, 8)
+            if not data:
+                return
+            request = orjson.loads(data)
+            told = socket.socket(fileno=files[3])
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for descriptor in (reading, writing):
+                    os.close(descriptor)
+                for other in (asked, told, *children.values()):
+                    other.close()
+                _become(request, files[:3])
+            for descriptor in set(files[:3]):
+                os.close(descriptor)
+            children[pid] = told
+            told.send(str(pid).encode())
+
+
+def _tell_of_the_dead(children: dict[int, socket.socket]) -> None:
+    while children:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        told = children.pop(pid)
+        with contextlib.suppress(OSError):
+            told.send(str(os.waitstatus_to_exitcode(status)).encode())
+        told.close()
+
+
+def _become(request: dict[str, Any], files: list[int]) -> NoReturn:
+    """Be the process that was asked for, to its end."""
+    code = 1
+    try:
+        _settle_in(request, files)
+        code = _run(request["arguments"])
+        threading._shutdown()
+        atexit._run_exitfuncs()
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+def _settle_in(request: dict[str, Any], files: list[int]) -> None:
+    if request["session"]:
+        os.setsid()
+    for number, descriptor in enumerate([os.dup(descriptor) for descriptor in files]):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    for descriptor in set(files):
+        os.close(descriptor)
+    if request["terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [request["cwd"], *(path for path in added if path and path not in sys.path)]
+    at_once = bool(os.environ.get("PYTHONUNBUFFERED"))
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        errors = getattr(sys, name).errors
+        stream = open(number, "w" if number else "r", encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+        if number:
+            stream.reconfigure(line_buffering=number == 2 or os.isatty(number), write_through=at_once)
+        setattr(sys, name, stream)
+
+
+def _run(arguments: list[str]) -> int:
+    """What the interpreter does with these arguments; the exit code."""
+    how, what, *rest = arguments
+    sys.argv = [what if how == "-m" else how, *rest]
+    try:
+        if how == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        elif how == "-c":
+            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            raise ValueError(f"neither -m nor -c: {how}")
+    except SystemExit as left:
+        if left.code is None or isinstance(left.code, int):
+            return left.code or 0
+        print(left.code, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
