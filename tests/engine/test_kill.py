@@ -6,10 +6,8 @@ again until its session has ended.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.storage.sqlite import open_sqlite
 from tests.engine.killed_child import SESSION
+from tests.support import prefork
 from tests.support.engine import check_starts, counted, until
 
 pytestmark = pytest.mark.process
@@ -52,18 +51,16 @@ def prepare(folder: Path, flow: str, policy: str, answer: str) -> Path:
     return log
 
 
-async def child(folder: Path, point: str = "none") -> asyncio.subprocess.Process:
+def child(folder: Path, point: str = "none") -> prefork.Forked:
     """Start the child."""
-    arguments = (sys.executable, "-m", "tests.engine.killed_child", str(folder), point)
-    return await asyncio.create_subprocess_exec(
-        *arguments, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    arguments = ["-m", "tests.engine.killed_child", str(folder), point]
+    return prefork.start(arguments, cwd=ROOT, env=os.environ, stdout=1, stderr=2)
 
 
-async def finish(folder: Path) -> None:
+def finish(folder: Path) -> None:
     """Run the child until the session has ended."""
-    process = await child(folder)
-    assert await process.wait() == 0
+    process = child(folder)
+    assert process.wait(30) == 0
     assert (folder / "ended").exists()
 
 
@@ -84,19 +81,17 @@ def asked(folder: Path) -> Counter[str]:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("commit", range(1, 6))
-async def test_killed_at_any_commit_no_completed_node_runs_again(
-    when: str, commit: int, tmp_path: Path
-) -> None:
+def test_killed_at_any_commit_no_completed_node_runs_again(when: str, commit: int, tmp_path: Path) -> None:
     """Whatever commit the process dies at, every node that completed has exactly one effect, and the flow ends."""
     log = prepare(tmp_path, FLOW, "on_crash: again,", "again")
-    process = await child(tmp_path, f"{when}:{commit}")
-    await process.wait()
+    process = child(tmp_path, f"{when}:{commit}")
+    process.wait(30)
     done = (
         [event.path for event in journal(tmp_path) if event.type == "node:completed"]
         if stored(tmp_path)
         else []
     )
-    await finish(tmp_path)
+    finish(tmp_path)
     events = journal(tmp_path)
     assert derive_state(events).status == "complete"
     check_starts(events)
@@ -118,14 +113,14 @@ def stored(folder: Path) -> bool:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("commit", range(1, 6))
-async def test_killed_at_any_commit_what_asks_never_starts_twice_unasked(
+def test_killed_at_any_commit_what_asks_never_starts_twice_unasked(
     when: str, commit: int, tmp_path: Path
 ) -> None:
     """With `on_crash: ask` (the default of shell) each further start of a node follows a person's word."""
     log = prepare(tmp_path, FLOW, "", "again")
-    process = await child(tmp_path, f"{when}:{commit}")
-    await process.wait()
-    await finish(tmp_path)
+    process = child(tmp_path, f"{when}:{commit}")
+    process.wait(30)
+    finish(tmp_path)
     starts = Counter(event.path for event in journal(tmp_path) if event.type == "node:started")
     questions = asked(tmp_path)
     for node, word in {"one": "one", "two": "two", "three": "go on"}.items():
@@ -133,12 +128,12 @@ async def test_killed_at_any_commit_what_asks_never_starts_twice_unasked(
         assert 1 <= Counter(counted(log))[word] <= starts[node]
 
 
-async def test_killed_again_and_again_it_still_ends(tmp_path: Path) -> None:
+def test_killed_again_and_again_it_still_ends(tmp_path: Path) -> None:
     """A process that dies at each of its second commits gets a little further every time."""
     log = prepare(tmp_path, FLOW, "", "done")
     for _ in range(30):
-        process = await child(tmp_path, "after:2")
-        await process.wait()
+        process = child(tmp_path, "after:2")
+        process.wait(30)
         if (tmp_path / "ended").exists():
             break
     assert (tmp_path / "ended").read_text() == "complete"
@@ -150,13 +145,13 @@ async def test_killed_again_and_again_it_still_ends(tmp_path: Path) -> None:
 async def test_killed_while_a_node_works_a_person_decides(tmp_path: Path) -> None:
     """The program outlives us or not, nobody knows: it is asked about, and `done` does not start it again."""
     log = prepare(tmp_path, SLOW, "", "done")
-    process = await child(tmp_path)
+    process = child(tmp_path)
     await until(lambda: counted(log) == ["begun"])
     process.send_signal(signal.SIGKILL)
-    await process.wait()
+    process.wait(30)
     assert launched(derive_state(journal(tmp_path))) == ["slow"]
     (tmp_path / "gate").touch()
-    await finish(tmp_path)
+    finish(tmp_path)
     assert counted(log).count("begun") == 1
     assert asked(tmp_path) == {"slow": 1}
 
@@ -165,12 +160,12 @@ async def test_three_kills_of_a_safe_node_are_asked_about(tmp_path: Path) -> Non
     """A node that is safe to repeat runs again after each of two crashes; after the third one a person is asked."""
     log = prepare(tmp_path, SLOW, "on_crash: again", "done")
     for round_ in (1, 2, 3):
-        process = await child(tmp_path)
+        process = child(tmp_path)
         await until(lambda round_=round_: counted(log).count("begun") == round_)  # type: ignore[misc]  # bound here
         assert asked(tmp_path) == {}
         process.send_signal(signal.SIGKILL)
-        await process.wait()
-    await finish(tmp_path)
+        process.wait(30)
+    finish(tmp_path)
     assert counted(log).count("begun") == 3
     assert asked(tmp_path) == {"slow": 1}
     (tmp_path / "gate").touch()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import sys
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from engine.storage.sqlite import open_sqlite
+from tests.support import prefork
 from tests.support.engine import counted, until
 
 pytestmark = pytest.mark.process
@@ -34,12 +33,10 @@ def prepare(folder: Path) -> Path:
     return log
 
 
-async def child(folder: Path, session_id: str, point: str = "none") -> asyncio.subprocess.Process:
+def child(folder: Path, session_id: str, point: str = "none") -> prefork.Forked:
     """Start a child."""
-    arguments = (sys.executable, "-m", "tests.engine.lock_child", str(folder), session_id, point)
-    return await asyncio.create_subprocess_exec(
-        *arguments, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    arguments = ["-m", "tests.engine.lock_child", str(folder), session_id, point]
+    return prefork.start(arguments, cwd=ROOT, env=os.environ, stdout=1, stderr=2)
 
 
 def turns(log: Path) -> list[str]:
@@ -56,12 +53,12 @@ def queue(folder: Path) -> list[str]:
         store.close()
 
 
-async def test_sessions_of_several_processes_work_one_after_the_other(tmp_path: Path) -> None:
+def test_sessions_of_several_processes_work_one_after_the_other(tmp_path: Path) -> None:
     """Four processes start at once; no session does anything between two nodes of another one."""
     log = prepare(tmp_path)
     ids = [f"session-{name}" for name in "abcd"]
-    children = [await child(tmp_path, session_id) for session_id in ids]
-    assert [await process.wait() for process in children] == [0] * 4
+    children = [child(tmp_path, session_id) for session_id in ids]
+    assert [process.wait(30) for process in children] == [0] * 4
     assert sorted(turns(log)) == ids
     assert queue(tmp_path) == []
 
@@ -72,15 +69,15 @@ async def test_sessions_of_several_processes_work_one_after_the_other(tmp_path: 
 async def test_a_killed_holder_keeps_its_lock(tmp_path: Path, point: str) -> None:
     """Whoever is killed at any of its commits goes on under its lock; what waits meanwhile comes after, or before."""
     log = prepare(tmp_path)
-    killed = await child(tmp_path, "session-a", point)
-    assert await killed.wait() == -signal.SIGKILL
+    killed = child(tmp_path, "session-a", point)
+    assert killed.wait(30) == -signal.SIGKILL
     held = queue(tmp_path)
-    other = await child(tmp_path, "session-b")
+    other = child(tmp_path, "session-b")
     if held:
         await until(lambda: queue(tmp_path) == ["session-a", "session-b"])
         assert "session-b" not in turns(log)
-    again = await child(tmp_path, "session-a")
-    assert (await again.wait(), await other.wait()) == (0, 0)
+    again = child(tmp_path, "session-a")
+    assert (again.wait(30), other.wait(30)) == (0, 0)
     assert sorted(turns(log)) == ["session-a", "session-b"]
     assert queue(tmp_path) == []
     assert held == ([] if point in ("before:1", "after:3") else ["session-a"])
