@@ -1,5 +1,6 @@
-"""What holds for all tests. Searches with generated values use the same values every time, or with PROVE=1 new ones;
-child processes run the code of this tree and can be interrupted. The end says how much the long searches tried."""
+"""What holds for all tests. Searches with generated values take a few values, the same every time, or with PROVE=1 many
+new ones; what is marked `long` runs with PROVE=1 only. Child processes run the code of this tree and can be
+interrupted. The end says how much the long searches tried."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.support.proving import PROVE, tries
+
 # What a command runs in a folder of its own is this tree, and no installed copy of it.
 _PATHS = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
@@ -24,9 +27,17 @@ os.environ.pop("COLUMNS", None)
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("test", derandomize=True, database=None, deadline=None)
+settings.register_profile("test", derandomize=True, database=None, deadline=None, max_examples=tries(100))
 settings.register_profile("prove", print_blob=True, deadline=None)
-settings.load_profile("prove" if os.environ.get("PROVE") else "test")
+settings.load_profile("prove" if PROVE else "test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked as long to `make prove`."""
+    long = [] if PROVE else [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,6 +27,7 @@ from tests.bot.rendering_cases import (
     sessions,
     texts,
 )
+from tests.support.proving import tries
 
 FLOW = Flow()
 
@@ -122,7 +123,7 @@ def test_many_nodes_are_grouped() -> None:
     assert lines[0] == "▶️ *Running* · 101 of 200"
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(sessions())
 def test_any_card_fits(made_up: tuple[State, Flow]) -> None:
     """For any flow, state and text a card keeps Slack's limits, and an open one keeps its button."""

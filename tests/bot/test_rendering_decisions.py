@@ -17,6 +17,7 @@ from bot.rendering.text import shown
 from bot.workspace.blocks import check_message, check_view
 from engine.journal.state import PromptRun
 from tests.bot.rendering_cases import ANA, BEN, HOSTILE, T0, T1, Flow, buttons, prompt, session, texts, wild
+from tests.support.proving import tries
 
 FLOW = Flow()
 FORM = {
@@ -143,7 +144,7 @@ def test_what_does_not_fit_is_said_to_be_cut_and_can_be_read_whole(message: str)
 
 
 @given(st.text(max_size=100).map(lambda text: text * 60))
-@settings(max_examples=50)
+@settings(max_examples=tries(50))
 def test_the_whole_text_is_in_the_modal(text: str) -> None:
     """All that will run is in the modal's code blocks, cut nowhere, within a modal's limits."""
     blocks = whole_blocks(text)

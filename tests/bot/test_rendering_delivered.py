@@ -18,6 +18,7 @@ from engine.language.expressions import compile_config
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import InvalidConfig
 from tests.flow.test_markup import HOSTILE, read
+from tests.support.proving import tries
 
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=10).map("".join)
 LONG = (
@@ -77,7 +78,7 @@ def check(config: dict[str, Any]) -> None:
         assert block["type"] != "image" or block["image_url"].startswith("https://charts.example.com/")
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @given(TEXTS, st.sets(st.sampled_from(sorted(EVERYWHERE)), min_size=1))
 def test_no_value_calls_anybody_in_any_field(value: str, fields: set[str]) -> None:
     """A hostile text in every field at once, or in any of them."""
@@ -87,7 +88,7 @@ def test_no_value_calls_anybody_in_any_field(value: str, fields: set[str]) -> No
         check(config)
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(LONG)
 def test_any_length_fits_and_what_does_not_is_in_a_file(value: str) -> None:
     """The message is taken by Slack, and each part that was cut has its file."""

@@ -18,6 +18,7 @@ from engine.journal.state import PromptRun
 from engine.language.codec import Json
 from tests.bot.rendering_cases import ANA, T0, Flow, plain_texts, prompt, session, texts
 from tests.support.forms import anything, written_forms
+from tests.support.proving import tries
 
 META: dict[str, Json] = {"promptId": "prompt-1", "nonce": "n1", "channel": "C1", "threadTs": "1.2"}
 
@@ -187,7 +188,7 @@ def test_a_picked_value_is_read() -> None:
     )
 
 
-@settings(max_examples=120)
+@settings(max_examples=tries(120))
 @given(form=written_forms(most=8), message=st.text(max_size=4_000))
 def test_no_form_exceeds_a_limit_and_what_is_untouched_comes_back(form: Any, message: str) -> None:
     """For any form: every page is a view that Slack takes, its controls fit into a message, and a form that is sent as
@@ -202,7 +203,7 @@ def test_no_form_exceeds_a_limit_and_what_is_untouched_comes_back(form: Any, mes
     blocks.check_message("x", form_controls("prompt-1", {"nonce": "n", **form_parts({"fields": fields})}))
 
 
-@settings(max_examples=120)
+@settings(max_examples=tries(120))
 @given(data=st.data())
 def test_anything_that_a_client_sends_is_read(data: st.DataObject) -> None:
     """Whatever stands in a view's state, reading it raises nothing, and only values that fit get through."""
@@ -261,7 +262,7 @@ def test_an_answered_form_says_what_was_filled_in() -> None:
     assert "<@U0X>" not in "\n".join(texts(made.blocks))
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(form=written_forms(most=40), message=st.text(max_size=6_000))
 def test_any_form_fits_into_its_message(form: Any, message: str) -> None:
     """Open or closed, the message of any form is within Slack's limits, and there is something to answer it with."""

@@ -20,6 +20,7 @@ from tests.bot.rendering_cases import buttons, texts
 from tests.engine.agents.talks import Talk
 from tests.engine.walks import Walk, walks
 from tests.support.engine import ANA, BEN, Scenario, flow_of
+from tests.support.proving import tries
 
 ROLLOUT = """
 - {id: plan, type: noop, name: Plan}
@@ -201,7 +202,7 @@ def test_a_closed_question_looks_the_same_from_its_row() -> None:
     assert phrases.closed_text(row) == f"Already answered by ana at {timestamps.told(prompt.at)}: fine."
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(walks(), st.booleans())
 def test_whatever_a_flow_does_its_card_questions_and_end_fit(walk: Walk, ending: bool) -> None:
     """For flows with containers in containers, wherever they stand, every message keeps Slack's limits."""

@@ -29,6 +29,7 @@ from tests.bot.rendering_cases import (
     texts,
     wild,
 )
+from tests.support.proving import tries
 
 FLOW = Flow()
 
@@ -202,7 +203,7 @@ def test_names_and_reasons_are_inert() -> None:
     assert "<!channel>" not in closed_as(prompt(status="cancelled", at=T1), reason=HOSTILE)
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(prompts())
 def test_any_prompt_fits(one: PromptRun) -> None:
     """Open or closed, with any text and any number of options, Slack's limits are kept and buttons are there."""
@@ -215,7 +216,7 @@ def test_any_prompt_fits(one: PromptRun) -> None:
     assert size(closed.blocks) <= MOST_UNITS
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(wild)
 def test_any_text_fits_a_message(text: str) -> None:
     """Text of any length and kind becomes a message that Slack takes."""

@@ -21,6 +21,7 @@ from engine.journal.queries import launched
 from engine.language.codec import Json, copy, decode, encode
 from engine.language.errors import FlowError, InvalidAnswer, PromptClosed
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
+from tests.support.proving import tries
 
 RUN = {
     "run": ["./deploy.sh", "{{ inputs.service }}", "{{ nodes.gate.values.count }}"],
@@ -268,7 +269,7 @@ def _flipped(text: str, position: int, bit: int) -> str:
     return data.decode("utf-8", "replace")
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @of(st.sampled_from(sorted(ACTIONS)), st.data())
 def test_whatever_is_changed_after_the_approval_does_not_run(kind: str, data: st.DataObject) -> None:
     """One changed byte in what runs, wherever it is, and nothing runs."""

@@ -19,6 +19,7 @@ from engine.language.errors import AlreadyAnswered, FlowError, InvalidAnswer, No
 from prompt_state.policy import Gate
 from prompt_state.question_row import PromptState, prompt_row
 from tests.support.engine import Scenario, flow_of, given
+from tests.support.proving import tries
 
 TEAM = "T1"
 OUTCOMES = {"approve": "completed", "reject": "failed"}
@@ -201,7 +202,7 @@ def modelled(votes: list[tuple[Actor, str]], required: int, veto: str) -> str | 
     return None
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @of(VOTES, st.integers(1, 3), st.sampled_from(["any", "majority"]))
 def test_votes_never_give_a_wrong_outcome(votes: list[tuple[Actor, str]], required: int, veto: str) -> None:
     """Whatever is voted in whatever order, the outcome is that of a model, and the fold of the journal agrees."""

@@ -12,6 +12,7 @@ from engine.decide.due import due
 from engine.decide.edges import DEAD
 from engine.journal.state_json import to_json
 from tests.support.engine import ANA, Scenario, given
+from tests.support.proving import tries
 
 OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}
 ERROR = {"type": "exit_code", "message": "no"}
@@ -336,7 +337,7 @@ def graphs(draw: st.DrawFn) -> tuple[str, list[bool]]:
     return "nodes:\n" + "\n".join(nodes) + "\nedges:\n" + "\n".join(dict.fromkeys(edges)), order
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @given_by(graphs())
 def test_no_graph_waits_for_ever(drawn: tuple[str, list[bool]]) -> None:
     """Whatever the edges, gates, failures and the order of outcomes, every node gets its outcome and the flow ends: as a success only

@@ -17,6 +17,7 @@ from engine.nodes.types.registry import node_types
 from tests.engine import walk_agents
 from tests.engine.walks import Walk, commands, flows, is_turn
 from tests.support.engine import ANA, BEN, Scenario, check_invariants, flow_of
+from tests.support.proving import tries
 
 
 class RandomSession(RuleBasedStateMachine):
@@ -128,7 +129,7 @@ def is_elsewhere(run: NodeRun) -> bool:
 
 
 TestRandomSession = RandomSession.TestCase
-TestRandomSession.settings = settings(max_examples=40, stateful_step_count=25)
+TestRandomSession.settings = settings(max_examples=tries(40), stateful_step_count=25)
 
 
 def test_a_cut_of_a_safe_node_is_not_repeated_for_ever() -> None:

@@ -19,11 +19,12 @@ from engine.journal.transitions import PHASES, TRANSITIONS, Phase, mermaid
 from engine.language.errors import MalformedJournal, SchemaTooNew
 from tests.engine.walks import Walk, walks
 from tests.support.engine import ANA, START, Scenario, flow_of
+from tests.support.proving import tries
 
 KINDS: tuple[type[ev.BaseEvent], ...] = get_args(Event)
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(walks())
 def test_a_snapshot_and_the_tail_give_the_same_as_all_events(walk: Walk) -> None:
     """At every cut of every run: fold(all) == fold(snapshot of the first part + the rest)."""
@@ -39,7 +40,7 @@ def test_a_snapshot_and_the_tail_give_the_same_as_all_events(walk: Walk) -> None
     assert whole == walk.case.state
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(walks())
 def test_snapshots_and_events_are_what_their_bytes_say(walk: Walk) -> None:
     """Encoding and decoding changes nothing: neither an event nor a snapshot document."""
@@ -241,7 +242,7 @@ UNTOUCHED: dict[str, set[str]] = {
 }
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(walks())
 def test_what_an_event_does_not_touch_is_shared(walk: Walk) -> None:
     """The state after an event holds the very same maps for everything that the event is not about."""
@@ -253,7 +254,7 @@ def test_what_an_event_does_not_touch_is_shared(walk: Walk) -> None:
         state = after
 
 
-@settings(max_examples=5)
+@settings(max_examples=tries(5))
 @given(st.integers(min_value=2, max_value=5))
 def test_folding_an_event_shares_what_completed_long_ago(count: int) -> None:
     """After a thousand nodes, an event still shares every earlier outcome instead of copying it."""

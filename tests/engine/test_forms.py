@@ -23,6 +23,7 @@ from engine.language.codec import Json, copy
 from engine.language.diagnostics import Fault
 from engine.language.errors import InvalidAnswer
 from tests.support.forms import anything, written_forms
+from tests.support.proving import tries
 
 ACCESS: dict[str, Json] = {
     "properties": {
@@ -300,7 +301,7 @@ def test_an_option_is_meant_only_where_no_other_could_be() -> None:
 # --- for all forms -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @given(form=anything())
 def test_any_form_is_sound_or_has_a_fault(form: Any) -> None:
     """Whatever stands in a file: it has faults, or it can be settled; nothing is raised but what is said."""
@@ -309,7 +310,7 @@ def test_any_form_is_sound_or_has_a_fault(form: Any) -> None:
         assert settle_form(form)["fields"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @given(data=st.data())
 def test_any_values_are_read_or_refused_field_by_field(data: st.DataObject) -> None:
     """Whatever is filled in, each field has a value or a sentence; what was read is read again as the same."""
@@ -328,7 +329,7 @@ def test_any_values_are_read_or_refused_field_by_field(data: st.DataObject) -> N
     form_text(fields, values)
 
 
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 @given(form=written_forms())
 def test_the_defaults_of_a_form_fit_it(form: Any) -> None:
     """What `on_timeout: default` takes is what somebody could have filled in, except where a field needs a person."""

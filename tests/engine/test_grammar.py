@@ -18,6 +18,7 @@ from engine.language.errors import MalformedJournal
 from tests.engine.histories import History, histories, types_in
 from tests.engine.mutations import TEXT, Mutant, Prefixes, fields, orders
 from tests.engine.walks import Walk, walks
+from tests.support.proving import tries
 
 NAMES = sorted(histories())
 
@@ -127,7 +128,7 @@ def test_a_real_history_verifies_with_its_text(name: str) -> None:
     assert verify(history.events, history.flow) == derive_state(history.events)
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(walks())
 def test_whatever_is_decided_verifies(walk: Walk) -> None:
     """Any flow under any commands writes nothing that its own text does not bear out."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.language import timestamps, working_hours
 from engine.language.working_hours import DAYS, Hours
+from tests.support.proving import tries
 
 MINUTE = timedelta(minutes=1)
 OFFICE = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "09:00", "to": "17:00"}
@@ -51,7 +52,7 @@ def model(start: datetime, minutes: int, given_hours: Hours) -> datetime:
         walk += MINUTE
 
 
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(
     zone=st.sampled_from(ZONES),
     days=st.sets(st.integers(0, 6), min_size=4),
@@ -76,7 +77,7 @@ def test_time_counts_as_in_a_walk_minute_by_minute(
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 @given(
     zone=st.sampled_from(ZONES),
     start=st.integers(1_577_836_800, 1_893_456_000),

@@ -17,6 +17,7 @@ from engine.language.expressions import compile_condition, compile_value, evalua
 from engine.language.filters import FILTERS, TESTS
 from engine.language.template import BadExpression, Segment, split_text
 from engine.language.value_types import MAX_BYTES
+from tests.support.proving import tries
 
 CONTEXT: dict[str, Json] = {
     "inputs": {
@@ -383,7 +384,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=600)
+@settings(max_examples=tries(600))
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_any_text_gives_json_or_an_expression_error(text: str) -> None:
     """Whatever is written, compiling and evaluating give a JSON value or an `ExpressionError`, and nothing else."""
@@ -402,7 +403,7 @@ JSON_DATA: st.SearchStrategy[Json] = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(JSON_DATA)
 def test_data_comes_out_as_it_went_in(data: Json) -> None:
     """Any JSON value is itself after a lookup, a computed lookup, and a round through `tojson`."""

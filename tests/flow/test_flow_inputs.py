@@ -10,6 +10,7 @@ from engine.flow import coerce_inputs, parse_input
 from engine.flow.load import load_flow
 from engine.language.codec import Json, encode
 from engine.language.errors import InvalidInputs
+from tests.support.proving import tries
 
 FLOW = load_flow(
     """
@@ -101,7 +102,7 @@ def test_a_flow_without_inputs_says_so() -> None:
         coerce_inputs(flow, {"a": "1"})
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(st.sampled_from(sorted(FLOW.inputs)), st.text(max_size=40))
 def test_any_text_is_a_value_or_refused(name: str, text: str) -> None:
     """Whatever people type gives a value that can be stored, or `InvalidInputs`."""

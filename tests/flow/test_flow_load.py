@@ -30,6 +30,7 @@ from tests.flow.flowkit import (
     flow_with,
     problems,
 )
+from tests.support.proving import tries
 
 
 def test_a_flow_has_what_its_file_says() -> None:
@@ -235,7 +236,7 @@ def _places(value: Json, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.data())
 def test_a_flow_with_anything_anywhere_is_a_flow_or_a_flow_error(data: st.DataObject) -> None:
     """Whatever JSON stands in the place of any value of a sound flow, there is no other exception."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from engine.language.codec import Json, encode
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import InvalidConfig
+from tests.support.proving import tries
 
 NO_CLOCKS: dict[str, Json] = {"remind_every": None, "escalate": None, "hours": None}
 
@@ -284,7 +285,7 @@ JSON_VALUES: st.SearchStrategy[Json] = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.sampled_from(sorted(node_types())), st.data())
 def test_any_configuration_is_settled_or_refused(kind: str, data: st.DataObject) -> None:
     """Whatever stands under `with`, the result is JSON or `InvalidConfig`; what loads clean without expressions runs."""

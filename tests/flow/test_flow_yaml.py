@@ -14,6 +14,7 @@ from engine.language.codec import Json, encode
 from engine.language.errors import FlowError
 from engine.language.yaml import MAX_BYTES, MAX_DEPTH, decode_source, load_located
 from tests.flow.flowkit import SOUND, failure
+from tests.support.proving import tries
 
 CORE_SCHEMA: list[tuple[str, Json]] = [
     ("on", "on"), ("off", "off"), ("yes", "yes"), ("No", "No"), ("y", "y"),
@@ -174,7 +175,7 @@ YAML_PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(st.one_of(st.text(max_size=200), st.lists(YAML_PIECES, max_size=40).map("".join)))
 def test_any_text_is_a_flow_or_a_flow_error(text: str) -> None:
     """Whatever stands in a file, loading gives a flow or a `FlowError` with places, and never another exception."""
@@ -183,7 +184,7 @@ def test_any_text_is_a_flow_or_a_flow_error(text: str) -> None:
     assert error is None or all(problem.line >= 1 and problem.column >= 1 for problem in error.problems)
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_text_or_a_flow_error(data: bytes) -> None:
     """Whatever the bytes of a file are, they decode to a text without surprises or give a `FlowError`."""
@@ -194,7 +195,7 @@ def test_any_bytes_are_text_or_a_flow_error(data: bytes) -> None:
     encode(located.data)
 
 
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 @given(st.lists(YAML_PIECES, max_size=30).map("".join))
 def test_any_text_is_taken_by_the_slow_parser_too(text: str) -> None:
     """Without libyaml as well there is no other exception."""

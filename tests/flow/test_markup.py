@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from engine.language.expressions import compile_value
 from engine.language.markup import harmless, shown
+from tests.support.proving import tries
 
 HOSTILE = (
     "<!channel>",
@@ -91,7 +92,7 @@ def told(template: str, value: str) -> str:
     return text
 
 
-@settings(max_examples=600)
+@settings(max_examples=tries(600))
 @given(TEXTS, st.sampled_from(TEMPLATES))
 def test_a_value_in_markdown_calls_nobody_and_leads_nowhere(value: str, template: str) -> None:
     """Outside of code there is no mention, link, picture or address left, and inside of it no mention; the author's
@@ -129,7 +130,7 @@ def test_what_would_deceive_is_spelled_out() -> None:
     assert shown("one\r\n\ttwo ü 漢 😀 مرحبا") == "one\n\ttwo ü 漢 😀 مرحبا"
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(TEXTS)
 def test_a_value_cannot_end_the_code_that_its_author_opened(value: str) -> None:
     """In a fence and in a span of the flow's own the value stays inside."""
@@ -141,7 +142,7 @@ def test_a_value_cannot_end_the_code_that_its_author_opened(value: str) -> None:
     assert "\n" not in spanned
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(TEXTS)
 def test_a_value_in_mrkdwn_has_no_markup_of_slack(value: str) -> None:
     """Neither alone nor in a nested field: the three characters are escaped."""

@@ -17,6 +17,7 @@ from engine.nodes.runtime.runner import Completed, Failed, Interrupted
 from engine.nodes.runtime.table import runners
 from tests.nodes.nodekit import Context
 from tests.nodes.pictures import gif, png
+from tests.support.proving import tries
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ async def test_what_is_no_file_is_not_waited_for(context: Context) -> None:
 _PART = st.sampled_from(["..", ".", "", "a", "link", "up", "out", "secret", "~", ".sayso", "b c"])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_PART, min_size=1, max_size=5), st.booleans())
 async def test_no_path_leads_out_of_the_folder(
     context: Context, tmp_path: Path, parts: list[str], absolute: bool

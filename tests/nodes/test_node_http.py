@@ -755,7 +755,7 @@ async def test_a_body_with_secrets_does_not_cross_hosts(context: Context) -> Non
 
 
 async def test_fifty_canaries_in_every_encoding_never_come_back(context: Context) -> None:
-    """A server that answers with 50 secrets in each encoding, in body, JSON and headers, gives none away."""
+    """A server that answers with 50 secrets (12 in `make test`) in each encoding, in body, JSON and headers, gives none away."""
     # A header holds one line of Latin letters, so only such values can be sent at all.
     values = [value.strip() for value in canaries() if value.isascii() and value.isprintable()]
     context.secrets.update({f"S{n}": value for n, value in enumerate(values)})
@@ -770,7 +770,7 @@ async def test_fifty_canaries_in_every_encoding_never_come_back(context: Context
         headers = {f"X-{name}": {"$secret": name} for name in context.secrets}
         config = {"url": seen.url, "headers": headers, "max_body": 1_000_000}
         failed = failure(await http(config, context.build()))
-    assert len(values) > 25
+    assert len(values) >= len(canaries()) // 2
     assert len(failed.details["json"]["all"]) == len(lines)
     shown = [failed.details["body"], *failed.details["json"]["all"], *failed.details["headers"].values()]
     clean = "\n".join(shown).replace("[secret ", "\0")

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from engine.nodes.runtime.capture import Capture
 from engine.nodes.runtime.redact import Redactor
 from tests.nodes.nodekit import ENCODINGS, bare, canaries, rest_of
+from tests.support.proving import tries
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_no_canary_survives_in_any_encoding(encoding: str) -> None:
-    """50 values in each encoding leave not even eight characters in a row, and what stands around stays."""
+    """Values in each encoding leave not even eight characters in a row, and what stands around stays."""
     for value in canaries():
         redactor = Redactor({"KEY_1": value})
         form = ENCODINGS[encoding](value)
@@ -45,7 +46,7 @@ def test_no_canary_survives_in_pieces(encoding: str) -> None:
 
 
 def test_all_secrets_at_once() -> None:
-    """Fifty secrets are taken out of one text under their own names."""
+    """Many secrets are taken out of one text under their own names."""
     values = {f"S{n}": value for n, value in enumerate(canaries())}
     text = " | ".join(values.values())
     assert Redactor(values).text(text) == " | ".join(f"[secret {name}]" for name in values)
@@ -100,7 +101,7 @@ def test_json_loses_secrets_everywhere() -> None:
     }
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(
     values=st.lists(st.text("abc\n", min_size=4, max_size=9), min_size=1, max_size=3),
     pieces=st.lists(st.text("abcd\r\n", max_size=12), max_size=12),
@@ -144,7 +145,7 @@ def captured(data: bytes, limit: int, sizes: list[int]) -> str:
     return capture.text()
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(
     text=st.text("abcdefgh\n", max_size=80),
     limit=st.integers(0, 60),
@@ -160,7 +161,7 @@ def test_capture_keeps_both_ends(text: str, limit: int, sizes: list[int]) -> Non
         assert kept == f"{head}\n[… {len(text) - limit} bytes left out …]\n{tail}"
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(
     text=st.text("aé日😀", max_size=60),
     limit=st.integers(0, 90),
@@ -176,7 +177,7 @@ def test_capture_cuts_between_characters(text: str, limit: int, sizes: list[int]
     assert bool(mark) == (len(text.encode()) > limit)
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(
     before=st.integers(0, 40),
     count=st.integers(1, 6),

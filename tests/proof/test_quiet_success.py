@@ -32,6 +32,7 @@ from engine.language import timestamps
 from engine.language.codec import Json
 from tests.support.engine import BEN, Scenario
 from tests.support.engine import given as core
+from tests.support.proving import tries
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "examples/scenarios").glob("*.yml"))
 OUTCOMES: dict[str, Json] = {
@@ -178,7 +179,7 @@ def check_gated(text: str) -> None:
         assert (after.state.status, is_rejection(after.state.error)) == ("failed", True)
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(gated())
 def test_no_generated_flow_does_anything_after_a_rejection(text: str) -> None:
     """Whatever stands around the approval, and whatever retries: 0 later effects, and the session fails."""
@@ -216,7 +217,7 @@ def check_dead_end(text: str) -> None:
     assert case.state.status == ("complete" if reached and not used_up else "failed")
 
 
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 @given(dead_ends())
 def test_no_generated_graph_ends_as_a_success_that_did_not_reach_its_end(text: str) -> None:
     """Limits, dead branches, final nodes that were not reached: 0 sessions `complete`."""

@@ -33,6 +33,7 @@ from engine.models.provider import complete
 from tests.providers.providerkit import request
 from tests.providers.strategies import legal_conversations
 from tests.support.claude_server import KEY, ClaudeServer, Failure, Raw, Reply, call, claude_server, sse, text
+from tests.support.proving import tries
 
 LONG = "The disk is full. " * 30
 
@@ -77,7 +78,7 @@ async def test_a_request_says_everything_that_was_asked_for(
     }
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(legal_conversations())
 def test_messages_arrive_verbatim(messages: list[Message]) -> None:
     """What the server reads is what was given, block by block and key by key, but for the marks of the cache."""

@@ -27,6 +27,7 @@ from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import KEY, at, new_session, reaped, step
+from tests.support.proving import tries
 
 SESSIONS = st.sampled_from(["session-1", "session-2", "session-3"])
 THREADS = st.sampled_from([None, "T", "U"])
@@ -291,6 +292,6 @@ def said(work: Callable[[], object]) -> object:
 
 
 Backends.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+    max_examples=tries(30), stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestBackendsAgree = Backends.TestCase

@@ -22,6 +22,7 @@ from engine.nodes.runtime.secrets import Resolver
 from engine.nodes.types.hosts import host_allowed, is_host
 from engine.nodes.types.paths import BadPath, session_path
 from tests.engine.agents.plankit import tool
+from tests.support.proving import tries
 
 SECRET = {"$secret": "TOKEN"}
 
@@ -109,7 +110,7 @@ def test_a_refused_command_says_what_is_allowed() -> None:
 _WORDS = st.text(st.sampled_from("ab'\"\\ |;&$`(){}<>\n\t*?~#!-=/."), max_size=25)
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(_WORDS)
 @example("get\\ pods")
 @example("'get' pods")
@@ -169,7 +170,7 @@ _URL_PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=600)
+@settings(max_examples=tries(600))
 @given(st.lists(_URL_PIECES, max_size=9).map("".join), st.booleans())
 @example(".xn--", True)
 def test_no_address_leads_elsewhere(text: str, whole: bool) -> None:
@@ -253,7 +254,7 @@ def test_a_path_that_leaves_the_session_is_refused(path: str) -> None:
         session_path(path)
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.lists(st.sampled_from(["..", ".", "", "a", "b c", "~", ".git", "...", ".. ", "é"]), max_size=6))
 def test_no_path_escapes(parts: list[str]) -> None:
     """What is accepted has only plain names: no `..`, nothing empty, nothing absolute."""
@@ -354,7 +355,7 @@ _BODY = st.dictionaries(_WORD, _JSON, max_size=4).flatmap(
 )  # fmt: skip
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(400), suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["a", "b_2", "A", ""]), _BODY, min_size=1, max_size=3), _JSON)
 def test_whatever_a_model_asks_is_asked_or_refused(properties: dict[str, Any], required: Any) -> None:
     """No form that a model makes up does anything but become a question or be refused in words for the model."""
@@ -366,7 +367,7 @@ def test_whatever_a_model_asks_is_asked_or_refused(properties: dict[str, Any], r
     assert [field["name"] for field in config["form"]["fields"]] == list(properties)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(200), suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(BUILTIN)), st.dictionaries(st.sampled_from(["question", "choices", "command", "url", "method", "headers", "body", "path", "first_line", "lines", "content"]), _JSON, max_size=4) | _JSON)  # fmt: skip
 def test_whatever_a_model_gives_is_taken_or_refused(kind: Any, given_: Any) -> None:
     """No input, of any shape, raises anything but a refusal, and that is short."""

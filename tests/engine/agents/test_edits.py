@@ -13,6 +13,7 @@ from engine.forms import check_form
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer
 from tests.engine.agents.plankit import tool
+from tests.support.proving import tries
 
 SCHEMA = {
     "type": "object",
@@ -97,7 +98,7 @@ def test_a_text_that_no_form_holds_stays_as_it_is() -> None:
 _VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.text("a \n\té\u0301<&", max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.dictionaries(st.sampled_from([*SCHEMA["properties"], "other", REST]), _VALUES | st.lists(_VALUES, max_size=2), max_size=6))  # fmt: skip
 def test_what_nobody_touched_comes_back_exactly(given_: dict[str, Any]) -> None:
     """A form that is sent back as it was shown leaves the input exactly as the model gave it."""

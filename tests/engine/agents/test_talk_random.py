@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -37,6 +36,7 @@ from tests.engine.test_core_random import bring_to_an_end, finished
 from tests.engine.walk_agents import calling, models, plain, requests, talks
 from tests.engine.walks import Walk, commands
 from tests.support.engine import ANA, BEN, SESSION, check_invariants, flow_of
+from tests.support.proving import PROVE
 
 STEPS = 30
 _PRICE = DEFAULTS["claude-sonnet-5-5"]
@@ -44,7 +44,7 @@ SMALL = AgentFacts(prices={**DEFAULTS, "claude-sonnet-5-5": replace(_PRICE, cont
 """A model that keeps so little in mind that conversations are summed up."""
 POOR = AgentFacts(day_left=Decimal("0.02"))
 """A day on which not enough is left for most calls."""
-EXAMPLES = 600 if os.environ.get("PROVE") else 80
+EXAMPLES = 600 if PROVE else 20
 
 
 class Talking:
