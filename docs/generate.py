@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Union, get_args
 
 import click
+from msgspec.structs import FieldInfo, fields
 from typer.main import get_command
 
 from bot.cli.app import app
@@ -21,7 +22,6 @@ from bot.terminal.exit_codes import MEANINGS
 from bot.wire.manifest import manifest_text
 from engine.flow.docs.reference import flow_reference_markdown
 from engine.journal import events, transitions
-from engine.journal.event_base import EventField
 from engine.run.flow_files import load_flows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,16 +90,15 @@ the flow where it happened: a node's id, or `inputs/<name>` for a question about
 def _event(model: type[events.BaseEvent]) -> str:
     wire_name = model.type
     lines = [f"## `{wire_name}`", " ".join((model.__doc__ or "").split())]
-    shared = {field.name for field in events.BaseEvent.fields()}
-    own = [_field(field) for field in model.fields() if field.name not in shared]
+    own = [_field(field) for field in fields(model) if field.name not in events.BaseEvent.__struct_fields__]
     if own:
         lines.append("\n".join(["| field | type | |", "|---|---|---|", *own]))
     return "\n\n".join(lines)
 
 
-def _field(field: EventField) -> str:
-    presence = "always" if field.required or field.default is not None else "may be absent"
-    return f"| `{field.wire}` | {_type(field.annotation)} | {presence} |"
+def _field(field: FieldInfo) -> str:
+    presence = "always" if field.required else "may be absent"
+    return f"| `{field.encode_name}` | {_type(field.type)} | {presence} |"
 
 
 _TYPES: Mapping[Any, str] = {str: "text", int: "whole number", Any: "anything"}

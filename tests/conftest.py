@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _events_are_what_their_bytes_say() -> None:
+    """Making an event checks nothing: in every test, what `decide` writes is read back from its bytes."""
+    from engine.decide.step import Turn
+    from engine.journal.events import event_from_bytes
+    from engine.language.errors import NotJson
+
+    emit = Turn.emit
+
+    def checked(self: Turn, kind: Any, /, **fields: Any) -> None:
+        emit(self, kind, **fields)
+        with suppress(NotJson):
+            assert event_from_bytes(self.events[-1].to_bytes()) == self.events[-1]
+
+    Turn.emit = checked  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,11 +11,12 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from engine.decide.due import due
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
-from engine.journal.events import SCHEMA_VERSION, Event, _types, event_from_bytes
+from engine.journal.events import EVENTS, SCHEMA_VERSION, Event, event_from_bytes
 from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import read_document
 from engine.journal.state import State
@@ -38,7 +39,7 @@ def pinned(path: Path) -> Flow:
 
 def without_pending(state: State) -> State:
     """A state without what states of schema 1 do not say: which of the messages nothing had taken yet."""
-    return state._replace(pending=())
+    return replace(state, pending=())
 
 
 def projected(document: dict[str, Any]) -> dict[str, Any]:
@@ -141,5 +142,5 @@ def test_a_change_of_the_events_counts_the_schema_up() -> None:
     """
     schemas = orjson.loads((Path(__file__).parent / "histories/schemas.json").read_bytes())
     assert max(map(int, schemas)) == SCHEMA_VERSION
-    now = {kind: " ".join(field.wire for field in event.fields()) for kind, event in _types().items()}
+    now = {name: " ".join(("type", *kind.__struct_encode_fields__)) for name, kind in EVENTS.items()}
     assert now == schemas[str(SCHEMA_VERSION)]

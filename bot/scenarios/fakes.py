@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bot.scenarios.document import ErrorDoc, FakeDoc
 from bot.scenarios.world import HARMLESS, Done, World
-from engine.journal.events import AgentCompacted, AgentMessage, Event
+from engine.journal.events import AgentCompacted, AgentMessage, Event, NodeInterrupted
 from engine.journal.folds.agents import TURN
 from engine.language.codec import Json, encode
 from engine.language.diagnostics import Path
@@ -156,7 +156,7 @@ def _is_outcome(event: Event, path: str) -> bool:
         return event.turn == path
     if event.path != path:
         return False
-    return event.type in _OUTCOMES or (event.type == "node:interrupted" and event.reason in _UNKNOWN)
+    return event.type in _OUTCOMES or (isinstance(event, NodeInterrupted) and event.reason in _UNKNOWN)
 
 
 def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -92,7 +93,7 @@ class People:
         if not isinstance(command, HandOver):
             return command
         taker = await self.actor({"user": command.to, "channel": channel}, in_channel=True)
-        return command.but(taker=taker)
+        return replace(command, taker=taker)
 
     async def is_member(self, user_id: str, channel: str) -> bool:
         """Whether somebody is in a channel now. Raises `LookupFailed`."""

@@ -165,7 +165,8 @@ def _over_limit(turn: Turn, path: str, node: Node) -> None:
         message = f"node {path}: more than {2 * most} nodes have run (limits.max_node_runs)"
         turn.start(path, node.id, node.type, node.index, None)
         # Whatever `on_error` says: this is the end of it.
-        turn.emit(ev.NodeFailed, path=path, node_id=node.id, error={"type": "limit", "message": message})
+        over = {"type": "limit", "message": message}
+        turn.emit(ev.NodeFailed, path=path, node_id=node.id, error=over, attempt=1)
         return
     error: dict[str, Json] = {
         "type": "limit",

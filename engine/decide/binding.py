@@ -13,6 +13,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from engine.decide.evaluate import evaluate_config, node_at
 from engine.decide.preview import action_text
 from engine.flow import Flow, Node
@@ -46,7 +48,7 @@ def foreseen(flow: Flow, state: State, path: str, values: Mapping[str, Json]) ->
     frame = state.frames[scope]
     node = flow.lists[frame.list_id].by_id[gate.covers]
     output: dict[str, Json] = {"decision": "approve", "values": dict(values)}
-    imagined = state._replace(nodes=state.nodes.set(path, run._replace(status="completed", output=output)))
+    imagined = replace(state, nodes=state.nodes.set(path, replace(run, status="completed", output=output)))
     config = evaluate_config(flow, node, imagined, scope, None)
     return {
         "nodeId": node.id,

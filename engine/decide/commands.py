@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from engine.journal.state import State
-from engine.journal.values import Value
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.messages.limits import AgentFacts
@@ -39,7 +40,7 @@ class Asked(Protocol):
     def actor(self) -> dict[str, Json] | None: ...
 
 
-class StartRule(NamedTuple):
+class StartRule(Struct, frozen=True):
     """Who may start a flow, in the form in which prompts say who may answer."""
 
     spec: dict[str, Json]
@@ -53,7 +54,7 @@ class Policy(Protocol):
     def __call__(self, actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None: ...
 
 
-class Facts(Value):
+class Facts(Struct, frozen=True):
     """What `decide` may know beside the state. `entropy` is random text from which ids are derived."""
 
     now: str
@@ -69,7 +70,7 @@ class Facts(Value):
     """`now` jumped ahead and was not confirmed: nothing is over by it yet; see `engine.run.clock_watch`."""
 
 
-class Start(Value):
+class Start(Struct, frozen=True):
     """Begin a session. Missing inputs are asked for before the flow starts."""
 
     session_id: str
@@ -79,19 +80,19 @@ class Start(Value):
     parent_session_id: str | None = None
 
 
-class Claimed(Value):
+class Claimed(Struct, frozen=True):
     """The session was claimed under `facts.epoch`: starts of earlier epochs are interrupted."""
 
 
-class Installed(Value):
+class Installed(Struct, frozen=True):
     """The session is taken up anew, where node types may be installed that were missing before."""
 
 
-class Begin(Value):
+class Begin(Struct, frozen=True):
     """Begin everything that is due."""
 
 
-class NodeDone(Value):
+class NodeDone(Struct, frozen=True):
     """A node that was launched has finished. `attempt` tells a late outcome from the current one."""
 
     path: str
@@ -99,7 +100,7 @@ class NodeDone(Value):
     output: Json
 
 
-class NodeBroke(Value):
+class NodeBroke(Struct, frozen=True):
     """A node that was launched has failed."""
 
     path: str
@@ -107,7 +108,7 @@ class NodeBroke(Value):
     error: dict[str, Json]
 
 
-class NodeCut(Value):
+class NodeCut(Struct, frozen=True):
     """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away; `left`:
     it left by itself at a checkpoint, and `saved` is for its next attempt."""
 
@@ -118,7 +119,7 @@ class NodeCut(Value):
     saved: Json = None
 
 
-class Answer(Value):
+class Answer(Struct, frozen=True):
     """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
     type}`). `reason` goes with a decision. With `nonce` it must be the prompt's own."""
 
@@ -133,7 +134,7 @@ class Answer(Value):
     nonce: str | None = None
 
 
-class Edit(Value):
+class Edit(Struct, frozen=True):
     """Change what an approval proposes: `values` has the fields that are to be other than they are now."""
 
     prompt_id: str
@@ -143,7 +144,7 @@ class Edit(Value):
     nonce: str | None = None
 
 
-class HandOver(Value):
+class HandOver(Struct, frozen=True):
     """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`. `taker` is what is
     known of that person, who may be asked already under another name."""
 
@@ -154,7 +155,7 @@ class HandOver(Value):
     taker: Actor | None = None
 
 
-class Undo(Value):
+class Undo(Struct, frozen=True):
     """Take an answer back while what follows it has not started (`undo: 10s`); the prompt is open again."""
 
     prompt_id: str
@@ -162,7 +163,7 @@ class Undo(Value):
     key: str
 
 
-class Message(Value):
+class Message(Struct, frozen=True):
     """A message that names no prompt: answers the only open text prompt that this person may answer, else is kept."""
 
     text: str
@@ -170,7 +171,7 @@ class Message(Value):
     key: str
 
 
-class Steer(Value):
+class Steer(Struct, frozen=True):
     """A message for a session on its way: it answers nothing and wakes nothing, and is `messages` in expressions."""
 
     text: str
@@ -178,44 +179,44 @@ class Steer(Value):
     key: str
 
 
-class Shown(Value):
+class Shown(Struct, frozen=True):
     """People can see the prompt now."""
 
     prompt_id: str
     shown: dict[str, Json]
 
 
-class Gone(Value):
+class Gone(Struct, frozen=True):
     """The message that showed a prompt is not there any more; `ts` is that message's."""
 
     prompt_id: str
     ts: str
 
 
-class Unreachable(Value):
+class Unreachable(Struct, frozen=True):
     """The session's thread cannot be posted in, for the reason that Slack gave."""
 
     reason: str
 
 
-class Reachable(Value):
+class Reachable(Struct, frozen=True):
     """The session's thread can be posted in."""
 
 
-class Due(Value):
+class Due(Struct, frozen=True):
     """A timer's time has come."""
 
     timer_id: str
 
 
-class Abort(Value):
+class Abort(Struct, frozen=True):
     """End the session."""
 
     actor: Actor
     reason: str | None = None
 
 
-class Hold(Value):
+class Hold(Struct, frozen=True):
     """Pause the session: answers and timers are recorded and start nothing until it is resumed. `waits`: something
     that runs was told to leave and has not yet."""
 
@@ -224,7 +225,7 @@ class Hold(Value):
     waits: bool = False
 
 
-class Resume(Value):
+class Resume(Struct, frozen=True):
     """Go on with a session that is held; `text` is delivered after everything from before the pause."""
 
     text: str
@@ -232,13 +233,13 @@ class Resume(Value):
     key: str
 
 
-class LockGranted(Value):
+class LockGranted(Struct, frozen=True):
     """Nobody is ahead of the session in the queue for its lock."""
 
     name: str
 
 
-class LockQueued(Value):
+class LockQueued(Struct, frozen=True):
     """The session's lock is held by `holder` (or that one is ahead of it), which lives in the thread `thread_key`."""
 
     name: str

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from engine.decide import approvals, locks, prompt_timers, replies
 from engine.decide.begin import begin
 from engine.decide.commands import (
@@ -70,7 +72,8 @@ def _start(turn: Turn, command: Start) -> None:
     values, _ = coerce_inputs(turn.flow, command.given)
     if turn.state.seq:
         return
-    asked = turn.state._replace(
+    asked = replace(
+        turn.state,
         session_id=command.session_id,
         flow_name=turn.flow.name,
         actor=command.actor.record(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from engine.decide import containers, locks, prompt_timers, question, replies
 from engine.decide.due import due, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
@@ -66,7 +68,7 @@ def _hold_or_complete(turn: Turn) -> None:
     if launched(state):
         return
     waits = state.active or state.open_prompts
-    if state.inputs is not None and not waits and not due(turn.flow, state._replace(phase="running")):
+    if state.inputs is not None and not waits and not due(turn.flow, replace(state, phase="running")):
         end_flow(turn, "complete")
         return
     turn.emit(ev.FlowPaused, **turn.place(current_path(state)), held=True, **(state.pausing or {}))

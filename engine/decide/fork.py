@@ -24,6 +24,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from engine.decide import prompt_timers
 from engine.decide.locks import pending
 from engine.flow.missing_types import spec_of
@@ -93,7 +95,7 @@ def fork(
             add(copied if folders is None else _moved(copied, *folders))
     past_events = len(events)
     if state.phase == "held":
-        add(ev.FlowResumed(seq=state.seq + 1, timestamp=now))
+        add(ev.FlowResumed(seq=state.seq + 1, timestamp=now, injected_messages=0))
     elif state.phase == "unreachable":
         add(ev.SessionReachable(seq=state.seq + 1, timestamp=now))
     for path in sorted(state.active):
@@ -165,7 +167,8 @@ class _Copier:
         shown, and that its parent got the lock, and was let past the cap of a day."""
         match event:
             case ev.SessionStarted():
-                return event.but(
+                return replace(
+                    event,
                     session_id=self._session_id,
                     parent_session_id=event.session_id,
                     actor=self._actor.record(),
@@ -185,7 +188,7 @@ class _Copier:
             case ev.AgentBudget() if event.scope == "day":
                 # The cap of a day is one of the installation: who lets an agent past it, lets that one.
                 return None
-        return event.but(seq=seq, **self._ids(event))
+        return replace(event, seq=seq, **self._ids(event))
 
     def _ids(self, event: Event) -> dict[str, Any]:
         new: dict[str, Any] = {}

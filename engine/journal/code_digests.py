@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from engine.journal.events import ChildStarted, FlowStarted, NodeStarted
 from engine.language.codec import Json
 from engine.nodes.types.code import code_key
@@ -39,7 +41,7 @@ def noted_start(state: State, event: NodeStarted | ChildStarted) -> State:
         return state
     is_new = state.code.get(key, event.code_digest) != event.code_digest
     seen = (*state.code_changed, key) if is_new and key not in state.code_changed else state.code_changed
-    return state._replace(code=state.code.set(key, event.code_digest), code_changed=seen)
+    return replace(state, code=state.code.set(key, event.code_digest), code_changed=seen)
 
 
 def noted_flow(state: State, event: FlowStarted) -> State:
@@ -47,4 +49,4 @@ def noted_flow(state: State, event: FlowStarted) -> State:
     code = state.code
     for key, digest in (event.code or {}).items():
         code = code.set(key, digest)
-    return state._replace(code=code)
+    return replace(state, code=code)

@@ -3,14 +3,19 @@
 Wire names and fields are those of the pause/resume and event-sourced-containers specifications, in camelCase.
 Every event has `seq` (1, 2, 3, ... within its session) and `timestamp` (UTC, ISO-8601); events that have a
 place have `path`. An event that was once written is never rewritten: readers upcast.
+
+Reading an event checks every field. Making one checks nothing but its names: mypy does the rest. What a node, a model or
+a person brings into an event is refused by `engine.language.codec` when the event is written, if it is not JSON.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal, TypeAlias, cast, get_args
+from typing import ClassVar, Literal, TypeAlias, dataclass_transform, get_args
 
-from engine.journal.event_base import Frozen, UnknownField
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec.json import Decoder
+
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import MalformedJournal, NotJson, SchemaTooNew
 
@@ -19,10 +24,14 @@ SCHEMA_VERSION = 2
 or a field, or gives one another meaning: an older release then leaves the session to a newer one."""
 
 
-class BaseEvent(Frozen):
+@dataclass_transform(frozen_default=True)
+class BaseEvent(
+    Struct, frozen=True, rename="camel", tag_field="type", omit_defaults=True, forbid_unknown_fields=True
+):
     """What all events share. `seq` orders the session; `timestamp` is the only clock that the fold ever sees."""
 
-    type: str
+    type: ClassVar[str]
+    """The event's name on the wire."""
     seq: int
     timestamp: str
     path: str | None = None
@@ -32,18 +41,27 @@ class BaseEvent(Frozen):
         """The name under which the table of transitions knows this event."""
         return self.type
 
+    def to_wire(self) -> dict[str, Json]:
+        """The JSON object; absent fields are left out."""
+        wire: dict[str, Json] = {"type": self.type}
+        for name, key in zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True):
+            value = getattr(self, name)
+            if value is not None:
+                wire[key] = value
+        return wire
+
     def to_bytes(self) -> bytes:
         """The event as it is stored. Raises `NotJson` when a payload is not plain JSON."""
+        # Not by msgspec, which writes NaN as null and a set as a list without a word.
         return encode(self.to_wire())
 
 
 # --- session and flow ------------------------------------------------------------------------------------
 
 
-class SessionStarted(BaseEvent):
+class SessionStarted(BaseEvent, tag="session:start", kw_only=True):
     """A session came to be: which flow, by whom, in which thread, with which inputs given so far."""
 
-    type: Literal["session:start"] = "session:start"
     session_id: str
     flow_name: str
     flow_digest: str
@@ -53,20 +71,18 @@ class SessionStarted(BaseEvent):
     parent_session_id: str | None = None
 
 
-class FlowStarted(BaseEvent):
+class FlowStarted(BaseEvent, tag="flow:started", kw_only=True):
     """All inputs are known; the first node may start. `input` is what `inputs` is in expressions; `code` has the digests
     of the modules and programs beside the file that the flow runs."""
 
-    type: Literal["flow:started"] = "flow:started"
     flow_name: str
     input: dict[str, Json]
     code: dict[str, str] | None = None
 
 
-class FlowPaused(BaseEvent):
+class FlowPaused(BaseEvent, tag="flow:paused", kw_only=True):
     """Nothing can run until a person or a timer acts, or, with `held`, until a person resumes what a person paused."""
 
-    type: Literal["flow:paused"] = "flow:paused"
     node_id: str | None = None
     reason: str
     held: bool | None = None
@@ -78,54 +94,47 @@ class FlowPaused(BaseEvent):
         return "flow:paused(held)" if self.held else self.type
 
 
-class FlowPausing(BaseEvent):
+class FlowPausing(BaseEvent, tag="flow:pausing", kw_only=True):
     """A person pauses the session, and what runs was told to leave and has not yet. Nothing starts any more;
     `flow:paused` follows once all of it has left, unless the flow ends with it."""
 
-    type: Literal["flow:pausing"] = "flow:pausing"
     node_id: str | None = None
     reason: str
     actor: dict[str, Json]
 
 
-class FlowResumed(BaseEvent):
+class FlowResumed(BaseEvent, tag="flow:resumed", kw_only=True):
     """The session goes on: `message` is the reply that did it, `injected_messages` how many came with it."""
 
-    type: Literal["flow:resumed"] = "flow:resumed"
     node_id: str | None = None
     message: str | None = None
-    injected_messages: int = 0
+    injected_messages: int
 
 
-class FlowFinalizing(BaseEvent):
+class FlowFinalizing(BaseEvent, tag="flow:finalizing", kw_only=True):
     """The flow is over as `outcome` says, and what its file has under `finally` runs now. `path` and `error` say what
     failed it. Without `finally` there is no such event."""
 
-    type: Literal["flow:finalizing"] = "flow:finalizing"
     outcome: Literal["complete", "failed", "aborted"]
     list_id: str
     error: dict[str, Json] | None = None
 
 
-class FlowCompleted(BaseEvent):
+class FlowCompleted(BaseEvent, tag="flow:completed", kw_only=True):
     """Every node has had its outcome and none failed the flow."""
 
-    type: Literal["flow:completed"] = "flow:completed"
 
-
-class FlowFailed(BaseEvent):
+class FlowFailed(BaseEvent, tag="flow:failed", kw_only=True):
     """A node failed the flow; `path` says which."""
 
-    type: Literal["flow:failed"] = "flow:failed"
     error: dict[str, Json]
 
 
-class FlowMigrated(BaseEvent):
+class FlowMigrated(BaseEvent, tag="flow:migrated", kw_only=True):
     """A person let the session go on with another text of its flow. `input` is what `inputs` is from now on;
     `frames` and `nodes` are the places of what is under way in the new text's lists; the nodes `anew` could not run for want
     of their type, and begin as what the new text has there."""
 
-    type: Literal["flow:migrated"] = "flow:migrated"
     flow_digest: str
     actor: dict[str, Json]
     input: dict[str, Json] | None = None
@@ -134,120 +143,107 @@ class FlowMigrated(BaseEvent):
     anew: list[str] | None = None
 
 
-class LockRequested(BaseEvent):
+class LockRequested(BaseEvent, tag="lock:requested", kw_only=True):
     """The session took its place in the queue for a lock, whose name comes from its inputs. Nothing starts before it
     has it; with `refuse` it fails where another session is ahead."""
 
-    type: Literal["lock:requested"] = "lock:requested"
     name: str
     on_conflict: Literal["queue", "refuse"]
 
 
-class LockAcquired(BaseEvent):
+class LockAcquired(BaseEvent, tag="lock:acquired", kw_only=True):
     """Nobody was ahead any more: the session holds the lock until it ends."""
 
-    type: Literal["lock:acquired"] = "lock:acquired"
     name: str
 
 
-class SessionMessage(BaseEvent):
+class SessionMessage(BaseEvent, tag="session:message", kw_only=True):
     """A message for the session that answered no prompt; `messages` in expressions."""
 
-    type: Literal["session:message"] = "session:message"
     message: str
     actor: dict[str, Json]
     key: str
 
 
-class SessionAborted(BaseEvent):
+class SessionAborted(BaseEvent, tag="session:abort", kw_only=True):
     """A person ended the session; open prompts are cancelled, nothing further starts but `finally`. While that runs,
     it says that the rest of it is skipped."""
 
-    type: Literal["session:abort"] = "session:abort"
     reason: str | None = None
     actor: dict[str, Json] | None = None
 
 
-class SessionUnreachable(BaseEvent):
+class SessionUnreachable(BaseEvent, tag="session:unreachable", kw_only=True):
     """The session's thread cannot be posted in: nothing starts until it can. `reason` is what Slack said."""
 
-    type: Literal["session:unreachable"] = "session:unreachable"
     reason: str
 
 
-class SessionReachable(BaseEvent):
+class SessionReachable(BaseEvent, tag="session:reachable", kw_only=True):
     """The session's thread can be posted in again."""
 
-    type: Literal["session:reachable"] = "session:reachable"
 
-
-class SessionEnd(BaseEvent):
+class SessionEnd(BaseEvent, tag="session:end", kw_only=True):
     """The last event of every session."""
 
-    type: Literal["session:end"] = "session:end"
     status: Literal["complete", "failed", "aborted"]
 
 
 # --- nodes -----------------------------------------------------------------------------------------------
 
 
-class NodeStarted(BaseEvent):
+class NodeStarted(BaseEvent, tag="node:started", kw_only=True):
     """A node began: `input` is its configuration with every expression evaluated, secrets left as references;
     `code_digest` that of the module or program that it runs.
 
     `epoch` says under which claim; a start of an earlier epoch without an outcome was interrupted.
     """
 
-    type: Literal["node:started"] = "node:started"
     node_id: str
     node_type: str
     node_index: int
     input: Json = None
     epoch: int
-    attempt: int = 1
+    attempt: int
     code_digest: str | None = None
 
 
-class NodeCompleted(BaseEvent):
+class NodeCompleted(BaseEvent, tag="node:completed", kw_only=True):
     """A node finished; `output` is what `nodes.<id>` is from now on. It never runs again."""
 
-    type: Literal["node:completed"] = "node:completed"
     node_id: str
     output: Json = None
 
 
-class NodeFailing(BaseEvent):
+class NodeFailing(BaseEvent, tag="node:failing", kw_only=True):
     """No try is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
     are asked what to do (`on_error: ask`). `node:error`, `node:skipped` or another start follows. `keeps`: the
     conversation of an agent stays, and another start goes on with it."""
 
-    type: Literal["node:failing"] = "node:failing"
     node_id: str
     error: dict[str, Json]
-    attempt: int = 1
+    attempt: int
     list_id: str | None = None
     scope: str | None = None
     keeps: bool | None = None
 
 
-class NodeFailed(BaseEvent):
+class NodeFailed(BaseEvent, tag="node:error", kw_only=True):
     """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named.
     `unpaid` as in `node:retried`."""
 
-    type: Literal["node:error"] = "node:error"
     node_id: str
     error: dict[str, Json]
-    attempt: int = 1
+    attempt: int
     contained: bool | None = None
     goto: str | None = None
     unpaid: bool | None = None
 
 
-class NodeRetried(BaseEvent):
+class NodeRetried(BaseEvent, tag="node:retried", kw_only=True):
     """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a model
     call that was refused before any answer, so that nothing that was set aside for it is counted."""
 
-    type: Literal["node:retried"] = "node:retried"
     node_id: str
     error: dict[str, Json]
     attempt: int
@@ -256,20 +252,19 @@ class NodeRetried(BaseEvent):
     unpaid: bool | None = None
 
 
-class NodeSkipped(BaseEvent):
+class NodeSkipped(BaseEvent, tag="node:skipped", kw_only=True):
     """A node's own `if` was false, no edge that leads to it was taken, or a person skipped it after it failed.
 
     `node_index` is its place in the list, where the list is a graph.
     """
 
-    type: Literal["node:skipped"] = "node:skipped"
     node_id: str
     node_type: str
     reason: str
     node_index: int | None = None
 
 
-class NodeInterrupted(BaseEvent):
+class NodeInterrupted(BaseEvent, tag="node:interrupted", kw_only=True):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
@@ -278,7 +273,6 @@ class NodeInterrupted(BaseEvent):
     aside for it (`room`, tokens for files and tools; null: a whole context).
     """
 
-    type: Literal["node:interrupted"] = "node:interrupted"
     node_id: str
     reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing"]
     saved: Json = None
@@ -287,7 +281,7 @@ class NodeInterrupted(BaseEvent):
 # --- graphs and jumps ------------------------------------------------------------------------------------
 
 
-class EdgeResolved(BaseEvent):
+class EdgeResolved(BaseEvent, tag="edge:resolved", kw_only=True):
     """A node of a graph has its outcome, and whether each forward edge that leaves it was taken is known for good.
 
     `path` is that node's, `taken` has the result by target, `ready` are the nodes that may start because of it, `jump`
@@ -296,7 +290,6 @@ class EdgeResolved(BaseEvent):
     pass `scope`: a condition of an edge could not be evaluated, a loop edge was used up, or no final node ran.
     """
 
-    type: Literal["edge:resolved"] = "edge:resolved"
     scope: str
     node_id: str | None = None
     taken: dict[str, bool] | None = None
@@ -306,7 +299,7 @@ class EdgeResolved(BaseEvent):
     error: dict[str, Json] | None = None
 
 
-class LoopIterate(BaseEvent):
+class LoopIterate(BaseEvent, tag="loop:iterate", kw_only=True):
     """A jump back or ahead: a loop edge, or `on_error: goto:<id>`. `path` is the node that it leads away from.
 
     `iteration` counts, from 1, how often this pass took it; `position` is the place of the target in its list. In
@@ -314,7 +307,6 @@ class LoopIterate(BaseEvent):
     result still counts for them: how many are known, and how many of those were taken.
     """
 
-    type: Literal["loop:iterate"] = "loop:iterate"
     edge_from: str
     edge_to: str
     iteration: int
@@ -326,36 +318,33 @@ class LoopIterate(BaseEvent):
 # --- containers ------------------------------------------------------------------------------------------
 
 
-class ChildStarted(BaseEvent):
+class ChildStarted(BaseEvent, tag="container:childStarted", kw_only=True):
     """A node inside a container began; what `node:started` is for the flow's own nodes. `node_id` is the container's."""
 
-    type: Literal["container:childStarted"] = "container:childStarted"
     node_id: str
     child_id: str
     child_index: int
     node_type: str
     input: Json = None
     epoch: int
-    attempt: int = 1
+    attempt: int
     code_digest: str | None = None
 
 
-class ChildCompleted(BaseEvent):
+class ChildCompleted(BaseEvent, tag="container:childCompleted", kw_only=True):
     """A node inside a container finished; what `node:completed` is for the flow's own nodes."""
 
-    type: Literal["container:childCompleted"] = "container:childCompleted"
     node_id: str
     child_id: str
     output: Json = None
 
 
-class ContainerStarted(BaseEvent):
+class ContainerStarted(BaseEvent, tag="container:started", kw_only=True):
     """A container knows what it will go through. `items` are frozen here; `keys` are branches or the case taken;
     `inputs` are those of a called flow; `agent` has the `model` of an agent, its caps (`maxCost`, `maxTokensTotal`,
     `maxTurns`), its lists of nodes (`turnList`, `toolList`), whether its answer is JSON (`structured`), a later agent
     gets its conversation (`keeps`), and it goes on with the one that it had when it failed (`goesOn`)."""
 
-    type: Literal["container:started"] = "container:started"
     node_id: str
     kind: Literal["foreach", "loop", "parallel", "switch", "flow", "agent"]
     total: int | None = None
@@ -365,13 +354,12 @@ class ContainerStarted(BaseEvent):
     agent: dict[str, Json] | None = None
 
 
-class IterationStarted(BaseEvent):
+class IterationStarted(BaseEvent, tag="container:iterationStarted", kw_only=True):
     """One pass through a list of nodes began: an item, a round, a branch, a case, or the called flow.
 
     `scope` is the address of the pass, under which its nodes have theirs; `list_id` names the list of nodes.
     """
 
-    type: Literal["container:iterationStarted"] = "container:iterationStarted"
     node_id: str
     index: int
     key: str | None = None
@@ -379,12 +367,11 @@ class IterationStarted(BaseEvent):
     list_id: str
 
 
-class IterationCompleted(BaseEvent):
+class IterationCompleted(BaseEvent, tag="container:iterationCompleted", kw_only=True):
     """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not said twice. Of a pass that
     failed, `unreached` are the nodes that it did not come to: their outputs are null. `collected` is what `collect` of a
     `foreach` gave for it."""
 
-    type: Literal["container:iterationCompleted"] = "container:iterationCompleted"
     node_id: str
     index: int
     scope: str
@@ -393,11 +380,10 @@ class IterationCompleted(BaseEvent):
     collected: Json = None
 
 
-class ContainerCompleted(BaseEvent):
+class ContainerCompleted(BaseEvent, tag="container:completed", kw_only=True):
     """Nothing is left to go through. The container's output follows from its passes. `limit` is the number of rounds of a
     loop that would have gone on (`on_limit: continue`, or a person's word)."""
 
-    type: Literal["container:completed"] = "container:completed"
     node_id: str
     limit: int | None = None
 
@@ -405,7 +391,7 @@ class ContainerCompleted(BaseEvent):
 # --- agents ----------------------------------------------------------------------------------------------
 
 
-class AgentMessage(BaseEvent):
+class AgentMessage(BaseEvent, tag="agent:message", kw_only=True):
     """A message of an agent's conversation. `content` are blocks of the Messages API, those of the model verbatim.
 
     The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
@@ -414,7 +400,6 @@ class AgentMessage(BaseEvent):
     with an answer (`engine`). `weighed` are marks of the files and tools outside of the journal that its tokens include.
     """
 
-    type: Literal["agent:message"] = "agent:message"
     node_id: str
     role: Literal["user", "assistant"]
     source: Literal["prompt", "person", "engine", "model"]
@@ -431,11 +416,10 @@ class AgentMessage(BaseEvent):
     weighed: list[str] | None = None
 
 
-class AgentToolRequested(BaseEvent):
+class AgentToolRequested(BaseEvent, tag="agent:toolRequested", kw_only=True):
     """The model asks for a tool, as the `index`-th of its message. `tool` is the tool's place in the agent's list, None
     where it has no such tool."""
 
-    type: Literal["agent:toolRequested"] = "agent:toolRequested"
     node_id: str
     tool_use_id: str
     name: str
@@ -443,10 +427,9 @@ class AgentToolRequested(BaseEvent):
     tool: int | None = None
 
 
-class AgentToolResult(BaseEvent):
+class AgentToolResult(BaseEvent, tag="agent:toolResult", kw_only=True):
     """What the model is told about a tool call: its outcome, or why there is none. A call that ran never runs again."""
 
-    type: Literal["agent:toolResult"] = "agent:toolResult"
     node_id: str
     tool_use_id: str
     content: list[dict[str, Json]]
@@ -454,11 +437,10 @@ class AgentToolResult(BaseEvent):
     error: dict[str, Json] | None = None
 
 
-class AgentCompacted(BaseEvent):
+class AgentCompacted(BaseEvent, tag="agent:compacted", kw_only=True):
     """The conversation came near the model's limit: from now on `content` stands for all of it (`replaced` messages).
     It is the outcome of the model call `turn`."""
 
-    type: Literal["agent:compacted"] = "agent:compacted"
     node_id: str
     turn: str
     content: list[dict[str, Json]]
@@ -468,11 +450,10 @@ class AgentCompacted(BaseEvent):
     model: str | None = None
 
 
-class AgentBudget(BaseEvent):
+class AgentBudget(BaseEvent, tag="agent:budget", kw_only=True):
     """A person let an agent go on at a cap: these hold from now on. `scope` is what was at its cap: the agent (`node`),
     the flow, or the day, whose cap this agent is free of from then on."""
 
-    type: Literal["agent:budget"] = "agent:budget"
     node_id: str
     scope: Literal["node", "flow", "day"]
     caps: dict[str, Json]
@@ -482,26 +463,23 @@ class AgentBudget(BaseEvent):
 # --- prompts and timers ----------------------------------------------------------------------------------
 
 
-class PromptRequested(BaseEvent):
+class PromptRequested(BaseEvent, tag="prompt:requested", kw_only=True):
     """A question for people. `prompt` has kind, message, options, who may answer, and its clocks (see `state.Prompt`)."""
 
-    type: Literal["prompt:requested"] = "prompt:requested"
     prompt_id: str
     prompt: dict[str, Json]
 
 
-class PromptShown(BaseEvent):
+class PromptShown(BaseEvent, tag="prompt:shown", kw_only=True):
     """People can see the prompt: where. Its clocks start here."""
 
-    type: Literal["prompt:shown"] = "prompt:shown"
     prompt_id: str
     shown: dict[str, Json]
 
 
-class PromptVoted(BaseEvent):
+class PromptVoted(BaseEvent, tag="prompt:voted", kw_only=True):
     """A person voted and that decides nothing yet. It takes the place of that person's vote before."""
 
-    type: Literal["prompt:voted"] = "prompt:voted"
     prompt_id: str
     actor: dict[str, Json]
     vote: Literal["approve", "reject"]
@@ -509,14 +487,13 @@ class PromptVoted(BaseEvent):
     key: str
 
 
-class PromptEdited(BaseEvent):
+class PromptEdited(BaseEvent, tag="prompt:edited", kw_only=True):
     """A person changed what is to be approved. Votes before it are void, and buttons of the copy before (`nonce`) too.
 
     `values` are all values of the form from now on, `before` those that were changed as they had been, `covers` what
     would run now.
     """
 
-    type: Literal["prompt:edited"] = "prompt:edited"
     prompt_id: str
     actor: dict[str, Json]
     values: dict[str, Json]
@@ -526,95 +503,85 @@ class PromptEdited(BaseEvent):
     key: str
 
 
-class PromptHanded(BaseEvent):
+class PromptHanded(BaseEvent, tag="prompt:handed", kw_only=True):
     """A person let somebody else answer in their place."""
 
-    type: Literal["prompt:handed"] = "prompt:handed"
     prompt_id: str
     actor: dict[str, Json]
     to: str
     key: str
 
 
-class PromptUndone(BaseEvent):
+class PromptUndone(BaseEvent, tag="prompt:undone", kw_only=True):
     """An answer was taken back before anything followed from it; the prompt is open again, under a new `nonce`."""
 
-    type: Literal["prompt:undone"] = "prompt:undone"
     prompt_id: str
     actor: dict[str, Json]
     nonce: str
     key: str
 
 
-class PromptAnswered(BaseEvent):
+class PromptAnswered(BaseEvent, tag="prompt:answered", kw_only=True):
     """The one answer of a prompt: final from here on, or once the timer of its `undo` has fired. `key` is the inbox
     key that carried it."""
 
-    type: Literal["prompt:answered"] = "prompt:answered"
     prompt_id: str
     actor: dict[str, Json]
     answer: dict[str, Json]
     key: str | None = None
 
 
-class PromptExpired(BaseEvent):
+class PromptExpired(BaseEvent, tag="prompt:expired", kw_only=True):
     """The deadline passed unanswered; `outcome` is what `on_timeout` made of it."""
 
-    type: Literal["prompt:expired"] = "prompt:expired"
     prompt_id: str
     outcome: str
 
 
-class PromptReminded(BaseEvent):
+class PromptReminded(BaseEvent, tag="prompt:reminded", kw_only=True):
     """Those who are asked are told once more; `count` is how often they have been by now."""
 
-    type: Literal["prompt:reminded"] = "prompt:reminded"
     prompt_id: str
     count: int
 
 
-class PromptEscalated(BaseEvent):
+class PromptEscalated(BaseEvent, tag="prompt:escalated", kw_only=True):
     """Nobody answered for so long that others are told: step `step` (from 0) of the prompt's `escalate`. With
     `may_answer` the people and groups in `to` may answer from now on."""
 
-    type: Literal["prompt:escalated"] = "prompt:escalated"
     prompt_id: str
     step: int
     to: list[str]
     may_answer: bool | None = None
 
 
-class PromptReposted(BaseEvent):
+class PromptReposted(BaseEvent, tag="prompt:reposted", kw_only=True):
     """The message that showed the prompt is gone, so it is shown once more: buttons of the copy before do not match
     any more. Its clocks go on."""
 
-    type: Literal["prompt:reposted"] = "prompt:reposted"
     prompt_id: str
     nonce: str
 
 
-class PromptCancelled(BaseEvent):
+class PromptCancelled(BaseEvent, tag="prompt:cancelled", kw_only=True):
     """The prompt is withdrawn; its buttons go away."""
 
-    type: Literal["prompt:cancelled"] = "prompt:cancelled"
     prompt_id: str
     reason: str
 
 
-class TimerSet(BaseEvent):
+class TimerSet(BaseEvent, tag="timer:set", kw_only=True):
     """A durable timer: fires once, at or after `due_at` (UTC, ISO-8601), also after a restart."""
 
-    type: Literal["timer:set"] = "timer:set"
     timer_id: str
     due_at: str
     purpose: Literal["wait", "deadline", "retry", "timeout", "undo", "remind", "escalate", "unreachable"]
     prompt_id: str | None = None
 
 
-class TimerFired(BaseEvent):
+class TimerFired(BaseEvent, tag="timer:fired", kw_only=True):
     """The timer fired; a timer that is no longer set changes nothing."""
 
-    type: Literal["timer:fired"] = "timer:fired"
     timer_id: str
 
 
@@ -672,26 +639,43 @@ Event: TypeAlias = (
 )
 
 
+EVENTS: dict[str, type[BaseEvent]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
+"""The class of each event, by its name on the wire."""
+
+for _name, _kind in EVENTS.items():
+    _kind.type = _name
+
+
 @cache
-def _types() -> dict[str, type[BaseEvent]]:
-    return {kind.type: kind for kind in get_args(Event)}
+def _decoder() -> Decoder[Event]:
+    return Decoder(Event)
 
 
 def event_from_bytes(data: bytes) -> Event:
     """The event that these bytes are. Raises `SchemaTooNew` for an event or a field that this release does not know, and
-    `MalformedJournal` for anything else that it does not write."""
+    `MalformedJournal`, naming the event, for anything else that it does not write."""
+    try:
+        return _decoder().decode(data)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(data, error) from error
+
+
+def _refusal(data: bytes, error: Exception) -> MalformedJournal | SchemaTooNew:
+    """Why bytes are no event."""
     try:
         fields = decode(data)
-        name = fields.get("type") if isinstance(fields, dict) else None
-        kind = _types().get(name) if isinstance(name, str) else None
-        if not isinstance(name, str):
-            raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: it has no type")
-        if kind is None:
-            raise SchemaTooNew(f"This release does not know the event {name!r}: a newer one wrote it.")
-        return cast(Event, kind.from_wire(fields))
-    except UnknownField as error:
-        raise SchemaTooNew(
-            f"This release does not know all of an event ({error}): a newer one wrote it."
-        ) from error
-    except (NotJson, TypeError) as error:
-        raise MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: {error}") from error
+    except NotJson as no_json:
+        return MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: {no_json}")
+    name = fields.get("type") if isinstance(fields, dict) else None
+    if not isinstance(name, str):
+        return MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: it has no type")
+    kind = EVENTS.get(name)
+    if kind is None:
+        return SchemaTooNew(f"This release does not know the event {name!r}: a newer one wrote it.")
+    unknown = fields.keys() - {"type", *kind.__struct_encode_fields__}
+    if unknown and isinstance(error, ValidationError):
+        told = f"{name} has no field {', '.join(sorted(unknown))}"
+        return SchemaTooNew(f"This release does not know all of an event ({told}): a newer one wrote it.")
+    return MalformedJournal(
+        f"not an event of schema {SCHEMA_VERSION}: event {fields.get('seq')} ({name}): {error}"
+    )

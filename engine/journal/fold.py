@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from engine.journal.events import Event
 from engine.journal.folds.agents import (
     agent_budget,
@@ -66,8 +68,8 @@ from engine.journal.folds.session import (
 )
 from engine.journal.grammar.owed import OWES, still_owed
 from engine.journal.grammar.rules import RULES
-from engine.journal.state import Owed, State
-from engine.journal.transitions import Phase, step
+from engine.journal.state import State
+from engine.journal.transitions import step
 from engine.language.errors import MalformedJournal
 
 
@@ -86,17 +88,7 @@ def evolve(state: State, event: Event) -> State:
     owes = OWES.get(kind)
     if owes is not None:
         owed = owes(state, event) + owed
-    return _stamped(moved, phase, event, owed)
-
-
-_PHASE, _SEQ, _AT, _OWED = map(State._fields.index, ("phase", "seq", "updated_at", "owed"))
-
-
-def _stamped(state: State, phase: Phase, event: Event, owed: tuple[Owed, ...]) -> State:
-    """What changes with every event, by its place: this is done for each of them."""
-    values = list(state)
-    values[_PHASE], values[_SEQ], values[_AT], values[_OWED] = phase, event.seq, event.timestamp, owed
-    return tuple.__new__(State, values)
+    return replace(moved, phase=phase, seq=event.seq, updated_at=event.timestamp, owed=owed)
 
 
 def derive_state(events: Iterable[Event], start: State | None = None) -> State:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
-
 from immutables import Map
+from msgspec import Struct
 
 from engine.journal.transitions import STATUS, Phase, Status
 from engine.language.codec import Json
@@ -41,7 +40,7 @@ UNFINISHED = ("started", "interrupted", "retrying", "failing")
 """The statuses of nodes that have no final outcome."""
 
 
-class NodeRun(NamedTuple):
+class NodeRun(Struct, frozen=True):
     """One execution of a node. `input` is kept while it may have to run again, `output` once it completed."""
 
     node_id: str
@@ -70,7 +69,7 @@ class NodeRun(NamedTuple):
     """The conversation of an agent that failed and may be tried again: that goes on with it."""
 
 
-class PromptRun(NamedTuple):
+class PromptRun(Struct, frozen=True):
     """A prompt of this session. `spec` is what `prompt:requested` said, with what people changed since; `shown` where
     people see it."""
 
@@ -103,7 +102,7 @@ class PromptRun(NamedTuple):
         return self.status in ("requested", "shown")
 
 
-class TimerRun(NamedTuple):
+class TimerRun(Struct, frozen=True):
     """A timer that is set."""
 
     timer_id: str
@@ -113,7 +112,7 @@ class TimerRun(NamedTuple):
     prompt_id: str | None
 
 
-class Graph(NamedTuple):
+class Graph(Struct, frozen=True):
     """Where a pass stands whose list is a graph. Everything in it is open: what is over leaves it."""
 
     ready: Map[str, None] = Map()
@@ -128,7 +127,7 @@ class Graph(NamedTuple):
     """Nodes that a jump gave another visit that has not begun."""
 
 
-class Frame(NamedTuple):
+class Frame(Struct, frozen=True):
     """One pass through a list of nodes that is under way; it is gone once all its nodes have their outcome.
 
     `owner` is the container's path (None for the flow's own list), `nodes` the path of each node that began.
@@ -152,7 +151,7 @@ class Frame(NamedTuple):
     graph: Graph | None = None
 
 
-class Spent(NamedTuple):
+class Spent(Struct, frozen=True):
     """What model calls have used. Costs are dollars, as exact decimals in text."""
 
     turns: int = 0
@@ -173,7 +172,7 @@ class Spent(NamedTuple):
         return self.tokens + self.unsure_tokens + self.reserved_tokens
 
 
-class Call(NamedTuple):
+class Call(Struct, frozen=True):
     """A tool call that the model asked for and that has no result yet."""
 
     tool_use_id: str
@@ -185,7 +184,7 @@ class Call(NamedTuple):
     """The question whether it may run, once it was asked."""
 
 
-class AgentRun(NamedTuple):
+class AgentRun(Struct, frozen=True):
     """The conversation of an agent that is under way."""
 
     model: str = ""
@@ -224,7 +223,7 @@ class AgentRun(NamedTuple):
     """How often it was told that its answer has the wrong form."""
 
 
-class ContainerRun(NamedTuple):
+class ContainerRun(Struct, frozen=True):
     """A container that is under way. `results` has what each finished pass gave, by its number."""
 
     node_id: str
@@ -243,7 +242,7 @@ class ContainerRun(NamedTuple):
     agent: AgentRun | None = None
 
 
-class LockRun(NamedTuple):
+class LockRun(Struct, frozen=True):
     """The lock that the session holds until it ends, or waits for while `acquired_at` is None."""
 
     name: str
@@ -252,25 +251,7 @@ class LockRun(NamedTuple):
     acquired_at: str | None = None
 
 
-_Record = TypeVar("_Record", bound=tuple[Any, ...])
-_PLACES: dict[type, dict[str, int]] = {}
-
-
-def changed(record: _Record, **changes: Any) -> _Record:
-    """What `_replace` gives, at a third of its cost: the fold does little else."""
-    kind = type(record)
-    try:
-        places = _PLACES[kind]
-    except KeyError:
-        names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # records are named tuples
-        places = _PLACES[kind] = {name: place for place, name in enumerate(names)}
-    values = list(record)
-    for name, value in changes.items():
-        values[places[name]] = value
-    return tuple.__new__(kind, values)
-
-
-class Owed(NamedTuple):
+class Owed(Struct, frozen=True):
     """An event that follows in the same step: one of these types, at this path, about the prompt or timer of this id."""
 
     types: tuple[str, ...]
@@ -278,7 +259,7 @@ class Owed(NamedTuple):
     id: str | None = None
 
 
-class State(NamedTuple):
+class State(Struct, frozen=True):
     """All that is known of a session. Never changed in place."""
 
     session_id: str = ""

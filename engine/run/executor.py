@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Command
 from engine.decide.evaluate import node_at
@@ -87,7 +89,7 @@ class Running:
         node = node_at(live.flow, live.state, path)
         if run.type == TURN:
             # What is said is in the journal already, and is not written once more with each call.
-            run = run._replace(input=conversations().request(live.flow, live.state, path))
+            run = structs.replace(run, input=conversations().request(live.flow, live.state, path))
         called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
         file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
         # A tool may find a secret where another one left it: in a file, in what a server remembers.

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from engine.decide import locks
 from engine.decide.commands import Begin, Claimed, Command, Facts, Installed, LockQueued, Policy
 from engine.decide.decide import take_turn
@@ -295,7 +297,7 @@ class Stepper(Claimant):
         ]
         if isinstance(commands[0], LockQueued):
             holder = await self.writer.call(self.store.head, commands[0].holder)
-            commands[0] = commands[0].but(thread_key=holder and holder.thread_key)
+            commands[0] = structs.replace(commands[0], thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())
         facts = self._facts(live)

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from immutables import Map
+from msgspec.structs import replace
 
 from engine.flow.node import Retry
 from engine.journal.state import NodeRun, PromptRun, State, TimerRun
@@ -82,7 +83,7 @@ def prompt(kind: str = "approval", status: str = "requested", **fields: Any) -> 
     """A prompt at the node `gate`; fields of `PromptRun` go to the prompt and all others to its spec."""
     own = {name: fields.pop(name) for name in PromptRun._fields if name in fields}
     made = PromptRun("prompt-1", "gate", kind, status, spec(kind, **fields), T0)
-    return made._replace(**own)
+    return replace(made, **own)
 
 
 def session(*prompts: PromptRun, **fields: Any) -> State:
@@ -104,7 +105,7 @@ def session(*prompts: PromptRun, **fields: Any) -> State:
         prompts=Map({one.prompt_id: one for one in prompts}),
         open_prompts=Map({one.prompt_id: None for one in prompts if one.open}),
     )
-    return base._replace(**fields)
+    return replace(base, **fields)
 
 
 def texts(value: Any) -> list[str]:

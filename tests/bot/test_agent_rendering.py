@@ -8,6 +8,7 @@ from typing import Any, Self
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bot.intents.agent_rows import marks
 from bot.intents.session_rows import slack_intents
@@ -196,7 +197,7 @@ SHELL = "      tools: [{shell: {commands: ['echo *'], on_crash: again}}]\n"
 def rows_of(before: State, after: State, events: list[Event]) -> list[PutOutbox]:
     """The rows of agents that a step makes."""
     place = {"thread": THREAD}
-    rows = slack_intents(before._replace(**place), after._replace(**place), events)
+    rows = slack_intents(replace(before, **place), replace(after, **place), events)
     return [row for row in rows if row.kind in ("agent", "agent_tool", "reaction", "prompt")]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from bot.intents.session_rows import ephemeral_row, note_row, respond_row, root_row, slack_intents
 from engine.journal import events as ev
@@ -59,7 +60,7 @@ def test_a_step_that_changes_nothing_on_the_card_does_not_touch_it() -> None:
     """A message that is only kept writes no row."""
     before = session(prompt())
     event = at(6, ev.SessionMessage, message="hello", actor=BEN, key="k")
-    assert slack_intents(before, before._replace(seq=6), [event]) == []
+    assert slack_intents(before, replace(before, seq=6), [event]) == []
 
 
 def test_the_card_names_the_state_that_it_needs() -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bot.intents.session_rows import note_row
 from bot.rendering.card import card_key
@@ -300,7 +301,7 @@ async def test_edits_of_a_card_keep_their_distance(rig: Rig) -> None:
 async def test_a_card_is_never_older_than_its_row(rig: Rig) -> None:
     """Whoever reads the state a moment too early shows nothing, and the newest state a moment later."""
     session_id = await rig.start(ASK)
-    early = [(await rig.engine.state(session_id))._replace(seq=1, phase="running")]
+    early = [replace((await rig.engine.state(session_id)), seq=1, phase="running")]
 
     async def load(asked_for: str) -> State:
         return early.pop() if early else await rig.engine.state(asked_for)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from immutables import Map
+from msgspec.structs import replace
 
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.rendering.card import card
@@ -75,7 +76,7 @@ def test_the_end_is_summed_up() -> None:
     """An ended card says how and after how long, and counts what was done and what was not."""
     run = NodeRun("gate", "approval", 1, "failed", T0, T1, error={"message": "boom <!here>"})
     ended = session(phase="ended", outcome="failed", error=run.error, active=Map())
-    ended = ended._replace(nodes=ended.nodes.set("gate", run))
+    ended = replace(ended, nodes=ended.nodes.set("gate", run))
     first = texts(card(ended, FLOW, T1).blocks)[0]
     assert first == "❌ *Failed* after 3m 12s · 1 done · 1 failed · 1 not run\nboom &lt;!here&gt;"
     assert "▫️ Tell · not run" in said(ended)
@@ -140,7 +141,7 @@ def test_a_failure_says_what_was_not_done_and_what_one_can_do() -> None:
     """The note at a bad end names the node, the error, what was left, and how to start again."""
     run = NodeRun("gate", "approval", 1, "failed", T0, T1, error={"message": "nobody answered"})
     state = session(outcome="failed", phase="ended", error=run.error, active=Map())
-    state = state._replace(nodes=state.nodes.set("gate", run))
+    state = replace(state, nodes=state.nodes.set("gate", run))
     assert end_note(state, FLOW, "end:1", bot_user_id="UBOT").text.splitlines() == [
         "❌ *rollback* failed at *Gate*: nobody answered",
         "*Not done:* Tell.",
@@ -160,7 +161,7 @@ def test_a_failed_program_shows_its_last_lines() -> None:
     assert "''' &lt;!channel&gt;\n```" in text
     assert "`output.txt`, below" in text
     assert "line 0\n" in (log_of(state) or "")
-    short = state._replace(error={"message": "exit code 1", "details": {"stderr": "no such host\n"}})
+    short = replace(state, error={"message": "exit code 1", "details": {"stderr": "no such host\n"}})
     assert "no such host" in end_note(short, FLOW, "end:1").text
     assert log_of(short) is None
 
@@ -178,7 +179,7 @@ def test_an_abort_says_by_whom() -> None:
 
 def test_code_that_changed_stands_on_the_card() -> None:
     """Whoever looks sees that something else runs than what the session began with."""
-    state = session(prompt())._replace(code_changed=("./deploy.sh",))
+    state = replace(session(prompt()), code_changed=("./deploy.sh",))
     assert "⚠️ Changed since this began: ./deploy.sh" in str(card(state, FLOW, T1).blocks)
 
 
@@ -215,8 +216,8 @@ def after_a_rejection(outcome: str) -> State:
         error=None if on else REJECTED,
     )
     nodes = Map({"gate": run})
-    return session()._replace(
-        phase="ended", outcome=outcome, nodes=nodes, active=Map(), error=None if on else REJECTED
+    return replace(
+        session(), phase="ended", outcome=outcome, nodes=nodes, active=Map(), error=None if on else REJECTED
     )
 
 
@@ -249,7 +250,7 @@ def test_a_rejection_after_which_it_went_on_has_no_tick_either() -> None:
 def test_a_limit_that_it_went_on_at_is_named() -> None:
     """A session that completed at a limit does not look like one that was over."""
     reached = ({"path": "again", "to": None, "times": 3}, {"path": "test~4", "to": "fix", "times": 3})
-    state = after_a_rejection("complete")._replace(limits=reached)
+    state = replace(after_a_rejection("complete"), limits=reached)
     assert "🔁 Went on at a limit: again after 3 rounds, test → fix after 3 times" in "\n".join(
         texts(card(state, FLOW, T1).blocks) + plain_texts(card(state, FLOW, T1).blocks)
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bot.rendering.approvals import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.blocks import MOST_UNITS, size
@@ -214,7 +215,7 @@ def test_an_answer_that_can_be_taken_back_has_a_button_until_then() -> None:
     (undo,) = buttons(made.blocks)
     assert (undo["text"]["text"], undo["action_id"]) == ("Undo", "sayso:undo")
     assert "Can be taken back until <!date^1795300992^{time_secs}" in "\n".join(texts(made.blocks))
-    final = answered._replace(undo_until=None)
+    final = replace(answered, undo_until=None)
     assert buttons(closed_prompt(session(final), final, FLOW).blocks) == []
 
 
@@ -242,7 +243,7 @@ def test_an_open_message_leaves_room_for_everything() -> None:
     )
     for made in (
         prompt_message(session(one), one, FLOW),
-        closed_prompt(session(one), one._replace(status="cancelled"), FLOW),
+        closed_prompt(session(one), replace(one, status="cancelled"), FLOW),
     ):
         check_message(made.text, made.blocks)
         assert size(made.blocks) <= MOST_UNITS

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bot.rendering.blocks import Rendered
 from bot.rendering.forms import form_controls, form_errors, form_pages, form_view, read_control, read_form
@@ -254,8 +255,8 @@ def test_an_open_form_says_what_it_asks_for() -> None:
 def test_an_answered_form_says_what_was_filled_in() -> None:
     """A closed form shows every field with its value, as plain text."""
     one = asked(HOSTILE_FORM, status="answered", actor=ANA, at=T0)
-    one = one._replace(
-        answer={"value": None, "text": "x", "label": "x", "values": {"team": "<@U0X>", "days": 3}}
+    one = replace(
+        one, answer={"value": None, "text": "x", "label": "x", "values": {"team": "<@U0X>", "days": 3}}
     )
     made = closed_prompt(session(one), one, Flow())
     assert "<!channel> *Team*: <@U0X>\nDays: 3" in "\n".join(plain_texts(made.blocks))
@@ -271,8 +272,8 @@ def test_any_form_fits_into_its_message(form: Any, message: str) -> None:
     blocks.check_message(made.text, made.blocks, limit=4_000)
     assert any(block["type"] == "actions" for block in made.blocks)
     fields = one.spec["form"]["fields"]
-    done = one._replace(status="answered", at=T0, actor=ANA)
-    done = done._replace(answer={"value": None, "text": "x", "values": check_form(fields, {})[0] or {"x": 1}})
+    done = replace(one, status="answered", at=T0, actor=ANA)
+    done = replace(done, answer={"value": None, "text": "x", "values": check_form(fields, {})[0] or {"x": 1}})
     closed = closed_prompt(session(done), done, Flow())
     blocks.check_message(closed.text, closed.blocks, limit=4_000)
 
@@ -286,8 +287,12 @@ def test_people_and_channels_that_were_chosen_are_shown_by_their_names() -> None
     }
     values: dict[str, Json] = {name: body["default"] for name, body in properties.items()}
     form = {"fields": fields_of(properties)}
-    answered = asked({"properties": properties})._replace(
-        status="answered", at=T0, actor=ANA, answer={"values": values, "text": "x"}
+    answered = replace(
+        asked({"properties": properties}),
+        status="answered",
+        at=T0,
+        actor=ANA,
+        answer={"values": values, "text": "x"},
     )
     message = closed_prompt(session(answered), answered, Flow())
     blocks.check_message(message.text, message.blocks)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from bot.scenarios.play import Result
 from engine.journal.state import Spent, State
@@ -205,8 +206,8 @@ def changed(state: State, **fields: Any) -> State:
     """The state with other fields of every conversation in it."""
     for path, container in state.containers.items():
         if container.agent is not None:
-            other = container._replace(agent=container.agent._replace(**fields))
-            state = state._replace(containers=state.containers.set(path, other))
+            other = replace(container, agent=replace(container.agent, **fields))
+            state = replace(state, containers=state.containers.set(path, other))
     return state
 
 

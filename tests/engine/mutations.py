@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from engine.journal.events import Event
+from msgspec.structs import replace
+
+from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import evolve
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -87,7 +89,7 @@ class Mutant(NamedTuple):
 
 
 def _numbered(events: Sequence[Event], at: int) -> list[Event]:
-    return [*events[:at], *(event.but(seq=seq) for seq, event in enumerate(events[at:], at + 1))]
+    return [*events[:at], *(replace(event, seq=seq) for seq, event in enumerate(events[at:], at + 1))]
 
 
 def orders(events: Sequence[Event]) -> Iterator[Mutant]:
@@ -100,7 +102,7 @@ def orders(events: Sequence[Event]) -> Iterator[Mutant]:
             yield Mutant(f"swap {told} and {events[at + 1].type}", at, _numbered(swapped, at))
         yield Mutant(f"double {told}", at, _numbered([*events[: at + 1], event, *events[at + 1 :]], at))
         for seq in (event.seq + 1, event.seq - 1, 0):
-            yield Mutant(f"renumber {told}", at, [*events[:at], event.but(seq=seq), *events[at + 1 :]])
+            yield Mutant(f"renumber {told}", at, [*events[:at], replace(event, seq=seq), *events[at + 1 :]])
 
 
 def fields(events: Sequence[Event]) -> Iterator[Mutant]:
@@ -108,17 +110,15 @@ def fields(events: Sequence[Event]) -> Iterator[Mutant]:
     kind, nothing where there was something."""
     others = _values(events)
     for at, event in enumerate(events):
-        for field in event.fields():
-            if field.name in ("seq", "type") or is_said(event, field.name):
+        for field in event.__struct_fields__:
+            if field == "seq" or is_said(event, field):
                 continue
-            for wrong in _wrong(event, field.name, field.inside, others):
+            for wrong in _wrong(event, field, others):
                 try:
-                    made = event.but(**{field.name: wrong})
-                except TypeError:
+                    made = event_from_bytes(replace(event, **{field: wrong}).to_bytes())
+                except MalformedJournal:
                     continue
-                name = (
-                    f"{event.seq} {event.type}.{field.name} = {wrong!r}, not {getattr(event, field.name)!r}"
-                )
+                name = f"{event.seq} {event.type}.{field} = {wrong!r}, not {getattr(event, field)!r}"
                 yield Mutant(name, at, [*events[:at], made, *events[at + 1 :]])
 
 
@@ -126,10 +126,10 @@ def _values(events: Sequence[Event]) -> dict[str, list[Any]]:
     """What stands in a field somewhere in the history."""
     found: dict[str, dict[Any, None]] = {}
     for event in events:
-        for field in event.fields():
-            value = getattr(event, field.name)
+        for field in event.__struct_fields__:
+            value = getattr(event, field)
             if isinstance(value, str):
-                found.setdefault(field.name, {})[value] = None
+                found.setdefault(field, {})[value] = None
     return {name: list(values) for name, values in found.items()}
 
 
@@ -144,7 +144,7 @@ _WORDS = {
 }
 
 
-def _wrong(event: Event, name: str, inside: Any, others: dict[str, list[Any]]) -> list[Json]:
+def _wrong(event: Event, name: str, others: dict[str, list[Any]]) -> list[Json]:
     value: Any = getattr(event, name)
     made: list[Json] = [None]
     if isinstance(value, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from engine.decide.commands import Abort, NodeBroke, NodeCut, NodeDone
 from engine.language.errors import AlreadyAnswered, NotAllowed, PromptClosed, SessionEnded
@@ -114,7 +115,7 @@ def test_an_open_prompt_takes_no_answer_while_finalizing() -> None:
     """A prompt beside a running node counts as withdrawn from the abort on."""
     case = given(ASK).started()
     late, shown = case.answer(text="late"), case.shown()
-    case.state = case.state._replace(phase="finalizing", outcome="aborted")
+    case.state = replace(case.state, phase="finalizing", outcome="aborted")
     case.refused(late, PromptClosed)
     case.only(shown)
     assert "prompt:shown" not in [event.type for event in case.last]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.decide.commands import Answer, Command, Due, Edit, Facts, HandOver, Shown, Undo
 from engine.decide.decide import decide
@@ -85,7 +86,7 @@ def test_an_answer_after_the_deadline_is_refused(flow: str, given_: dict[str, An
 def test_the_deadline_counts_without_its_timer() -> None:
     """A timer that is gone gives nobody more time."""
     case = shown(ASK)
-    case.state = case.state._replace(timers=case.state.timers.delete(case.timer))
+    case.state = replace(case.state, timers=case.state.timers.delete(case.timer))
     case.later(605).refused(case.answer(text="fine"), PromptTimedOut)
 
 
@@ -126,7 +127,7 @@ def test_a_question_that_nobody_has_seen_has_no_deadline_yet() -> None:
 
 def doubted(case: Scenario) -> Facts:
     """What a turn knows whose clock was just put forward."""
-    return case._facts().but(clock_jumped=True)
+    return replace(case._facts(), clock_jumped=True)
 
 
 def test_a_clock_that_jumped_decides_neither_for_nor_against_an_answer() -> None:

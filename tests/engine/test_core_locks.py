@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from engine.decide import fork as forks
 from engine.decide import locks
@@ -151,7 +152,7 @@ def test_rows_follow_a_session_through_its_lock() -> None:
     before = case.state
     case.only(Abort(ANA))
     assert not lock_rows(before, case.state, ())
-    ended = before._replace(phase="ended")
+    ended = replace(before, phase="ended")
     assert lock_rows(before, ended, ()) == [DropLock("deploy-api", SESSION)]
     assert lock_rows(State(), ended, ()) == [*whole, DropLock("deploy-api", SESSION)]
     refused = asked(REFUSING).when(LockQueued("deploy-api", OTHER))

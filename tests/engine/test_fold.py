@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from engine.decide.commands import Hold, Resume
 from engine.journal import events as ev
@@ -74,9 +75,9 @@ _SAMPLES: dict[str, Any] = {
 def sample(kind: type[ev.BaseEvent], seq: int = 1) -> Event:
     """An event of that type with something in every field that must be there."""
     values: dict[str, Any] = {"seq": seq, "timestamp": START, "path": "a"}
-    for field in kind.fields():
+    for field in fields(kind):
         if field.name not in values and field.required:
-            values[field.name] = _SAMPLES.get(field.name) or _of(field.annotation)
+            values[field.name] = _SAMPLES.get(field.name) or _of(field.type)
     return kind(**values)  # type: ignore[return-value]  # every member of the union
 
 
@@ -125,10 +126,12 @@ def running_state() -> State:
         ),
         ev.FlowStarted(seq=2, timestamp=START, flow_name="f", input={}),
         ev.NodeStarted(
-            seq=3, timestamp=START, path="a", node_id="a", node_type="noop", node_index=0, epoch=1
+            seq=3, timestamp=START, path="a", node_id="a", node_type="noop", node_index=0, epoch=1, attempt=1
         ),
         ev.NodeCompleted(seq=4, timestamp=START, path="a", node_id="a", output=None),
-        ev.NodeStarted(seq=5, timestamp=START, path="b", node_id="b", node_type="ask", node_index=1, epoch=1),
+        ev.NodeStarted(
+            seq=5, timestamp=START, path="b", node_id="b", node_type="ask", node_index=1, epoch=1, attempt=1
+        ),
         ev.PromptRequested(seq=6, timestamp=START, path="b", prompt_id="p", prompt={"kind": "ask"}),
         ev.PromptAnswered(
             seq=7, timestamp=START, path="b", prompt_id="p", actor={"id": "U1"}, answer={"value": 1}
@@ -138,7 +141,7 @@ def running_state() -> State:
 
 
 FACT: dict[str, Any] = {"seq": 8, "timestamp": START}
-NODE: dict[str, Any] = {"node_id": "x", "node_type": "noop", "node_index": 0, "epoch": 1}
+NODE: dict[str, Any] = {"node_id": "x", "node_type": "noop", "node_index": 0, "epoch": 1, "attempt": 1}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ NODE: dict[str, Any] = {"node_id": "x", "node_type": "noop", "node_index": 0, "e
         ev.NodeCompleted(**FACT, path="a", node_id="a"),
         ev.NodeCompleted(**FACT, path="never", node_id="never"),
         ev.NodeCompleted(**FACT, node_id="b"),
-        ev.NodeFailed(**FACT, path="a", node_id="a", error={}),
+        ev.NodeFailed(**FACT, path="a", node_id="a", error={}, attempt=1),
         ev.NodeSkipped(**FACT, path="a", node_id="a", node_type="noop", reason="r"),
         ev.NodeSkipped(**FACT, path="b", node_id="b", node_type="noop", reason="r"),
         ev.NodeInterrupted(**FACT, path="a", node_id="a", reason="crash"),
@@ -178,7 +181,7 @@ def test_an_event_that_does_not_follow_is_malformed(event: Event) -> None:
 def test_a_session_ends_as_it_was_decided() -> None:
     """`session:end` with another status than the outcome is malformed."""
     failed = [
-        ev.NodeFailed(seq=8, timestamp=START, path="b", node_id="b", error={}),
+        ev.NodeFailed(seq=8, timestamp=START, path="b", node_id="b", error={}, attempt=1),
         ev.FlowFailed(seq=9, timestamp=START, path="b", error={}),
     ]
     with pytest.raises(MalformedJournal, match="ended as failed"):
@@ -269,7 +272,13 @@ def test_folding_an_event_shares_what_completed_long_ago(count: int) -> None:
     for index in range(1000 + count):
         place: dict[str, Any] = {"path": f"n{index}", "node_id": f"n{index}"}
         started = ev.NodeStarted(
-            seq=state.seq + 1, timestamp=START, **place, node_type="noop", node_index=index, epoch=1
+            seq=state.seq + 1,
+            timestamp=START,
+            **place,
+            node_type="noop",
+            node_index=index,
+            epoch=1,
+            attempt=1,
         )
         before = evolve(state, started)
         after = evolve(

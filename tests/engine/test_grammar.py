@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from engine.decide.verify import verify
 from engine.journal import events as ev
@@ -52,7 +53,7 @@ UNTOLD: dict[str, str] = {
 
 def commutes(mutant: Mutant, folded: State, original: State) -> bool:
     """Whether two neighbours changed places and nothing is different for it: they happened side by side."""
-    plain = (folded._replace(updated_at=""), original._replace(updated_at=""))
+    plain = (replace(folded, updated_at=""), replace(original, updated_at=""))
     return mutant.name.startswith("swap") and plain[0] == plain[1]
 
 
@@ -140,7 +141,7 @@ def test_whatever_is_decided_verifies(walk: Walk) -> None:
 
 def refusal(name: str, change: Callable[[list[Event]], list[Event]]) -> str:
     """Why the fold refuses a history that was changed like this."""
-    changed = [event.but(seq=seq) for seq, event in enumerate(change(list(histories()[name].events)), 1)]
+    changed = [replace(event, seq=seq) for seq, event in enumerate(change(list(histories()[name].events)), 1)]
     with pytest.raises(MalformedJournal) as error:
         derive_state(changed)
     return str(error.value)
@@ -178,7 +179,7 @@ def test_an_answer_that_was_not_offered_is_refused() -> None:
     def change(events: list[Event]) -> list[Event]:
         other = [event for event in events if isinstance(event, ev.PromptAnswered)][-1]
         answer = {**other.answer, "value": "z"}
-        return [event.but(answer=answer) if event is other else event for event in events]
+        return [replace(event, answer=answer) if event is other else event for event in events]
 
     assert "offers x, y, not z" in refusal("forms", change)
 
@@ -195,7 +196,7 @@ def test_a_kind_and_a_number_of_a_question_are_derived() -> None:
         def change(events: list[Event], name: str = name, value: object = value) -> list[Event]:
             asked = next(event for event in events if isinstance(event, ev.PromptRequested))
             prompt = {**asked.prompt, name: value}
-            return [event.but(prompt=prompt) if event is asked else event for event in events]
+            return [replace(event, prompt=prompt) if event is asked else event for event in events]
 
         assert "prompt:requested" in refusal("forms", change)
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
@@ -143,7 +144,7 @@ def test_a_question_asked_before_keeps_its_meaning_in_a_new_text() -> None:
     case = Scenario(pinned_before(text_of(gate(), {"id": "n", "type": "noop"}))).started()
     run = case.node("gate")
     config = {name: value for name, value in run.input.items() if name != "on_reject"}
-    case.state = case.state._replace(nodes=case.state.nodes.set("gate", run._replace(input=config)))
+    case.state = replace(case.state, nodes=case.state.nodes.set("gate", replace(run, input=config)))
     case.flow = flow_of(text_of(gate(), {"id": "n", "type": "noop"}))
     case.events.clear()
     case._take(case.answer("reject", actor=BEN))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from engine.decide import decide
 from engine.decide.commands import NodeCut
@@ -73,8 +74,8 @@ def rewind(state: State, scope: str, position: int) -> State:
     for node_id, path in frame.nodes.items():
         if state.nodes[path].position >= position:
             state, kept = _without(state, path), kept.delete(node_id)
-    fresh = frame._replace(position=position, running=0, nodes=kept, error=None)
-    return state._replace(frames=state.frames.set(scope, fresh))
+    fresh = replace(frame, position=position, running=0, nodes=kept, error=None)
+    return replace(state, frames=state.frames.set(scope, fresh))
 
 
 def _holds_prompt(state: State, scope: str) -> bool:
@@ -88,7 +89,8 @@ def _without(state: State, path: str) -> State:
             mapping = mapping.delete(key)
         return mapping
 
-    return state._replace(
+    return replace(
+        state,
         nodes=cut(state.nodes),
         active=cut(state.active),
         containers=cut(state.containers),
@@ -103,8 +105,8 @@ def evaluate_items_again(flow: Flow, state: State) -> State:
             items = evaluate_config(
                 flow, node_at(flow, state, path), state, scope_of(path), state.updated_at
             )["items"]
-            changed = container._replace(items=items, total=len(items))
-            state = state._replace(containers=state.containers.set(path, changed))
+            changed = replace(container, items=items, total=len(items))
+            state = replace(state, containers=state.containers.set(path, changed))
     return state
 
 
@@ -112,8 +114,8 @@ def clamp(flow: Flow, state: State) -> State:
     """A position behind the last item is clamped to the last item."""
     for path, container in state.containers.items():
         if container.kind == "foreach" and container.total and container.begun == container.total:
-            changed = container._replace(begun=container.total - 1)
-            state = state._replace(containers=state.containers.set(path, changed))
+            changed = replace(container, begun=container.total - 1)
+            state = replace(state, containers=state.containers.set(path, changed))
     return state
 
 
@@ -139,7 +141,7 @@ def errors_are_dropped(flow: Flow, state: State) -> State:
 def retries_are_forgotten(flow: Flow, state: State) -> State:
     """How often a node has failed is lost on resume."""
     for path in state.active:
-        state = state._replace(nodes=state.nodes.set(path, state.nodes[path]._replace(failures=0)))
+        state = replace(state, nodes=state.nodes.set(path, replace(state.nodes[path], failures=0)))
     return state
 
 
@@ -147,7 +149,7 @@ def rounds_are_forgotten(flow: Flow, state: State) -> State:
     """How many rounds a loop has done is lost on resume."""
     for path, container in state.containers.items():
         if container.kind == "loop":
-            state = state._replace(containers=state.containers.set(path, container._replace(begun=0)))
+            state = replace(state, containers=state.containers.set(path, replace(container, begun=0)))
     return state
 
 
@@ -155,18 +157,18 @@ def outermost_owner(flow: Flow, state: State) -> State:
     """The outermost container is taken for the owner of every frame."""
     for scope, frame in passes(state):
         owner = min(state.containers, key=len)
-        state = state._replace(frames=state.frames.set(scope, frame._replace(owner=owner)))
+        state = replace(state, frames=state.frames.set(scope, replace(frame, owner=owner)))
     return state
 
 
 def messages_are_forgotten(flow: Flow, state: State) -> State:
     """Messages live in memory only."""
-    return state._replace(messages=())
+    return replace(state, messages=())
 
 
 def keys_are_forgotten(flow: Flow, state: State) -> State:
     """Which messages were taken is lost, so one that comes again is taken again."""
-    return state._replace(seen=Map())
+    return replace(state, seen=Map())
 
 
 def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
@@ -188,8 +190,8 @@ def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
             state = begin(state, event)
             found = restored.get(event.list_id) if same_list else max(restored.values(), default=None)
             if found and event.seq > claimed_at[0] and event.scope in state.frames:
-                frame = state.frames[event.scope]._replace(position=found)
-                state = state._replace(frames=state.frames.set(event.scope, frame))
+                frame = replace(state.frames[event.scope], position=found)
+                state = replace(state, frames=state.frames.set(event.scope, frame))
             return state
 
         at_claim(remember)(patch)

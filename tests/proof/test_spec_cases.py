@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from engine.decide.commands import Message
 from engine.journal.events import Event
@@ -364,7 +365,7 @@ async def test_frames_that_do_not_fit_are_refused(office: Office, changes: dict[
     """An event about a place that is not there is refused by name and position, never clamped or skipped."""
     events = await journal_in_an_iteration(office)
     number = max(index for index, event in enumerate(events) if event.type == changes["type"])
-    bad = events[number].but(**{key: value for key, value in changes.items() if key != "type"})
+    bad = replace(events[number], **{key: value for key, value in changes.items() if key != "type"})
     with pytest.raises(MalformedJournal, match=f"event {bad.seq} "):
         derive_state([*events[:number], bad, *events[number + 1 :]])
 

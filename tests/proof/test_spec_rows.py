@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from engine.decide.commands import Answer, Hold, Message, NodeDone, Resume, Shown
 from engine.journal.events import Event, event_from_bytes
@@ -248,7 +249,7 @@ def test_row_14_a_frame_out_of_range_is_refused() -> None:
     """An iteration that cannot be next is refused and named; nothing is clamped."""
     case = given(ASKS).started()
     number = next(i for i, event in enumerate(case.events) if event.type == "container:iterationStarted")
-    bad = case.events[number].but(index=2)
+    bad = replace(case.events[number], index=2)
     with pytest.raises(MalformedJournal, match="its index is 0, not 2"):
         derive_state([*case.events[:number], bad])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bot.serve.bolt import SlackApp
 from engine.decide import approvals, replies
@@ -40,8 +41,8 @@ def a_change_keeps_the_votes_before_it(patch: pytest.MonkeyPatch) -> None:
     def edited(state: Any, event: Any) -> Any:
         votes = prompts.open_prompt(state, event.prompt_id).votes
         after = prompts.prompt_edited(state, event)
-        kept = after.prompts[event.prompt_id]._replace(votes=votes)
-        return after._replace(prompts=after.prompts.set(event.prompt_id, kept))
+        kept = replace(after.prompts[event.prompt_id], votes=votes)
+        return replace(after, prompts=after.prompts.set(event.prompt_id, kept))
 
     patch.setitem(fold._FOLDS, "prompt:edited", edited)
 
@@ -70,8 +71,8 @@ def hands_over_and_keeps(patch: pytest.MonkeyPatch) -> None:
     def handed(state: Any, event: Any) -> Any:
         after = prompts.prompt_handed(state, event)
         prompt = after.prompts[event.prompt_id]
-        kept = prompt._replace(spec={**prompt.spec, "excluded": []})
-        return after._replace(prompts=after.prompts.set(event.prompt_id, kept))
+        kept = replace(prompt, spec={**prompt.spec, "excluded": []})
+        return replace(after, prompts=after.prompts.set(event.prompt_id, kept))
 
     patch.setitem(fold._FOLDS, "prompt:handed", handed)
 

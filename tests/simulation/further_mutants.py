@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bot.config.session_files import Part
 from bot.inbound import payloads
@@ -41,7 +42,7 @@ def a_second_vote_keeps_the_first_reason(patch: pytest.MonkeyPatch) -> None:
         *others, mine = prompt.votes
         kept = {**mine, "reason": before.get(event.actor["id"]) or mine["reason"]}
         votes = (*others, kept if mine["reason"] else mine)
-        return after._replace(prompts=after.prompts.set(event.prompt_id, prompt._replace(votes=votes)))
+        return replace(after, prompts=after.prompts.set(event.prompt_id, replace(prompt, votes=votes)))
 
     patch.setitem(fold._FOLDS, "prompt:voted", voted)
 

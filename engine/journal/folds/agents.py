@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from immutables import Map
+from msgspec.structs import replace
 
 from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
@@ -30,8 +31,8 @@ def agent_at(state: State, path: str) -> AgentRun:
 
 
 def with_agent(state: State, path: str, agent: AgentRun) -> State:
-    container = state.containers[path]._replace(agent=agent)
-    return state._replace(containers=state.containers.set(path, container))
+    container = replace(state.containers[path], agent=agent)
+    return replace(state, containers=state.containers.set(path, container))
 
 
 def agent_of(state: State, path: str) -> str | None:
@@ -57,7 +58,7 @@ def reserve(state: State, path: str, run: NodeRun) -> State:
 
     def reserved(spent: Spent) -> Spent:
         aside = spent.reserved_tokens + tokens
-        return spent._replace(reserved=more(spent.reserved, amount), reserved_tokens=aside)
+        return replace(spent, reserved=more(spent.reserved, amount), reserved_tokens=aside)
 
     return _spend(state, path, reserved)
 
@@ -79,8 +80,8 @@ def _given_back(state: State, path: str, run: NodeRun) -> State:
     return _spend(
         state,
         path,
-        lambda spent: spent._replace(
-            reserved=more(spent.reserved, "-" + amount), reserved_tokens=spent.reserved_tokens - tokens
+        lambda spent: replace(
+            spent, reserved=more(spent.reserved, "-" + amount), reserved_tokens=spent.reserved_tokens - tokens
         ),
     )
 
@@ -93,7 +94,8 @@ def lost(state: State, path: str, run: NodeRun) -> State:
     return _spend(
         state,
         path,
-        lambda spent: spent._replace(
+        lambda spent: replace(
+            spent,
             reserved=more(spent.reserved, "-" + amount),
             unsure=more(spent.unsure, amount),
             reserved_tokens=spent.reserved_tokens - tokens,
@@ -112,7 +114,8 @@ def _settle(state: State, path: str, run: NodeRun, event: ev.AgentMessage | ev.A
         cost, unsure = "0", amount
 
     def settled(spent: Spent) -> Spent:
-        return spent._replace(
+        return replace(
+            spent,
             turns=spent.turns + 1,
             tokens=spent.tokens + used,
             cost=more(spent.cost, cost),
@@ -131,8 +134,8 @@ def _spend(state: State, path: str, change: object) -> State:
     if owner is None:
         raise MalformedJournal(f"{path} is no model call of an agent")
     agent = agent_at(state, owner)
-    moved = with_agent(state, owner, agent._replace(spent=change(agent.spent)))
-    return moved._replace(spent=change(state.spent))
+    moved = with_agent(state, owner, replace(agent, spent=change(agent.spent)))
+    return replace(moved, spent=change(state.spent))
 
 
 # --- the conversation ----------------------------------------------------------------------------------------
@@ -153,11 +156,11 @@ def agent_begins(state: State, path: str, event: ev.ContainerStarted) -> State:
     if told.get("goesOn"):
         if run.kept is None:
             raise MalformedJournal(f"{path} has no conversation to go on with")
-        agent = run.kept._replace(lists=agent.lists, final=False, corrections=0)
-        state = state._replace(nodes=state.nodes.set(path, run._replace(kept=None)))
+        agent = replace(run.kept, lists=agent.lists, final=False, corrections=0)
+        state = replace(state, nodes=state.nodes.set(path, replace(run, kept=None)))
     scope = path if attempt == 1 else f"{path}#{attempt}"
     state = with_agent(state, path, agent)
-    return state._replace(frames=state.frames.set(scope, Frame(agent.lists[0], path)))
+    return replace(state, frames=state.frames.set(scope, Frame(agent.lists[0], path)))
 
 
 def turn_begins(state: State, path: str, run: NodeRun) -> State:
@@ -171,9 +174,9 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
         raise MalformedJournal(f"{path} began, and the tool calls {', '.join(missing)} have no result")
     said = [*(agent.results[tool] for tool in agent.order), *agent.pending]
     if said:
-        agent = agent._replace(messages=_said(agent.messages, "user", said))
-    state = state._replace(pending=tuple(said for said in state.pending if said[0] not in agent.heard))
-    agent = agent._replace(pending=(), heard=(), order=(), results=Map(), final=False)
+        agent = replace(agent, messages=_said(agent.messages, "user", said))
+    state = replace(state, pending=tuple(said for said in state.pending if said[0] not in agent.heard))
+    agent = replace(agent, pending=(), heard=(), order=(), results=Map(), final=False)
     return reserve(with_agent(state, owner, agent), path, run)
 
 
@@ -194,7 +197,8 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
         return with_agent(
             state,
             path,
-            agent._replace(
+            replace(
+                agent,
                 pending=(*agent.pending, *event.content),
                 heard=heard,
                 final=False,
@@ -212,7 +216,8 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
     counted = (agent.context, agent.counted, agent.weighed)
     if not event.interrupted:
         counted = (sum(usage.values()), len(messages), tuple(event.weighed or ()))
-    agent = agent._replace(
+    agent = replace(
+        agent,
         messages=messages,
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
         context=counted[0],
@@ -230,7 +235,8 @@ def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
     state = _settle(state, event.turn, run, event)
     agent = agent_at(state, path)
     usage = event.usage or {}
-    agent = agent._replace(
+    agent = replace(
+        agent,
         messages=Map({0: {"role": "user", "content": event.content}}),
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
         context=0,
@@ -241,7 +247,7 @@ def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
 
 
 def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:
-    return finish(state, path, run._replace(status="completed", input=None, saved=None, ended_at=at))
+    return finish(state, path, replace(run, status="completed", input=None, saved=None, ended_at=at))
 
 
 # --- tools -----------------------------------------------------------------------------------------------------
@@ -257,12 +263,12 @@ def tool_requested(state: State, event: ev.AgentToolRequested) -> State:
     if event.tool_use_id in agent.order:
         raise MalformedJournal(f"the tool call {event.tool_use_id} was requested before")
     call = Call(event.tool_use_id, event.name, event.input, event.tool)
-    agent = agent._replace(calls=agent.calls.set(path, call), order=(*agent.order, event.tool_use_id))
+    agent = replace(agent, calls=agent.calls.set(path, call), order=(*agent.order, event.tool_use_id))
     state = with_agent(state, turn.owner, agent)
     if scope in state.frames:
         return state
     frame = Frame(agent.lists[1], turn.owner, agent.spent.turns)
-    return state._replace(frames=state.frames.set(scope, frame))
+    return replace(state, frames=state.frames.set(scope, frame))
 
 
 def tool_result(state: State, event: ev.AgentToolResult) -> State:
@@ -277,8 +283,8 @@ def tool_result(state: State, event: ev.AgentToolResult) -> State:
         "content": event.content,
         **({"is_error": True} if event.is_error else {}),
     }
-    agent = agent._replace(
-        calls=agent.calls.delete(path), results=agent.results.set(event.tool_use_id, block)
+    agent = replace(
+        agent, calls=agent.calls.delete(path), results=agent.results.set(event.tool_use_id, block)
     )
     state = with_agent(state, owner, agent)
     run = state.nodes.get(path)
@@ -286,8 +292,8 @@ def tool_result(state: State, event: ev.AgentToolResult) -> State:
         return state
     if path in state.containers:
         state = drop_passes(state, path)
-    run = run._replace(input=None, saved=None, error=event.error, ended_at=event.timestamp)
-    return finish(state, path, run._replace(status="failed" if event.error else "completed"))
+    run = replace(run, input=None, saved=None, error=event.error, ended_at=event.timestamp)
+    return finish(state, path, replace(run, status="failed" if event.error else "completed"))
 
 
 def call_asked(state: State, path: str, prompt_id: str) -> State:
@@ -299,16 +305,16 @@ def call_asked(state: State, path: str, prompt_id: str) -> State:
     call = agent.calls.get(path)
     if call is None or path in state.nodes:
         return state
-    calls = agent.calls.set(path, call._replace(prompt_id=prompt_id))
-    return with_agent(state, owner, agent._replace(calls=calls))
+    calls = agent.calls.set(path, replace(call, prompt_id=prompt_id))
+    return with_agent(state, owner, replace(agent, calls=calls))
 
 
 def agent_budget(state: State, event: ev.AgentBudget) -> State:
     if event.scope == "flow":
-        return state._replace(caps={**state.caps, **event.caps})
+        return replace(state, caps={**state.caps, **event.caps})
     path = path_of(event)
     agent = agent_at(state, path)
-    return with_agent(state, path, agent._replace(caps={**agent.caps, **event.caps}))
+    return with_agent(state, path, replace(agent, caps={**agent.caps, **event.caps}))
 
 
 # --- what happens to all nodes, and means more for these --------------------------------------------------------
@@ -328,7 +334,7 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
         return state
     if agent.keeps:
         said = tuple(agent.messages[number] for number in range(len(agent.messages)))
-        state = state._replace(conversations=state.conversations.set(path, said))
+        state = replace(state, conversations=state.conversations.set(path, said))
     return drop_passes(state, path)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from engine.journal import events as ev
 from engine.journal.folds.common import frame_at, path_of, without
 from engine.journal.folds.nodes import drop_passes, finish, pass_failed, unfinished
 from engine.journal.grammar.ids import timeout_id
-from engine.journal.state import ON_FAILURE, AgentRun, ContainerRun, Frame, Graph, State, changed, scope_of
+from engine.journal.state import ON_FAILURE, AgentRun, ContainerRun, Frame, Graph, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.messages import final_answer
@@ -33,9 +35,9 @@ def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
     jumps = frame.jumps
     if event.jump is not None:
         jumps = (*jumps, (event.node_id or "", event.jump))
-    graph = changed(graph, gates=gates, edges=edges, ready=ready, ended=ended)
-    frame = changed(frame, graph=graph, jumps=jumps, error=frame.error or event.error)
-    state = changed(state, frames=state.frames.set(event.scope, frame))
+    graph = replace(graph, gates=gates, edges=edges, ready=ready, ended=ended)
+    frame = replace(frame, graph=graph, jumps=jumps, error=frame.error or event.error)
+    state = replace(state, frames=state.frames.set(event.scope, frame))
     if event.limit is not None:
         times = frame.loops.get(f"{event.node_id}>{event.limit}", 0)
         state = at_limit(state, path_of(event), event.limit, times)
@@ -46,7 +48,7 @@ def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
 
 def at_limit(state: State, path: str, to: str | None, times: int) -> State:
     """The state with a limit that the session goes on at."""
-    return state._replace(limits=(*state.limits, {"path": path, "to": to, "times": times}))
+    return replace(state, limits=(*state.limits, {"path": path, "to": to, "times": times}))
 
 
 def loop_iterated(state: State, event: ev.LoopIterate) -> State:
@@ -54,7 +56,7 @@ def loop_iterated(state: State, event: ev.LoopIterate) -> State:
     frame = frame_at(state, scope)
     if (event.edge_from, event.edge_to) not in frame.jumps:
         raise MalformedJournal(f"no jump from {event.edge_from} to {event.edge_to} is decided")
-    frame = changed(
+    frame = replace(
         frame,
         jumps=tuple(jump for jump in frame.jumps if event.reset and jump[0] not in event.reset),
         loops=frame.loops.set(f"{event.edge_from}>{event.edge_to}", event.iteration),
@@ -62,8 +64,8 @@ def loop_iterated(state: State, event: ev.LoopIterate) -> State:
     )
     if frame.graph is not None:
         jumps = tuple(jump for jump in frame.jumps if jump != (event.edge_from, event.edge_to))
-        frame = changed(frame, graph=reset(frame.graph, event), jumps=jumps)
-    return changed(state, frames=state.frames.set(scope, frame))
+        frame = replace(frame, graph=reset(frame.graph, event), jumps=jumps)
+    return replace(state, frames=state.frames.set(scope, frame))
 
 
 def reset(graph: Graph, event: ev.LoopIterate) -> Graph:
@@ -72,7 +74,7 @@ def reset(graph: Graph, event: ev.LoopIterate) -> Graph:
         gates, again = without(gates, node_id), again.set(node_id, None)
     for node_id, (known, yes) in (event.carried or {}).items():
         gates = gates.set(node_id, (known, yes))
-    return changed(graph, gates=gates, again=again, ready=graph.ready.set(event.edge_to, None))
+    return replace(graph, gates=gates, again=again, ready=graph.ready.set(event.edge_to, None))
 
 
 def container_started(state: State, event: ev.ContainerStarted) -> State:
@@ -81,7 +83,7 @@ def container_started(state: State, event: ev.ContainerStarted) -> State:
     if path in state.containers:
         raise MalformedJournal(f"container {path} was started before")
     container = ContainerRun(event.node_id, event.kind, event.total, event.items, event.keys, event.inputs)
-    return changed(state, containers=state.containers.set(path, container))
+    return replace(state, containers=state.containers.set(path, container))
 
 
 def container_at(state: State, path: str) -> ContainerRun:
@@ -96,8 +98,8 @@ def iteration_started(state: State, event: ev.IterationStarted) -> State:
     container = container_at(state, path)
     if event.index != container.begun or event.scope in state.frames:
         raise MalformedJournal(f"pass {event.index} of {path} does not follow pass {container.begun - 1}")
-    moved = changed(container, begun=container.begun + 1, running=container.running + 1)
-    return changed(
+    moved = replace(container, begun=container.begun + 1, running=container.running + 1)
+    return replace(
         state,
         containers=state.containers.set(path, moved),
         frames=state.frames.set(event.scope, Frame(event.list_id, path, event.index)),
@@ -122,14 +124,14 @@ def iteration_completed(state: State, event: ev.IterationCompleted) -> State:
         result["collected"] = event.collected
     # A pass of a `foreach` that has come to its end fails only with what it was to contribute.
     failed = event.error if container.kind == "foreach" else None
-    moved = changed(
+    moved = replace(
         container,
         running=container.running - 1,
         results=container.results.set(frame.order, result),
         last=outputs,
         error=container.error or failed,
     )
-    return changed(
+    return replace(
         state,
         nodes=nodes,
         containers=state.containers.set(path, moved),
@@ -146,7 +148,7 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
         raise MalformedJournal(f"container {path} is not over")
     if event.limit is not None:
         state = at_limit(state, path, None, event.limit)
-    done = changed(
+    done = replace(
         run,
         status="completed",
         output=container_output(container, run.input),
@@ -155,8 +157,8 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
     )
     timer_id = timeout_id(state, path)
     if timer_id in state.timers:
-        state = changed(state, timers=state.timers.delete(timer_id))
-    return finish(changed(state, containers=state.containers.delete(path)), path, done)
+        state = replace(state, timers=state.timers.delete(timer_id))
+    return finish(replace(state, containers=state.containers.delete(path)), path, done)
 
 
 def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:

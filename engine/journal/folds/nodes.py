@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from immutables import Map
+from msgspec.structs import replace
 
 from engine.journal import events as ev
 from engine.journal.code_digests import noted_start
@@ -19,7 +20,6 @@ from engine.journal.state import (
     State,
     TimerRun,
     below,
-    changed,
     scope_of,
     visit_of,
 )
@@ -43,15 +43,15 @@ def begin_node(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: s
     nodes = state.nodes
     if before is None:
         nodes, frame = enter(state, frame, path, node_id)
-        frame = changed(frame, running=frame.running + 1)
+        frame = replace(frame, running=frame.running + 1)
     elif before.status not in ("interrupted", "retrying"):
         raise MalformedJournal(f"{path} was started before and is {before.status}")
     at = before.started_at if before else event.timestamp
     tried = (event.epoch, event.attempt) + ((before.crashes, before.failures) if before else (0, 0))
     run = NodeRun(node_id, event.node_type, index, "started", at, None, *tried, event.input)
     if before is not None:
-        run = changed(run, saved=before.saved, handled=before.handled, kept=before.kept)
-    return changed(
+        run = replace(run, saved=before.saved, handled=before.handled, kept=before.kept)
+    return replace(
         state,
         nodes=nodes.set(path, run),
         active=state.active.set(path, None),
@@ -78,13 +78,13 @@ def enter(state: State, frame: Frame, path: str, node_id: str) -> tuple[Map[str,
         if not frame.loops or earlier in state.active or visit_of(path) != visit_of(earlier) + 1:
             raise MalformedJournal(f"{earlier} stands in this pass already")
         nodes = nodes.delete(earlier)
-    return nodes, changed(
+    return nodes, replace(
         frame, nodes=frame.nodes.set(node_id, path), graph=frame.graph and begun(frame.graph, node_id)
     )
 
 
 def begun(graph: Graph, node_id: str) -> Graph:
-    return changed(
+    return replace(
         graph,
         ready=without(graph.ready, node_id),
         gates=without(graph.gates, node_id),
@@ -103,17 +103,17 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
     """A node got its final outcome: it leaves the active ones and its list moves on."""
     scope = scope_of(path)
     frame = frame_at(state, scope)
-    frame = changed(
+    frame = replace(
         frame,
         position=max(frame.position, run.position + 1),
         running=frame.running - (path in state.active),
         nodes=frame.nodes.set(run.node_id, path),
         error=frame.error or error,
-        graph=frame.graph and changed(frame.graph, ended=frame.graph.ended.set(run.node_id, None)),
+        graph=frame.graph and replace(frame.graph, ended=frame.graph.ended.set(run.node_id, None)),
     )
-    return changed(
+    return replace(
         state,
-        nodes=state.nodes.set(path, run if run.kept is None else changed(run, kept=None)),
+        nodes=state.nodes.set(path, run if run.kept is None else replace(run, kept=None)),
         active=state.active.delete(path) if path in state.active else state.active,
         frames=state.frames.set(scope, frame),
     )
@@ -122,7 +122,7 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
 def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
     path = path_of(event)
     run = unfinished(state, path)
-    done = changed(
+    done = replace(
         run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
     )
     return finish(state, path, done)
@@ -131,7 +131,7 @@ def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) ->
 def node_failed(state: State, event: ev.NodeFailed) -> State:
     path = path_of(event)
     run = unfinished(state, path)
-    failed = changed(
+    failed = replace(
         run, status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
     )
     if path in state.containers:
@@ -140,8 +140,8 @@ def node_failed(state: State, event: ev.NodeFailed) -> State:
     scope = scope_of(path)
     if event.goto is not None:
         frame = frame_at(state, scope)
-        frame = changed(frame, jumps=(*frame.jumps, (run.node_id, event.goto)))
-        state = changed(state, frames=state.frames.set(scope, frame))
+        frame = replace(frame, jumps=(*frame.jumps, (run.node_id, event.goto)))
+        state = replace(state, frames=state.frames.set(scope, frame))
     return state if event.contained else pass_failed(state, scope, path, event.error)
 
 
@@ -154,8 +154,8 @@ def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> 
     # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
     if container.kind == "parallel" and container.total == COLLECT:
         return state
-    container = changed(container, error=container.error or {"path": path, **error})
-    return changed(state, containers=state.containers.set(owner, container))
+    container = replace(container, error=container.error or {"path": path, **error})
+    return replace(state, containers=state.containers.set(owner, container))
 
 
 def node_failing(state: State, event: ev.NodeFailing) -> State:
@@ -165,15 +165,15 @@ def node_failing(state: State, event: ev.NodeFailing) -> State:
     if container is not None:
         state = drop_passes(state, path)
         if event.keeps:
-            run = run._replace(kept=container.agent)
+            run = replace(run, kept=container.agent)
     handled = run.handled if event.list_id is None else (run.handled or 0) + 1
-    run = changed(run, status="failing", error=event.error, reason=None, handled=handled)
-    state = changed(state, nodes=state.nodes.set(path, run))
+    run = replace(run, status="failing", error=event.error, reason=None, handled=handled)
+    state = replace(state, nodes=state.nodes.set(path, run))
     if event.list_id is None:
         return state
     frames = state.frames.set(event.scope or "", Frame(event.list_id, path))
     container = ContainerRun(event.node_id, ON_FAILURE, 1, begun=1, running=1)
-    return changed(state, frames=frames, containers=state.containers.set(path, container))
+    return replace(state, frames=frames, containers=state.containers.set(path, container))
 
 
 def drop_passes(state: State, path: str) -> State:
@@ -196,7 +196,7 @@ def drop_passes(state: State, path: str) -> State:
         inside = timer.path is not None and timer.path != path and below(path, timer.path)
         if inside or (timer.path == path and timer.purpose == "timeout"):
             timers = timers.delete(timer_id)
-    return changed(
+    return replace(
         state,
         frames=frames,
         nodes=nodes,
@@ -212,7 +212,7 @@ def node_skipped(state: State, event: ev.NodeSkipped) -> State:
     if before is not None:
         if before.status not in ("failing", "interrupted"):
             raise MalformedJournal(f"{path} was started, so it cannot be skipped")
-        skipped = changed(
+        skipped = replace(
             before, status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp
         )
         return finish(state, path, skipped)
@@ -222,7 +222,7 @@ def node_skipped(state: State, event: ev.NodeSkipped) -> State:
         event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp
     )
     nodes, frame = enter(state, frame, path, event.node_id)
-    return finish(changed(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
+    return finish(replace(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
 
 
 def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
@@ -231,10 +231,10 @@ def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
     if run is None or run.status != "started":
         raise MalformedJournal(f"{path} is not running")
     crashes = run.crashes + (event.reason == "crash")
-    run = changed(run, status="interrupted", crashes=crashes, reason=event.reason)
+    run = replace(run, status="interrupted", crashes=crashes, reason=event.reason)
     if event.reason == LEFT:
-        run = changed(run, saved=event.saved)
-    return changed(state, nodes=state.nodes.set(path, run))
+        run = replace(run, saved=event.saved)
+    return replace(state, nodes=state.nodes.set(path, run))
 
 
 def node_retried(state: State, event: ev.NodeRetried) -> State:
@@ -242,6 +242,6 @@ def node_retried(state: State, event: ev.NodeRetried) -> State:
     run = unfinished(state, path)
     if path in state.containers:
         state = drop_passes(state, path)
-    run = changed(run, status="retrying", error=event.error, failures=run.failures + 1)
+    run = replace(run, status="retrying", error=event.error, failures=run.failures + 1)
     timer = TimerRun(event.timer_id, path, event.due_at, "retry", None)
-    return changed(state, nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
+    return replace(state, nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from engine.journal import events as ev
 from engine.journal.folds.common import path_of, without
 from engine.journal.folds.containers import container_at
@@ -29,9 +31,10 @@ def prompt_requested(state: State, event: ev.PromptRequested) -> State:
     # What is asked about the edges behind a node is no question of the node, which has its outcome.
     asks = run is not None and run.status in UNFINISHED
     nodes = (
-        state.nodes.set(prompt.path, run._replace(prompt_id=event.prompt_id)) if run and asks else state.nodes
+        state.nodes.set(prompt.path, replace(run, prompt_id=event.prompt_id)) if run and asks else state.nodes
     )
-    return state._replace(
+    return replace(
+        state,
         nodes=nodes,
         prompts=state.prompts.set(event.prompt_id, prompt),
         open_prompts=state.open_prompts.set(event.prompt_id, None),
@@ -47,12 +50,12 @@ def open_prompt(state: State, prompt_id: str) -> PromptRun:
 
 
 def prompt_shown(state: State, event: ev.PromptShown) -> State:
-    prompt = open_prompt(state, event.prompt_id)._replace(status="shown", shown=event.shown)
-    return state._replace(prompts=state.prompts.set(event.prompt_id, prompt))
+    prompt = replace(open_prompt(state, event.prompt_id), status="shown", shown=event.shown)
+    return replace(state, prompts=state.prompts.set(event.prompt_id, prompt))
 
 
 def change_prompt(state: State, prompt: PromptRun, key: str) -> State:
-    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt), seen=state.seen.set(key, None))
+    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt), seen=state.seen.set(key, None))
 
 
 def prompt_voted(state: State, event: ev.PromptVoted) -> State:
@@ -61,7 +64,7 @@ def prompt_voted(state: State, event: ev.PromptVoted) -> State:
         raise MalformedJournal(f"prompt {event.prompt_id} is no approval, so nobody votes on it")
     vote = {"actor": event.actor, "vote": event.vote, "reason": event.reason, "at": event.timestamp}
     votes = (*votes_without(prompt, event.actor.get("id")), vote)
-    return change_prompt(state, prompt._replace(votes=votes), event.key)
+    return change_prompt(state, replace(prompt, votes=votes), event.key)
 
 
 def votes_without(prompt: PromptRun, actor_id: Json) -> tuple[dict[str, Json], ...]:
@@ -79,7 +82,7 @@ def prompt_edited(state: State, event: ev.PromptEdited) -> State:
     editors = [*(prompt.spec.get("editors") or []), event.actor.get("id")]
     changes = {"values": event.values, "covers": event.covers, "editors": list(dict.fromkeys(editors))}
     spec = renewed(prompt, event.nonce, **changes)
-    return change_prompt(state, prompt._replace(spec=spec, votes=()), event.key)
+    return change_prompt(state, replace(prompt, spec=spec, votes=()), event.key)
 
 
 def prompt_handed(state: State, event: ev.PromptHanded) -> State:
@@ -93,7 +96,7 @@ def prompt_handed(state: State, event: ev.PromptHanded) -> State:
         "excluded": list(dict.fromkeys(excluded)),
         "handed": [*(spec.get("handed") or []), handed],
     }
-    moved = prompt._replace(spec={**spec, **changes}, votes=votes_without(prompt, giver))
+    moved = replace(prompt, spec={**spec, **changes}, votes=votes_without(prompt, giver))
     return change_prompt(state, moved, event.key)
 
 
@@ -110,7 +113,8 @@ def prompt_undone(state: State, event: ev.PromptUndone) -> State:
     prompt = state.prompts.get(event.prompt_id)
     if prompt is None or prompt.status != "answered" or prompt.undo_until is None:
         raise MalformedJournal(f"prompt {event.prompt_id} has no answer that can be taken back")
-    again = prompt._replace(
+    again = replace(
+        prompt,
         status="requested" if prompt.shown is None else "shown",
         spec=renewed(prompt, event.nonce),
         answer=None,
@@ -119,7 +123,7 @@ def prompt_undone(state: State, event: ev.PromptUndone) -> State:
         undo_until=None,
     )
     state = close_prompt(state, again)
-    opened = state._replace(open_prompts=state.open_prompts.set(prompt.prompt_id, None))
+    opened = replace(state, open_prompts=state.open_prompts.set(prompt.prompt_id, None))
     return change_prompt(opened, again, event.key)
 
 
@@ -128,7 +132,8 @@ def close_prompt(state: State, prompt: PromptRun) -> State:
     for timer_id, timer in state.timers.items():
         if timer.prompt_id == prompt.prompt_id:
             timers = timers.delete(timer_id)
-    return state._replace(
+    return replace(
+        state,
         prompts=state.prompts.set(prompt.prompt_id, prompt),
         open_prompts=without(state.open_prompts, prompt.prompt_id),
         timers=timers,
@@ -138,15 +143,15 @@ def close_prompt(state: State, prompt: PromptRun) -> State:
 def prompt_answered(state: State, event: ev.PromptAnswered) -> State:
     prompt = open_prompt(state, event.prompt_id)
     seen = state.seen.set(event.key, None) if event.key else state.seen
-    answered = prompt._replace(status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
-    closed = close_prompt(state, answered)._replace(seen=seen)
+    answered = replace(prompt, status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
+    closed = replace(close_prompt(state, answered), seen=seen)
     if prompt.kind == "failed" and event.answer.get("value") == RETRY:
-        run = unfinished(closed, prompt.path)._replace(status="interrupted", reason=RETRY)
-        return closed._replace(nodes=closed.nodes.set(prompt.path, run))
+        run = replace(unfinished(closed, prompt.path), status="interrupted", reason=RETRY)
+        return replace(closed, nodes=closed.nodes.set(prompt.path, run))
     if prompt.kind != "interrupted" or event.answer.get("value") != AGAIN:
         return closed
-    run = unfinished(closed, prompt.path)._replace(reason=AGAIN)
-    return closed._replace(nodes=closed.nodes.set(prompt.path, run))
+    run = replace(unfinished(closed, prompt.path), reason=AGAIN)
+    return replace(closed, nodes=closed.nodes.set(prompt.path, run))
 
 
 def prompt_reminded(state: State, event: ev.PromptReminded) -> State:
@@ -155,20 +160,20 @@ def prompt_reminded(state: State, event: ev.PromptReminded) -> State:
         raise MalformedJournal(
             f"reminder {event.count} of {event.prompt_id} does not follow {prompt.reminders}"
         )
-    prompt = prompt._replace(reminders=event.count)
-    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+    prompt = replace(prompt, reminders=event.count)
+    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
 
 
 def prompt_escalated(state: State, event: ev.PromptEscalated) -> State:
     prompt = open_prompt(state, event.prompt_id)
     if event.step in prompt.escalated:
         raise MalformedJournal(f"step {event.step} of {event.prompt_id} was taken before")
-    prompt = prompt._replace(escalated=(*prompt.escalated, event.step))
+    prompt = replace(prompt, escalated=(*prompt.escalated, event.step))
     if event.may_answer:
         listed = "approvers" if prompt.kind == "approval" else "who"
         people = [*asked_people(state, prompt), *people_among(event.to)]
-        prompt = prompt._replace(spec={**prompt.spec, listed: list(dict.fromkeys(people))})
-    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+        prompt = replace(prompt, spec={**prompt.spec, listed: list(dict.fromkeys(people))})
+    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
 
 
 def people_among(entries: list[str]) -> list[str]:
@@ -180,53 +185,53 @@ def people_among(entries: list[str]) -> list[str]:
 def prompt_reposted(state: State, event: ev.PromptReposted) -> State:
     prompt = open_prompt(state, event.prompt_id)
     spec = renewed(prompt, event.nonce)
-    prompt = prompt._replace(status="requested", shown=None, spec=spec, reposts=prompt.reposts + 1)
-    return state._replace(prompts=state.prompts.set(prompt.prompt_id, prompt))
+    prompt = replace(prompt, status="requested", shown=None, spec=spec, reposts=prompt.reposts + 1)
+    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
 
 
 def prompt_expired(state: State, event: ev.PromptExpired) -> State:
     prompt = open_prompt(state, event.prompt_id)
-    return close_prompt(state, prompt._replace(status="expired", at=event.timestamp))
+    return close_prompt(state, replace(prompt, status="expired", at=event.timestamp))
 
 
 def prompt_cancelled(state: State, event: ev.PromptCancelled) -> State:
     prompt = open_prompt(state, event.prompt_id)
-    return close_prompt(state, prompt._replace(status="cancelled", at=event.timestamp))
+    return close_prompt(state, replace(prompt, status="cancelled", at=event.timestamp))
 
 
 def timer_set(state: State, event: ev.TimerSet) -> State:
     timer = TimerRun(event.timer_id, event.path, event.due_at, event.purpose, event.prompt_id)
-    state = state._replace(timers=state.timers.set(event.timer_id, timer))
+    state = replace(state, timers=state.timers.set(event.timer_id, timer))
     if event.prompt_id is None:
         return state
     if event.purpose == "undo":
         return set_undo(state, event.prompt_id, event.due_at)
     if event.purpose != "deadline":
         return state
-    prompt = open_prompt(state, event.prompt_id)._replace(deadline=event.due_at)
-    return state._replace(prompts=state.prompts.set(event.prompt_id, prompt))
+    prompt = replace(open_prompt(state, event.prompt_id), deadline=event.due_at)
+    return replace(state, prompts=state.prompts.set(event.prompt_id, prompt))
 
 
 def set_undo(state: State, prompt_id: str, until: str | None) -> State:
     prompt = state.prompts.get(prompt_id)
     if prompt is None or prompt.status != "answered":
         raise MalformedJournal(f"prompt {prompt_id} was not answered, so nothing can be taken back")
-    return state._replace(prompts=state.prompts.set(prompt_id, prompt._replace(undo_until=until)))
+    return replace(state, prompts=state.prompts.set(prompt_id, replace(prompt, undo_until=until)))
 
 
 def timer_fired(state: State, event: ev.TimerFired) -> State:
     timer = state.timers.get(event.timer_id)
     if timer is None:
         raise MalformedJournal(f"timer {event.timer_id} is not set")
-    state = state._replace(timers=state.timers.delete(event.timer_id))
+    state = replace(state, timers=state.timers.delete(event.timer_id))
     if timer.purpose == "undo" and timer.prompt_id is not None:
         return set_undo(state, timer.prompt_id, None)
     if timer.purpose == "timeout" and timer.path is not None:
         container = container_at(state, timer.path)
         message = f"node {container.node_id}: it ran out of time"
-        container = container._replace(error=container.error or {"type": "timeout", "message": message})
-        return state._replace(containers=state.containers.set(timer.path, container))
+        container = replace(container, error=container.error or {"type": "timeout", "message": message})
+        return replace(state, containers=state.containers.set(timer.path, container))
     if timer.purpose != "retry" or timer.path is None:
         return state
-    run = unfinished(state, timer.path)._replace(status="interrupted", reason=RETRY)
-    return state._replace(nodes=state.nodes.set(timer.path, run))
+    run = replace(unfinished(state, timer.path), status="interrupted", reason=RETRY)
+    return replace(state, nodes=state.nodes.set(timer.path, run))

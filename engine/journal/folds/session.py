@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from immutables import Map
+from msgspec.structs import replace
 
 from engine.journal import events as ev
 from engine.journal.code_digests import noted_flow
@@ -12,7 +13,8 @@ from engine.language.errors import MalformedJournal
 
 
 def session_started(state: State, event: ev.SessionStarted) -> State:
-    return state._replace(
+    return replace(
+        state,
         session_id=event.session_id,
         flow_name=event.flow_name,
         flow_digest=event.flow_digest,
@@ -27,60 +29,61 @@ def session_started(state: State, event: ev.SessionStarted) -> State:
 def flow_started(state: State, event: ev.FlowStarted) -> State:
     if state.inputs is not None:
         raise MalformedJournal("the flow was started before")
-    return noted_flow(state, event)._replace(inputs=event.input, frames=state.frames.set(ROOT, Frame()))
+    return replace(noted_flow(state, event), inputs=event.input, frames=state.frames.set(ROOT, Frame()))
 
 
 def flow_paused(state: State, event: ev.FlowPaused) -> State:
-    return state._replace(paused_at=event.timestamp, pause_reason=event.reason, pausing=None)
+    return replace(state, paused_at=event.timestamp, pause_reason=event.reason, pausing=None)
 
 
 def flow_pausing(state: State, event: ev.FlowPausing) -> State:
-    return state._replace(pausing={"reason": event.reason, "actor": event.actor})
+    return replace(state, pausing={"reason": event.reason, "actor": event.actor})
 
 
 def flow_resumed(state: State, event: ev.FlowResumed) -> State:
-    return state._replace(paused_at=None, pause_reason=None)
+    return replace(state, paused_at=None, pause_reason=None)
 
 
 def flow_completed(state: State, event: ev.FlowCompleted) -> State:
-    return state._replace(outcome="complete")
+    return replace(state, outcome="complete")
 
 
 def flow_failed(state: State, event: ev.FlowFailed) -> State:
-    return state._replace(outcome="failed", error=event.error)
+    return replace(state, outcome="failed", error=event.error)
 
 
 def flow_migrated(state: State, event: ev.FlowMigrated) -> State:
     frames, nodes = state.frames, state.nodes
     for scope, position in event.frames.items():
-        frames = frames.set(scope, frame_at(state, scope)._replace(position=position))
+        frames = frames.set(scope, replace(frame_at(state, scope), position=position))
     for path, position in event.nodes.items():
         if path not in nodes:
             raise MalformedJournal(f"{path} is not known")
-        nodes = nodes.set(path, nodes[path]._replace(position=position))
+        nodes = nodes.set(path, replace(nodes[path], position=position))
     for path in event.anew or ():
         if path not in event.nodes or nodes[path].status != "interrupted":
             raise MalformedJournal(f"{path} does not wait for its node type")
-        nodes = nodes.set(path, nodes[path]._replace(reason=AGAIN, input=None))
+        nodes = nodes.set(path, replace(nodes[path], reason=AGAIN, input=None))
     inputs = state.inputs if event.input is None else event.input
-    return state._replace(flow_digest=event.flow_digest, inputs=inputs, frames=frames, nodes=nodes)
+    return replace(state, flow_digest=event.flow_digest, inputs=inputs, frames=frames, nodes=nodes)
 
 
 def lock_requested(state: State, event: ev.LockRequested) -> State:
     if state.lock is not None:
         raise MalformedJournal(f"the session asked for lock {state.lock.name} before")
-    return state._replace(lock=LockRun(event.name, event.on_conflict, event.timestamp))
+    return replace(state, lock=LockRun(event.name, event.on_conflict, event.timestamp))
 
 
 def lock_acquired(state: State, event: ev.LockAcquired) -> State:
     if state.lock is None or state.lock.name != event.name or state.lock.acquired_at is not None:
         raise MalformedJournal(f"the session does not wait for lock {event.name}")
-    return state._replace(lock=state.lock._replace(acquired_at=event.timestamp))
+    return replace(state, lock=replace(state.lock, acquired_at=event.timestamp))
 
 
 def session_message(state: State, event: ev.SessionMessage) -> State:
     entry = {"text": event.message, "by": event.actor, "at": event.timestamp}
-    return state._replace(
+    return replace(
+        state,
         messages=(*state.messages, entry),
         pending=(*state.pending, (event.key, event.message)),
         seen=state.seen.set(event.key, None),
@@ -90,7 +93,8 @@ def session_message(state: State, event: ev.SessionMessage) -> State:
 def flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
     if FINALLY in state.frames:
         raise MalformedJournal("what runs at the end began before")
-    return state._replace(
+    return replace(
+        state,
         outcome=event.outcome,
         error=event.error,
         timers=Map(),
@@ -103,12 +107,12 @@ def flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
 def session_aborted(state: State, event: ev.SessionAborted) -> State:
     if state.phase == "finalizing":
         outcome = "aborted" if state.outcome == "complete" else state.outcome
-        return state._replace(outcome=outcome, timers=Map(), finally_skipped=True)
-    return state._replace(outcome="aborted", timers=Map(), pending=(), error=None)
+        return replace(state, outcome=outcome, timers=Map(), finally_skipped=True)
+    return replace(state, outcome="aborted", timers=Map(), pending=(), error=None)
 
 
 def session_unreachable(state: State, event: ev.SessionUnreachable) -> State:
-    return state._replace(paused_at=event.timestamp, pause_reason=event.reason)
+    return replace(state, paused_at=event.timestamp, pause_reason=event.reason)
 
 
 def session_reachable(state: State, event: ev.SessionReachable) -> State:
@@ -116,10 +120,10 @@ def session_reachable(state: State, event: ev.SessionReachable) -> State:
     for timer_id, timer in timers.items():
         if timer.purpose == "unreachable":
             timers = timers.delete(timer_id)
-    return state._replace(paused_at=None, pause_reason=None, timers=timers)
+    return replace(state, paused_at=None, pause_reason=None, timers=timers)
 
 
 def session_end(state: State, event: ev.SessionEnd) -> State:
     if event.status != state.outcome:
         raise MalformedJournal(f"the session ended as {state.outcome}, not as {event.status}")
-    return state._replace(timers=Map(), pending=())
+    return replace(state, timers=Map(), pending=())

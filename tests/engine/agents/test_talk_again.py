@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.decide.commands import Due, NodeCut
 from engine.journal import fold
@@ -90,7 +91,7 @@ def test_without_what_is_kept_the_conversation_begins_anew(monkeypatch: pytest.M
     monkeypatch.setitem(
         fold._FOLDS,
         "node:failing",
-        lambda state, event: forget(state, event.but(keeps=None)),
+        lambda state, event: forget(state, replace(event, keeps=None)),
     )
     case.when(case.broke("access_denied", retryable=False)).decide("retry")
     assert case.request()["messages"] != before

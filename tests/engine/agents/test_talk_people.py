@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from msgspec import structs
 
 from engine.decide.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
 from engine.flow.load import load_flow
@@ -186,7 +187,7 @@ def test_several_people_must_agree_where_the_rule_says_so() -> None:
     vote = Answer(case.prompt.prompt_id, ANA, "k1", value="approve")
     case.when(vote)
     assert case.prompt.open
-    case.refused(vote.but(key="k2"), AlreadyAnswered)
+    case.refused(structs.replace(vote, key="k2"), AlreadyAnswered)
     case.when(Answer(case.prompt.prompt_id, BEN, "k3", value="approve"))
     assert case.node("helper/turn[1]/tool[0]").status == "started"
 
@@ -509,7 +510,7 @@ def test_an_answer_of_thoughts_alone_is_asked_for_again_legally() -> None:
     case = talk(SCHEMA)
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     done = case.reply("")
-    case.when(done.but(output={**done.output, "content": [thought]}))
+    case.when(structs.replace(done, output={**done.output, "content": [thought]}))
     assert "Answer again" in case.said()
     assert case.model('{"cause": "disk"}').node("helper").status == "completed"
 
@@ -520,7 +521,7 @@ def test_a_tool_call_with_the_id_of_an_earlier_one_is_asked_for_again() -> None:
     case.tool("tool[0]", {"text": "x", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False})
     done = case.reply("", ("read_file", {"path": "b"}))
     (use,) = done.output["content"]
-    case.when(done.but(output={**done.output, "content": [{**use, "id": "toolu_1_0"}]}))
+    case.when(structs.replace(done, output={**done.output, "content": [{**use, "id": "toolu_1_0"}]}))
     assert case.last[0].type == "node:retried"
     assert not case.agent.calls
 
