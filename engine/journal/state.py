@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import dataclass_transform
+
 from immutables import Map
 from msgspec import Struct
 
@@ -40,7 +42,12 @@ UNFINISHED = ("started", "interrupted", "retrying", "failing")
 """The statuses of nodes that have no final outcome."""
 
 
-class NodeRun(Struct, frozen=True):
+@dataclass_transform(frozen_default=True)
+class _Record(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A part of the state. `engine.journal.state_json` reads and writes it under the names of the document."""
+
+
+class NodeRun(_Record):
     """One execution of a node. `input` is kept while it may have to run again, `output` once it completed."""
 
     node_id: str
@@ -69,7 +76,7 @@ class NodeRun(Struct, frozen=True):
     """The conversation of an agent that failed and may be tried again: that goes on with it."""
 
 
-class PromptRun(Struct, frozen=True):
+class PromptRun(_Record):
     """A prompt of this session. `spec` is what `prompt:requested` said, with what people changed since; `shown` where
     people see it."""
 
@@ -102,7 +109,7 @@ class PromptRun(Struct, frozen=True):
         return self.status in ("requested", "shown")
 
 
-class TimerRun(Struct, frozen=True):
+class TimerRun(_Record):
     """A timer that is set."""
 
     timer_id: str
@@ -112,7 +119,7 @@ class TimerRun(Struct, frozen=True):
     prompt_id: str | None
 
 
-class Graph(Struct, frozen=True):
+class Graph(_Record):
     """Where a pass stands whose list is a graph. Everything in it is open: what is over leaves it."""
 
     ready: Map[str, None] = Map()
@@ -127,7 +134,7 @@ class Graph(Struct, frozen=True):
     """Nodes that a jump gave another visit that has not begun."""
 
 
-class Frame(Struct, frozen=True):
+class Frame(_Record):
     """One pass through a list of nodes that is under way; it is gone once all its nodes have their outcome.
 
     `owner` is the container's path (None for the flow's own list), `nodes` the path of each node that began.
@@ -151,7 +158,7 @@ class Frame(Struct, frozen=True):
     graph: Graph | None = None
 
 
-class Spent(Struct, frozen=True):
+class Spent(_Record):
     """What model calls have used. Costs are dollars, as exact decimals in text."""
 
     turns: int = 0
@@ -172,7 +179,7 @@ class Spent(Struct, frozen=True):
         return self.tokens + self.unsure_tokens + self.reserved_tokens
 
 
-class Call(Struct, frozen=True):
+class Call(_Record):
     """A tool call that the model asked for and that has no result yet."""
 
     tool_use_id: str
@@ -184,7 +191,7 @@ class Call(Struct, frozen=True):
     """The question whether it may run, once it was asked."""
 
 
-class AgentRun(Struct, frozen=True):
+class AgentRun(_Record):
     """The conversation of an agent that is under way."""
 
     model: str = ""
@@ -223,7 +230,7 @@ class AgentRun(Struct, frozen=True):
     """How often it was told that its answer has the wrong form."""
 
 
-class ContainerRun(Struct, frozen=True):
+class ContainerRun(_Record):
     """A container that is under way. `results` has what each finished pass gave, by its number."""
 
     node_id: str
@@ -242,7 +249,7 @@ class ContainerRun(Struct, frozen=True):
     agent: AgentRun | None = None
 
 
-class LockRun(Struct, frozen=True):
+class LockRun(_Record):
     """The lock that the session holds until it ends, or waits for while `acquired_at` is None."""
 
     name: str
@@ -251,7 +258,7 @@ class LockRun(Struct, frozen=True):
     acquired_at: str | None = None
 
 
-class Owed(Struct, frozen=True):
+class Owed(_Record, array_like=True):
     """An event that follows in the same step: one of these types, at this path, about the prompt or timer of this id."""
 
     types: tuple[str, ...]
@@ -259,7 +266,7 @@ class Owed(Struct, frozen=True):
     id: str | None = None
 
 
-class State(Struct, frozen=True):
+class State(_Record):
     """All that is known of a session. Never changed in place."""
 
     session_id: str = ""

@@ -12,31 +12,26 @@ under `pendingMessages`; nothing in it says which of them were still pending.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from immutables import Map
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from engine.journal.folds.agents import agent_of
 from engine.journal.state import (
     COLLECT,
     ROOT,
+    UNFINISHED,
     AgentRun,
-    Call,
     ContainerRun,
     Frame,
-    Graph,
-    LockRun,
     NodeRun,
-    Owed,
     PromptRun,
     Spent,
     State,
-    TimerRun,
     scope_of,
 )
-from engine.journal.state import UNFINISHED as UNFINISHED
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import MalformedJournal, NotJson
 
@@ -69,7 +64,7 @@ def to_json(state: State) -> dict[str, Json]:
     run = state.nodes.get(place) if place else None
     return {
         "schemaVersion": SCHEMA,
-        **{wire: getattr(state, name) for wire, name in _PLAIN.items()},
+        **{wire: getattr(state, _NAMES[wire]) for wire in _ALWAYS},
         "status": state.status,
         "currentNodeId": run.node_id if run else place,
         "currentNodeIndex": run.position if run else state.frames.get(ROOT, Frame()).position,
@@ -99,53 +94,38 @@ def to_json(state: State) -> dict[str, Json]:
 
 def _sometimes_json(state: State) -> dict[str, Json]:
     """What is there only where there is any of it."""
-    found: dict[str, Json] = {}
-    if state.code:
-        found |= {"code": dict(sorted(state.code.items())), "codeChanged": list(state.code_changed)}
-    if state.pausing is not None:
-        found["pausing"] = state.pausing
-    if state.lock is not None:
-        found["lock"] = _named(state.lock)
-    if state.limits:
-        found["limits"] = list(state.limits)
-    if state.spent != Spent():
-        found["spent"] = _spent_json(state.spent)
-    if state.conversations:
-        found["conversations"] = {path: list(said) for path, said in sorted(state.conversations.items())}
-    if state.caps:
-        found["caps"] = state.caps
-    if state.owed:
-        found["owed"] = [[list(owed.types), owed.path, owed.id] for owed in state.owed]
-    return found
+    found = {name: _plain(getattr(state, _NAMES[name])) for name in _SOMETIMES}
+    found["spent"] = None if state.spent == Spent() else _spent_json(state.spent)
+    found["owed"] = [[list(owed.types), owed.path, owed.id] for owed in state.owed]
+    return {name: value for name, value in found.items() if value or (name == "codeChanged" and state.code)}
 
 
-def _named(value: Any) -> dict[str, Json]:
-    """The fields of a named tuple under the names of the document."""
-    return {_camel(name): field for name, field in value._asdict().items()}
-
-
-def _fields(data: Mapping[str, Json]) -> dict[str, Json]:
-    """The same fields by the names of the named tuple, also out of a document of schema 1."""
-    return {_snake(name): field for name, field in data.items()}
-
-
-@lru_cache(256)
-def _camel(name: str) -> str:
-    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
-
-
-@lru_cache(256)
-def _snake(name: str) -> str:
-    return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), name)
-
-
-_AS_IT_IS = (
-    "session_id", "parent_session_id", "flow_name", "flow_digest", "phase", "outcome", "seq", "created_at", "updated_at",
-    "actor", "thread", "given", "inputs", "node_runs", "prompts_asked", "paused_at", "pause_reason", "error",
-    "finally_skipped",
+_ALWAYS = (
+    "sessionId", "parentSessionId", "flowName", "flowDigest", "phase", "outcome", "seq", "createdAt", "updatedAt",
+    "actor", "thread", "given", "inputs", "nodeRuns", "promptsAsked", "pausedAt", "pauseReason", "error",
+    "finallySkipped",
 )  # fmt: skip
-_PLAIN = {_camel(name): name for name in _AS_IT_IS}
-"""The fields that stand in the document as they are, by their names there."""
+"""The fields that stand in every document as they are."""
+
+_SOMETIMES = ("code", "codeChanged", "pausing", "lock", "limits", "spent", "conversations", "caps", "owed")
+"""The fields that stand in a document only where there is any of it."""
+
+_NAMES = dict(zip(State.__struct_encode_fields__, State.__struct_fields__, strict=True))
+
+
+def _named(record: Struct) -> dict[str, Json]:
+    """The fields of a record under the names of the document."""
+    names = zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True)
+    return {wire: _plain(getattr(record, name)) for wire, name in names}
+
+
+def _plain(value: Any) -> Json:
+    """A value as JSON has it. Keys are sorted, since a map has no order."""
+    if isinstance(value, Map):
+        return {key: _plain(item) for key, item in sorted(value.items())}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _named(value) if isinstance(value, Struct) else value
 
 
 def _by_number(item: tuple[str, PromptRun]) -> tuple[int, str]:
@@ -190,41 +170,11 @@ def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
 
 
 def _frame_json(frame: Frame) -> dict[str, Json]:
-    graph = frame.graph
-    return {
-        **_named(frame),
-        "nodes": dict(sorted(frame.nodes.items())),
-        "jumps": [list(jump) for jump in frame.jumps],
-        "loops": dict(sorted(frame.loops.items())),
-        "graph": graph
-        and {
-            "ready": sorted(graph.ready),
-            "ended": sorted(graph.ended),
-            "gates": {node_id: list(gate) for node_id, gate in sorted(graph.gates.items())},
-            "edges": dict(sorted(graph.edges.items())),
-            "again": sorted(graph.again),
-        },
-    }
-
-
-def _read_frame(data: dict[str, Json]) -> Frame:
-    graph = data["graph"]
-    return Frame(
-        **{
-            **_fields(data),
-            "nodes": Map(data["nodes"]),
-            "jumps": tuple((source, target) for source, target in data["jumps"]),
-            "loops": Map(data["loops"]),
-            "graph": graph
-            and Graph(
-                ready=Map(dict.fromkeys(graph["ready"])),
-                ended=Map(dict.fromkeys(graph["ended"])),
-                gates=Map({node_id: (known, yes) for node_id, (known, yes) in graph["gates"].items()}),
-                edges=Map(graph["edges"]),
-                again=Map(dict.fromkeys(graph["again"])),
-            ),
-        }
-    )
+    fields = _named(frame)
+    if frame.graph is not None:
+        sets = {name: sorted(getattr(frame.graph, name)) for name in ("ready", "ended", "again")}
+        fields["graph"] = {**fields["graph"], **sets}
+    return fields
 
 
 def _container_json(container: ContainerRun) -> dict[str, Json]:
@@ -235,58 +185,13 @@ def _container_json(container: ContainerRun) -> dict[str, Json]:
 
 
 def _agent_json(agent: AgentRun) -> dict[str, Json]:
-    return {
-        **_named(agent),
-        "lists": list(agent.lists),
-        "messages": [agent.messages[number] for number in range(len(agent.messages))],
-        "pending": list(agent.pending),
-        "heard": list(agent.heard),
-        "calls": {path: _named(call) for path, call in sorted(agent.calls.items())},
-        "order": list(agent.order),
-        "weighed": list(agent.weighed),
-        "results": dict(sorted(agent.results.items())),
-        "spent": _spent_json(agent.spent),
-    }
+    messages = [agent.messages[number] for number in range(len(agent.messages))]
+    return {**_named(agent), "messages": messages, "spent": _spent_json(agent.spent)}
 
 
 def _spent_json(spent: Spent) -> dict[str, Json]:
     """Tokens of calls that have no answer are there only where there are any."""
     return {name: value for name, value in _named(spent).items() if value or not name.endswith("Tokens")}
-
-
-def _read_agent(data: dict[str, Json]) -> AgentRun:
-    return AgentRun(
-        **{
-            **_fields(data),
-            "lists": (data["lists"][0], data["lists"][1]),
-            "messages": Map(enumerate(data["messages"])),
-            "pending": tuple(data["pending"]),
-            "heard": tuple(data["heard"]),
-            "calls": Map({path: Call(**_fields(call)) for path, call in data["calls"].items()}),
-            "order": tuple(data["order"]),
-            "weighed": tuple(data["weighed"]),
-            "results": Map(data["results"]),
-            "spent": Spent(**_fields(data["spent"])),
-        }
-    )
-
-
-def _read_container(data: dict[str, Json]) -> ContainerRun:
-    results = Map({result["index"]: result for result in data["results"]})
-    agent = _read_agent(data["agent"]) if "agent" in data else None
-    return ContainerRun(**{**_fields(data), "results": results, "agent": agent})
-
-
-def _read_prompt(data: dict[str, Json]) -> PromptRun:
-    lists = {name: tuple(data.get(name) or ()) for name in ("votes", "escalated")}
-    return PromptRun(**{**_fields(data), **lists})
-
-
-def _read_messages(data: dict[str, Json]) -> dict[str, Any]:
-    if data["schemaVersion"] == 1:
-        return {"messages": tuple(data["pendingMessages"])}
-    pending = tuple(zip(data["pendingKeys"], data["pendingMessages"], strict=True))
-    return {"messages": tuple(data["messages"]), "pending": pending}
 
 
 def _node_json(run: NodeRun) -> dict[str, Json]:
@@ -297,9 +202,7 @@ def _node_json(run: NodeRun) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _read_node(data: dict[str, Json], output: Json) -> NodeRun:
-    kept = _read_agent(data["kept"]) if "kept" in data else None
-    return NodeRun(**{**_fields(data), "output": output, "kept": kept})
+# --- reading -----------------------------------------------------------------------------------------------
 
 
 def from_json(data: Json) -> State:
@@ -309,32 +212,56 @@ def from_json(data: Json) -> State:
             raise MalformedJournal(
                 f"snapshot of schema {data['schemaVersion']}; this release reads up to {SCHEMA}"
             )
-        outputs = data["outputs"]
-        nodes = Map({path: _read_node(run, outputs.get(path)) for path, run in data["nodes"].items()})
-        prompts = Map({key: _read_prompt(prompt) for key, prompt in data["prompts"].items()})
-        return State(
-            **{name: data[wire] for wire, name in _PLAIN.items()},
-            nodes=nodes,
-            active=Map({path: None for path, run in nodes.items() if run.status in UNFINISHED}),
-            frames=Map({scope: _read_frame(frame) for scope, frame in data["frames"].items()}),
-            containers=Map({path: _read_container(found) for path, found in data["containers"].items()}),
-            prompts=prompts,
-            open_prompts=Map({key: None for key, prompt in prompts.items() if prompt.open}),
-            timers=Map({key: TimerRun(**_fields(timer)) for key, timer in data["timers"].items()}),
-            **_read_messages(data),
-            seen=Map(dict.fromkeys(data["seen"])),
-            limits=tuple(data.get("limits", ())),
-            lock=LockRun(**_fields(data["lock"])) if "lock" in data else None,
-            pausing=data.get("pausing"),
-            code=Map(data.get("code", {})),
-            code_changed=tuple(data.get("codeChanged", ())),
-            spent=Spent(**_fields(data.get("spent", {}))),
-            conversations=Map({path: tuple(said) for path, said in data.get("conversations", {}).items()}),
-            caps=data.get("caps", {}),
-            owed=tuple(Owed(tuple(types), path, id_) for types, path, id_ in data.get("owed", ())),
-        )
+        state = convert(_fields(data), State, dec_hook=_map)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error
+    active = [path for path, run in state.nodes.items() if run.status in UNFINISHED]
+    unanswered = [key for key, prompt in state.prompts.items() if prompt.open]
+    return replace(state, active=Map(dict.fromkeys(active)), open_prompts=Map(dict.fromkeys(unanswered)))
+
+
+def _fields(data: dict[str, Json]) -> dict[str, Json]:
+    """The fields of the state, of a document of either schema."""
+    named = _camel_names if data["schemaVersion"] == 1 else dict
+    outputs = data["outputs"]
+    records = ("frames", "containers", "prompts", "timers")
+    fields = {
+        **{name: data[name] for name in _ALWAYS},
+        **{name: {key: named(record) for key, record in data[name].items()} for name in records},
+        "nodes": {path: {**named(run), "output": outputs.get(path)} for path, run in data["nodes"].items()},
+        "seen": data["seen"],
+        **{name: data[name] for name in _SOMETIMES if name in data},
+        **{name: named(data[name]) for name in ("lock", "spent") if name in data},
+    }
+    if data["schemaVersion"] == 1:
+        return {**fields, "messages": data["pendingMessages"]}
+    pending = list(zip(data["pendingKeys"], data["pendingMessages"], strict=True))
+    return {**fields, "messages": data["messages"], "pending": pending}
+
+
+def _camel_names(record: dict[str, Json]) -> dict[str, Json]:
+    """A record of schema 1, whose names are in snake_case."""
+    named = {_camel(name): value for name, value in record.items()}
+    for inner in ("agent", "kept", "spent"):
+        if named.get(inner) is not None:
+            named[inner] = _camel_names(named[inner])
+    if "calls" in named:
+        named["calls"] = {path: _camel_names(call) for path, call in named["calls"].items()}
+    return named
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+
+
+def _map(kind: Any, value: Json) -> Map[Any, Any]:
+    """A persistent map. A list has the keys of a set, or passes and messages by number; a pass says its own."""
+    key, item = get_args(kind)
+    if not isinstance(value, list):
+        return Map(convert(value, dict[key, item], dec_hook=_map))
+    if item is None:
+        return Map(dict.fromkeys(convert(value, list[key])))
+    return Map({entry.get("index", number): entry for number, entry in enumerate(value)})
 
 
 def to_bytes(state: State) -> bytes:

@@ -37,8 +37,8 @@ from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.journal.records import Commit
-from engine.journal.state import NodeRun, PromptRun, State
-from engine.journal.state_json import UNFINISHED, from_bytes, to_bytes
+from engine.journal.state import UNFINISHED, NodeRun, PromptRun, State
+from engine.journal.state_json import from_bytes, to_bytes
 from engine.language import timestamps as clock
 from engine.language.actors import Actor
 from engine.language.codec import Json
