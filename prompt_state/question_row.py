@@ -208,8 +208,7 @@ def thread_key(team: str, channel: str, thread_ts: str) -> str:
 
 def changed_prompt_ids(events: Iterable[object]) -> set[str]:
     """The prompts whose rows must be written with these events: every event that names a prompt changes it."""
-    # Not `getattr`: for the many events without one, pydantic would raise an error first.
-    found = (vars(event).get("prompt_id") for event in events)
+    found = (getattr(event, "prompt_id", None) for event in events)
     return {prompt_id for prompt_id in found if isinstance(prompt_id, str)}
 
 

@@ -14,8 +14,6 @@ Files:
 
 * `code_digests`: code that a flow runs and does not hold: modules of `python` nodes, programs beside the
   flow file
-* `event_base`: what every event is made of: fields of a type each, names on the wire, and values that never
-  change
 * `events`: facts of a session, in the past tense: a closed union, tagged by wire names that we own
 * `fold`: the fold of a session's journal: `evolve` is the only way in which a state comes to be
 * `history`: A session as a tree: every node and every pass that its journal tells of, finished ones too

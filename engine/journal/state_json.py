@@ -12,6 +12,8 @@ under `pendingMessages`; nothing in it says which of them were still pending.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from types import GenericAlias
 from typing import Any, get_args
 
 from immutables import Map
@@ -222,10 +224,10 @@ def from_json(data: Json) -> State:
 
 def _fields(data: dict[str, Json]) -> dict[str, Json]:
     """The fields of the state, of a document of either schema."""
-    named = _camel_names if data["schemaVersion"] == 1 else dict
+    named: Callable[[Json], Json] = _camel_names if data["schemaVersion"] == 1 else dict
     outputs = data["outputs"]
     records = ("frames", "containers", "prompts", "timers")
-    fields = {
+    fields: dict[str, Json] = {
         **{name: data[name] for name in _ALWAYS},
         **{name: {key: named(record) for key, record in data[name].items()} for name in records},
         "nodes": {path: {**named(run), "output": outputs.get(path)} for path, run in data["nodes"].items()},
@@ -258,9 +260,9 @@ def _map(kind: Any, value: Json) -> Map[Any, Any]:
     """A persistent map. A list has the keys of a set, or passes and messages by number; a pass says its own."""
     key, item = get_args(kind)
     if not isinstance(value, list):
-        return Map(convert(value, dict[key, item], dec_hook=_map))
+        return Map(convert(value, GenericAlias(dict, (key, item)), dec_hook=_map))
     if item is None:
-        return Map(dict.fromkeys(convert(value, list[key])))
+        return Map(dict.fromkeys(value))
     return Map({entry.get("index", number): entry for number, entry in enumerate(value)})
 
 
