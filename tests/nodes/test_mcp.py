@@ -1,4 +1,4 @@
-"""Tools of MCP servers, against real server processes over stdio and over HTTP."""
+"""Tools of MCP servers, against processes over stdio and over HTTP: over HTTP with the server of the SDK."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from engine.nodes.runtime.mcp import McpServers
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, find, servers
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
 from tests.nodes.nodekit import PYTHON, Context, runs, until
+from tests.support import prefork
 
-PROGRAM = Path(__file__).resolve().parents[1] / "support" / "mcp_server.py"
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "tests/support/mcp_plain.py"
+OF_THE_SDK = ROOT / "tests/support/mcp_server.py"
 SECRET = "a-token-that-nobody-may-see"
 
 
@@ -30,31 +33,32 @@ def context(tmp_path: Path) -> Context:
     return Context(tmp_path, {"TOKEN": SECRET})
 
 
-def _started(command: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
 class Kit:
     """A configuration file in a folder, and the servers that it names."""
 
     def __init__(self, context: Context, folder: Path) -> None:
         self.context, self.folder, self.file = context, folder, folder / "mcp.json"
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[prefork.Forked] = []
         self.servers = McpServers(self.file, context.secret)
 
     def write(self, **entries: Any) -> None:
         """Say which servers there are."""
         self.file.write_text(json.dumps({"mcpServers": entries}))
 
-    def stdio(self, **more: Any) -> None:
+    def stdio(self, program: Path = PROGRAM, **more: Any) -> None:
         """A server `tools` that is a program."""
         env = {"TOKEN": "${SAYSO_SECRET_TOKEN}"}
-        self.write(tools={"command": PYTHON, "args": [str(PROGRAM)], "env": env, **more})
+        self.write(tools={"command": PYTHON, "args": [str(program)], "env": env, **more})
 
     async def http(self, port: int = 0) -> int:
         """A server `tools` that is reached over HTTP; returns its port."""
-        command = [sys.executable, str(PROGRAM), "http", str(port)]
-        process = await asyncio.to_thread(_started, command)
+        process = prefork.start(
+            ["-m", "tests.support.mcp_server", "http", str(port)],
+            cwd=ROOT,
+            env=os.environ,
+            stderr=2,
+            read=("mcp.server", "uvicorn"),
+        )
         self.processes.append(process)
         assert process.stdout is not None
         url = (await asyncio.to_thread(process.stdout.readline)).strip()
@@ -113,6 +117,16 @@ async def test_a_tool_is_listed_and_called(served: Kit) -> None:
     )
 
 
+async def test_a_program_of_the_sdk_is_listed_and_called(kit: Kit) -> None:
+    """The same with a program that uses the SDK."""
+    kit.stdio(OF_THE_SDK)
+    tools = {tool.name: tool for tool in await kit.servers.list_tools("tools")}
+    assert tools["add"].description == "Adds two numbers."
+    outcome = await kit.call("add", a=1, b=2)
+    assert isinstance(outcome, Completed)
+    assert outcome.output["structured"] == {"result": 3}
+
+
 async def test_the_model_knows_tools_by_server_and_name(served: Kit) -> None:
     """Only wanted tools are given, as `<server>__<tool>`; one that the server does not have is told."""
     assert [tool.name for tool in await served.servers.mcp_tools("tools", ["add"])] == ["tools__add"]
@@ -155,7 +169,7 @@ async def test_a_call_that_takes_too_long_is_interrupted(served: Kit, tmp_path: 
     """After the node's timeout nobody knows what the tool did; the connection still serves others."""
     # The connection stands before: where it takes all the time, nothing was sent, and the call simply failed.
     assert await served.text("add", a=1, b=2) == "3"
-    outcome = await served.call("wait", timeout=2, file=str(tmp_path / "began"))
+    outcome = await served.call("wait", timeout=0.3, file=str(tmp_path / "began"))
     assert isinstance(outcome, Interrupted)
     assert outcome.reason == "timeout"
     assert await served.text("add", a=1, b=1) == "2"

@@ -21,6 +21,7 @@ from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.storage.sqlite import open_sqlite
 from tests.proof.child import SESSION, STOPPED, STUCK
+from tests.support import prefork
 from tests.support.engine import check_starts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,11 +92,13 @@ def prepare(folder: Path, scene: str, word: str) -> Path:
 
 async def life(folder: Path, *strace: str, patience: float = 10.0) -> tuple[int, str]:
     """One life of the child, under strace with these arguments if there are any: its exit code, and what it said."""
-    child = (sys.executable, "-m", "tests.proof.child", "live", str(folder), str(patience))
-    before = ("strace", "-f", "-o", str(folder / "trace"), *strace) if strace else ()
+    child = ["-m", "tests.proof.child", "live", str(folder), str(patience)]
+    if not strace:
+        done = await asyncio.to_thread(prefork.run, child, cwd=ROOT, env=os.environ, timeout=90)
+        return done.returncode, done.stderr
     process = await asyncio.create_subprocess_exec(
-        *before,
-        *child,
+        *("strace", "-f", "-o", str(folder / "trace"), *strace),
+        *(sys.executable, *child),
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=asyncio.subprocess.DEVNULL,

@@ -25,9 +25,9 @@ from tests.support.claude_server import Reply, call, claude_server
 from tests.support.engine import SESSION, START, Backing, Clock
 
 LONG = bool(os.environ.get("PROVE"))
-RUNS = 200 if LONG else 40
-OVER_HTTP = 25 if LONG else 3
-DAYS = 20 if LONG else 4
+RUNS = 200 if LONG else 10
+OVER_HTTP = 25 if LONG else 1
+DAYS = 20 if LONG else 1
 SESSIONS = [f"session-0badcaf{number}" for number in range(4)]
 MOST_LIVES = 150
 

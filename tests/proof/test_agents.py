@@ -54,7 +54,7 @@ async def test_a_conversation_that_loses_its_memory_all_the_time_is_the_same(
         hit["lives of conversations that are killed all the time"] += found.lives
 
 
-@pytest.mark.skipif(not LONG, reason="pairs of points are tried by `make prove`")
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_a_conversation_that_loses_its_memory_twice_is_the_same(
     tmp_path: Path, hit: Counter[str]

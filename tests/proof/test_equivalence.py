@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +16,26 @@ from tests.proof import generated
 from tests.proof.flows import FLOWS, flow, of_text, types_in
 from tests.proof.lives import Life, Run, compare, drops, every, holds, pairs, run
 from tests.proof.sampling import part
+from tests.support.proving import PROVE, sampled
 
-LONG = bool(os.environ.get("PROVE"))
 MOST_NODES = 12
 """Flows with up to so many nodes (called ones included) are paused at every two points."""
 
 MOST_PAIRS = 120
-"""So many of the pairs of a flow are tried in the long version; the short one takes up to thirty."""
+"""So many of the pairs of a flow are tried in the long version; the short one takes up to eight of some flows."""
+
+WHOLE = (
+    "foreach",
+    "foreach_asks",
+    "retry",
+    "parallel",
+    "sub_flow",
+    "switch",
+    "goto_back",
+    "finally",
+    "approval_covers",
+)
+"""The flows of which `make test` tries every point, and pairs of them; of each other one it takes every fifth."""
 
 
 def test_the_flows_of_the_proof_cover_every_type() -> None:
@@ -31,6 +43,11 @@ def test_the_flows_of_the_proof_cover_every_type() -> None:
     flows = [flow(name) for name in FLOWS]
     assert len(flows) >= 30
     assert types_in(flows) == set(node_types()) - {"agent"}
+
+
+def few(lives: list[list[Life]], name: str) -> list[list[Life]]:
+    """Those of `make test`; other ones for each flow."""
+    return lives if PROVE or name in WHOLE else lives[list(FLOWS).index(name) % 5 :: 5]
 
 
 async def plain(each: Flow, home: Path) -> Run:
@@ -46,15 +63,15 @@ async def test_a_pause_at_every_point_changes_nothing(name: str, tmp_path: Path,
     """Memory lost after any commit, or a hold before anything that happens: outputs, effects, journal are the same."""
     each = flow(name)
     expected = await plain(each, tmp_path)
-    for life in drops(expected.commits):
+    for life in few(drops(expected.commits), name):
         compare(expected.story, (await run(each, {}, life, tmp_path)).story)
         hit["memory lost between two commits"] += 1
-    for life in holds(expected.acts):
+    for life in few(holds(expected.acts), name):
         compare(expected.story, (await run(each, {}, life, tmp_path)).story)
         hit["held by a person and resumed in a fresh engine"] += 1
 
 
-@pytest.mark.parametrize("name", FLOWS)
+@pytest.mark.parametrize("name", sampled(list(FLOWS), WHOLE))
 async def test_two_pauses_at_every_pair_of_points_change_nothing(
     name: str, tmp_path: Path, hit: Counter[str]
 ) -> None:
@@ -64,7 +81,7 @@ async def test_two_pauses_at_every_pair_of_points_change_nothing(
         pytest.skip("more nodes than twelve")
     expected = await run(each, {}, [], tmp_path)
     lives = pairs(expected.commits)
-    if LONG:
+    if PROVE:
         lives += [
             [Life(hold_before=first), Life(hold_before=second)]
             for first, second in itertools.product(range(expected.acts), repeat=2)
@@ -74,7 +91,7 @@ async def test_two_pauses_at_every_pair_of_points_change_nothing(
             for first, second in itertools.product(range(1, expected.commits), range(expected.acts))
         ]
     hit["pairs of points that there are"] += len(lives)
-    for life in part(lives, MOST_PAIRS, name) if LONG else lives[:: 1 + len(lives) // 30]:
+    for life in part(lives, MOST_PAIRS, name) if PROVE else lives[:: 1 + len(lives) // 8]:
         compare(expected.story, (await run(each, {}, life, tmp_path)).story)
         hit["pairs of points"] += 1
 
@@ -91,7 +108,7 @@ async def test_pausing_at_every_point_of_one_run_changes_nothing(
         lambda number: Life(hold_before=min(number, 1)),
         lambda number: Life(drop_after=1) if number % 2 else Life(hold_before=1),
     )
-    for way in ways:
+    for way in ways if PROVE or name in WHOLE else ways[:1]:
         paused = await run(each, {}, every(way), tmp_path)
         compare(expected.story, paused.story)
         hit["pauses in runs that are paused all the time"] += paused.lives - 1
@@ -100,11 +117,11 @@ async def test_pausing_at_every_point_of_one_run_changes_nothing(
     hit["pauses in runs that are paused all the time"] += paused.acts
 
 
-@pytest.mark.timeout(3600 if LONG else 900)
+@pytest.mark.timeout(3600 if PROVE else 900)
 @settings(
-    max_examples=300 if LONG else 12,
+    max_examples=300 if PROVE else 4,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink] if LONG else [Phase.explicit, Phase.generate],
+    phases=[Phase.explicit, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
 )
 @example(generated.PAUSED_WHILE_IT_FAILS)
 @given(generated.texts())

@@ -16,6 +16,7 @@ from engine.journal.events import event_from_bytes
 from engine.journal.fold import derive_state
 from engine.storage.sqlite import open_sqlite
 from tests.proof import child, syscalls
+from tests.support import prefork
 from tests.support.engine import ANA, counted, flow_of, served, shell_runners
 from tests.support.engine import running as engine_running
 
@@ -32,8 +33,17 @@ nodes:
 """
 
 
-async def start(verb: str, folder: Path, *more: str, under: tuple[str, ...] = ()) -> Process:
+def forked(verb: str, folder: Path, *more: str) -> prefork.Forked:
     """A child that has said that it is ready."""
+    child = ["-m", "tests.proof.child", verb, str(folder), *more]
+    process = prefork.start(child, cwd=syscalls.ROOT, env=os.environ, stdin=PIPE, stderr=2)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+async def start(verb: str, folder: Path, *more: str, under: tuple[str, ...] = ()) -> Process:
+    """A child that has said that it is ready; `under`: the program that runs it."""
     process = await asyncio.create_subprocess_exec(
         *under,
         *(sys.executable, "-m", "tests.proof.child", verb, str(folder), *more),
@@ -51,10 +61,13 @@ async def start(verb: str, folder: Path, *more: str, under: tuple[str, ...] = ()
 async def race(verb: str, folder: Path) -> Counter[str]:
     """Let them all loose at once; what each of them was told, counted, and who was told `applied`."""
     names = [f"P{number}" for number in range(RACERS)]
-    racers = await asyncio.gather(*(start(verb, folder, name) for name in names))
-    async with asyncio.timeout(60):
-        outcomes = await asyncio.gather(*(racer.communicate(b"go\n") for racer in racers))
-    told = dict(zip(names, (out.decode().strip() for out, _ in outcomes), strict=True))
+    racers = [await asyncio.to_thread(forked, verb, folder, name) for name in names]
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    outcomes = [await asyncio.to_thread(racer.communicate, 60) for racer in racers]
+    told = dict(zip(names, (out.strip() for out, _ in outcomes), strict=True))
     winners = [name for name, said in told.items() if said == "applied"]
     assert len(winners) == 1, told
     (folder / "winner").write_text(winners[0])

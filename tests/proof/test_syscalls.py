@@ -24,7 +24,7 @@ FAULTS = {
     "ENOSPC": "system calls from which on the disk was full",
     "EIO": "system calls that the disk failed",
 }
-SAMPLE = {"KILL": 14, "ENOSPC": 7, "EIO": 7}
+SAMPLE = {"KILL": 4, "ENOSPC": 2, "EIO": 2}
 MANY = {"KILL": 140, "ENOSPC": 70, "EIO": 70}
 """How many of the calls are tried in the short version, and in the long one."""
 COUNTED: list[Point] = []

@@ -20,7 +20,7 @@ from tests.nodes.nodekit import PYTHON
 from tests.support.engine import EngineRig, running, shell_runners
 
 SECRET = "a-token-that-nobody-may-see"
-SERVER = Path(__file__).resolve().parents[2] / "support" / "mcp_server.py"
+SERVER = Path(__file__).resolve().parents[2] / "support" / "mcp_plain.py"
 
 FLOW = """
 flow: look
