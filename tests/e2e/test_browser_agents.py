@@ -18,6 +18,7 @@ from bot.workspace import Workspace
 from tests.support.bot import ROOT, bot_here
 from tests.support.browser import SCREENS, Visit, running_browser, visiting
 from tests.support.claude_server import claude_server, text
+from tests.support.proving import sampled
 
 LOOK = """
 flow: look
@@ -55,7 +56,7 @@ async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[Bot]:
         await running
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_an_investigation_by_clicking(
     workspace: Workspace, bot: Bot, tmp_path: Path, screen: str
 ) -> None:
@@ -101,7 +102,7 @@ async def change(visit: Visit) -> None:
     await visit.shot("changed")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_a_triage_in_a_direct_message(workspace: Workspace, bot: Bot, screen: str) -> None:
     """A request in a direct message is asked back about, answers come by button and by text, and the team gets a note;
     what the flow alone needs to know is nowhere to be seen."""
@@ -127,7 +128,7 @@ async def test_a_triage_in_a_direct_message(workspace: Workspace, bot: Bot, scre
     assert streamed >= {"chat.startStream", "chat.stopStream"}
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_an_agent_is_steered_stopped_and_resumed(
     workspace: Workspace, tmp_path: Path, screen: str
 ) -> None:

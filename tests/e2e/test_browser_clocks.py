@@ -9,6 +9,7 @@ from playwright.async_api import expect
 
 from tests.support.bot import MovedClock, bot_here
 from tests.support.browser import SCREENS, Visit, in_view, running_browser, visiting
+from tests.support.proving import sampled
 from tests.support.workspace import running_workspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
@@ -33,7 +34,7 @@ nodes:
 """
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_nobody_answers_until_it_is_over(tmp_path: Path, screen: str) -> None:
     """The reminder, both steps of the escalation and the end stand where they should, and the buttons go."""
     clock = MovedClock()

@@ -10,6 +10,7 @@ from playwright.async_api import expect
 from bot.workspace import Workspace
 from tests.support.bot import MovedClock, bot_here
 from tests.support.browser import SCREENS, Visit, running_browser, visiting
+from tests.support.proving import sampled
 from tests.support.workspace import running_workspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
@@ -45,7 +46,7 @@ nodes:
 """
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_an_answer_is_taken_back_and_given_again(tmp_path: Path, screen: str) -> None:
     """The answer says until when it can be taken back; afterwards the question is open again, and the second answer
     counts once that time is over."""
@@ -73,7 +74,7 @@ async def test_an_answer_is_taken_back_and_given_again(tmp_path: Path, screen: s
         await visit.shot("over")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_a_decision_is_handed_over_and_rejected_with_a_reason(
     workspace: Workspace, tmp_path: Path, screen: str
 ) -> None:
@@ -131,7 +132,7 @@ async def reject(visit: Visit) -> None:
     await visit.shot("rejected")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_a_file_is_the_answer(workspace: Workspace, tmp_path: Path, screen: str) -> None:
     """One that is too large is refused in words; one that fits answers, dropped on a desk and chosen on a phone."""
     async with (

@@ -10,6 +10,7 @@ from playwright.async_api import Locator, expect
 from tests.support.bot import bot_here
 from tests.support.browser import SCREENS, Visit, running_browser, visiting
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
+from tests.support.proving import sampled
 from tests.support.workspace import running_workspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
@@ -33,7 +34,7 @@ nodes:
 LOOK = "I look at the **load** of the hosts:\n\n| host | load |\n|---|---|\n| web-1 | 0.4 |\n| web-2 | 7.9 |\n\n`web-2` is busy. "
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_steering_stop_and_approval_are_seen(tmp_path: Path, screen: str) -> None:
     """Text comes while the model speaks, a message to it is marked, a stop is marked, a call shows what will run."""
     async with (

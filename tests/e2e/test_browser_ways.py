@@ -11,6 +11,7 @@ from playwright.async_api import expect
 from bot.workspace import Workspace
 from tests.support.bot import bot_here
 from tests.support.browser import SCREENS, Visit, in_view, running_browser, visiting
+from tests.support.proving import sampled
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 
@@ -34,7 +35,7 @@ nodes:
 """
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_home_and_the_shortcut(workspace: Workspace, tmp_path: Path, screen: str) -> None:
     """The Home has what waits, with a link to its thread; the shortcut runs a flow below the message it is about."""
     async with (
@@ -112,7 +113,7 @@ nodes:
 """
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_a_form_with_every_kind_of_field(workspace: Workspace, tmp_path: Path, screen: str) -> None:
     """What is missing or wrong is said at each field, by the page and by the bot; then all values arrive."""
     async with (
@@ -194,7 +195,7 @@ nodes:
 """
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_what_a_flow_says(workspace: Workspace, tmp_path: Path, screen: str) -> None:
     """A report with everything in it stays inside the screen, the card has a bar while something takes long."""
     go = tmp_path / "go"

@@ -45,7 +45,9 @@ class Visit:
         return self.thread.get_by_role("button", name=label)
 
 
-@pytest.mark.parametrize(("name", "viewport"), [("wide", WIDE), ("phone", PHONE)])
+@pytest.mark.parametrize(
+    ("name", "viewport"), [("wide", WIDE), pytest.param("phone", PHONE, marks=pytest.mark.long)]
+)
 async def test_a_cleanup_by_clicking_only(
     workspace: Workspace, tmp_path: Path, name: str, viewport: dict[str, int]
 ) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import os
 import re
 import shutil
+import subprocess
+import tempfile
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,12 +31,24 @@ from bot.workspace import Workspace
 
 CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
+    "--headless=new",
+    "--remote-debugging-port=0",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",
     "--disable-background-networking",
-    "--no-first-run",
-    "--disable-sync",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
     "--disable-component-update",
+    "--disable-extensions",
+    "--disable-sync",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+    "--mute-audio",
+    "--no-default-browser-check",
+    "--no-first-run",
+    "--password-store=basic",
 ]
 expect.set_options(timeout=20_000)  # milliseconds: on a busy machine a page that is right may take its time
 WIDE = {"width": 1440, "height": 900}
@@ -48,12 +66,38 @@ def chromium() -> str:
     return found
 
 
+@cache
+def _browser() -> str:
+    """Where the one browser of this process listens. It ends with the process."""
+    folder = tempfile.mkdtemp(prefix="browser-")
+    process = subprocess.Popen(
+        [chromium(), *FLAGS, f"--user-data-dir={folder}", "about:blank"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def end() -> None:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("DevTools listening on "):
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            return line.split()[-1]
+    raise AssertionError("Chromium ended at once")
+
+
 @asynccontextmanager
 async def running_browser() -> AsyncIterator[Browser]:
-    """A started browser."""
-    path = chromium()
+    """A browser: every page has a session of its own in it."""
+    address = await asyncio.to_thread(_browser)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = await playwright.chromium.connect_over_cdp(address)
         try:
             yield browser
         finally:
