@@ -57,11 +57,7 @@ class Step:
     @property
     def fails(self) -> bool:
         """Whether it surely runs, and what is around it surely ends here."""
-        return (
-            bool(self.runs)
-            and self.node.on_error == "fail"
-            and bool(self.node.type == "fail" or self.problem)
-        )
+        return bool(self.runs) and self.node.on_error == "fail" and bool(self.node.spec.fails or self.problem)
 
     def as_json(self) -> dict[str, Json]:
         """For a machine."""
@@ -234,7 +230,7 @@ class Walk:
         """What later nodes know of one that surely runs."""
         if node.spec.mode == "pure" and not any(value.needs for value in config.values()):
             self._outputs[node.id] = {name: value.value for name, value in config.items()}
-        if node.on_error == "fail" and node.type != "fail":
+        if node.on_error == "fail" and not node.spec.fails:
             # Had it failed, the flow had ended: whoever comes later finds it completed.
             self._status[node.id] = "completed"
 

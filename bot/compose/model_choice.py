@@ -34,7 +34,7 @@ def scripted(settings: Settings) -> bool:
 
 def needs_model(flow: Flow) -> bool:
     """Whether a flow has an agent, itself or in a flow that it calls."""
-    return any(node.type == "agent" for nodes in flow.lists.values() for node in nodes.nodes)
+    return any(node.agent is not None for nodes in flow.lists.values() for node in nodes.nodes)
 
 
 class Models:

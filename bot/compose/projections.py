@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from bot.intents.session_rows import unseen
 from engine.decide.projections import delivery
-from engine.flow.missing_types import spec_of
 from engine.journal.records import (
     Commit,
     DropLock,
@@ -33,6 +32,7 @@ from engine.journal.records import (
 from engine.journal.state import State
 from engine.language.codec import decode
 from engine.language.errors import LockHeld, SaysoError
+from engine.nodes.types.registry import mode_of
 from engine.run.sessions import stored_state
 from engine.storage.backoff import passes
 from engine.storage.port import Store
@@ -156,7 +156,7 @@ def _lost_intents(store: Store, state: State) -> Iterator[Row]:
     wanted = [
         delivery(state, path, run.attempt, run.input)
         for path in state.active
-        if (run := state.nodes[path]).status == "started" and spec_of(run.type).mode == "delivery"
+        if (run := state.nodes[path]).status == "started" and mode_of(run.type) == "delivery"
     ]
     if (state.thread or {}).get("key"):
         wanted += [

@@ -57,7 +57,7 @@ def _models(settings: Settings, flows: Sequence[Flow]) -> set[str]:
     found = {settings.agents.model or DEFAULT_MODEL}
     for flow in flows:
         for nodes in flow.lists.values():
-            named = [node.config.get("model") for node in nodes.nodes if node.type == "agent"]
+            named = [node.config.get("model") for node in nodes.nodes if node.agent is not None]
             found |= {model for model in named if isinstance(model, str) and "{{" not in model}
     return found
 

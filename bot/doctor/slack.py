@@ -96,7 +96,7 @@ def _entries(flow: Flow) -> Iterator[str]:
 def _of_node(node: Node) -> Iterator[str]:
     for rule in node.agent.rules if node.agent is not None else ():
         yield from rule.approvers or ()
-    if node.type not in ("ask", "approval", "message"):
+    if node.spec.mode not in ("prompt", "delivery"):
         return
     for field in ("approvers", "who", "to", "ephemeral_to"):
         yield from _texts(node.config.get(field))

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from bot.rendering.text import one_line, safe
 from engine.journal.state import State, visit_of
 from engine.language.codec import Json
+from engine.nodes.types.registry import spec_of
 
 CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow", "agent")
 WITHOUT_EFFECT = ("ask", "approval", "wait", "turn", "read_file", *CONTAINERS)
@@ -94,7 +95,7 @@ def segments(flow: FlowLike, path: str) -> list[Segment]:
 
 
 def _is_agent(node: NodeLike | None) -> bool:
-    return node is not None and node.type == "agent"
+    return node is not None and spec_of(node.type).talks
 
 
 def _inside(flow: FlowLike, part: Segment) -> Sequence[NodeLike]:
@@ -164,7 +165,7 @@ def around(
         if part.failed:
             parts.append("after its failure")
         if part.key is not None:
-            keyed = part.node is not None and part.node.type in ("parallel", "switch")
+            keyed = part.node is not None and bool(spec_of(part.node.type).parts.keys() & {"branches", "cases"})
             known = items.get(f"{part.path}[{part.key}]")
             parts.append(known or pass_label(state, part.path, part.key, keyed=keyed))
     kept: list[str] = []

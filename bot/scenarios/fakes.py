@@ -19,7 +19,7 @@ from engine.language.diagnostics import Path
 from engine.messages.errors import ScriptError
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Runner
 from engine.nodes.runtime.table import runners
-from engine.nodes.types.registry import READ_ONLY_METHODS, node_types
+from engine.nodes.types.registry import node_types, spec_of
 
 if TYPE_CHECKING:
     from engine.messages.turns import Tool
@@ -204,7 +204,7 @@ def unmentioned(kind: str, node_id: str, path: str, config: Mapping[str, Json]) 
     }.get(kind, "{output: ...}")
     what = encode(config.get("run") or config.get("url") or config.get("call")).decode()
     where = "" if path == node_id else f" ({path})"
-    reads = kind == "http" and config.get("method", "GET") in READ_ONLY_METHODS
+    reads = spec_of(kind).on_crash(config) == "again"
     return [
         f"`{node_id}`{where} would {'read' if reads else 'run'} now, and the scenario does not say what comes of it.",
         *([f"It is of type {kind}: {what}"] if what != "null" else []),

@@ -20,7 +20,6 @@ from bot.scenarios.places import is_place
 from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, World, gate_for
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
 from engine.decide.evaluate import node_at
-from engine.flow.missing_types import spec_of
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.queries import asked_in_order, launched
 from engine.journal.records import Commit
@@ -28,6 +27,7 @@ from engine.journal.state import State, TimerRun
 from engine.language.diagnostics import Path
 from engine.language.errors import Fenced, SaysoError
 from engine.nodes.runtime.runner import NodeContext
+from engine.nodes.types.registry import mode_of
 from engine.run.engine import Engine
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
@@ -264,7 +264,7 @@ class Life:
     async def _post(self, state: State) -> bool:
         for path in sorted(state.active, key=self._began):
             run = state.nodes[path]
-            if run.status == "started" and spec_of(run.type).mode == "delivery":
+            if run.status == "started" and mode_of(run.type) == "delivery":
                 self.world.posts.setdefault(path, as_plain(run.input if isinstance(run.input, dict) else {}))
                 output = {"channel": CHANNEL, "ts": _ts(path), "permalink": None}
                 await self.apply(NodeDone(path, run.attempt, output))

@@ -204,7 +204,7 @@ class Reader:
 
     def _agent(self, name: str, turns: Json) -> tuple[Turn, ...]:
         nodes = self._named(name, ("claude", name), on_key=True)
-        if nodes and not any(node.type == "agent" for node in nodes):
+        if nodes and not any(node.agent is not None for node in nodes):
             self._wrong(("claude", name), f"`{name}` is of type {nodes[0].type}, no agent", on_key=True)
         return self._turns(turns, ("claude", name))
 

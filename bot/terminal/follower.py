@@ -27,7 +27,6 @@ from bot.rendering.locks import lock_fact
 from bot.terminal.forms import Filling, editing_of, filling_of
 from engine.decide import locks
 from engine.decide.commands import Answer, Edit, Policy, Shown
-from engine.flow.missing_types import spec_of
 from engine.forms import Field, match_option
 from engine.journal.events import Event
 from engine.journal.records import Head, OutboxRow
@@ -36,7 +35,7 @@ from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import ClockJumped, InvalidAnswer, Owned, PromptTimedOut, Refused
 from engine.nodes.runtime.folder import FileRefused
-from engine.nodes.types.registry import node_types
+from engine.nodes.types.registry import mode_of, node_types
 from engine.run import remote_commands
 from engine.run.dispatcher import Service
 from engine.run.engine import Engine
@@ -326,7 +325,7 @@ class Follower:
         found = False
         for path in state.active:
             run = state.nodes[path]
-            if run.status == "started" and spec_of(run.type).mode == "delivery":
+            if run.status == "started" and mode_of(run.type) == "delivery":
                 found = True
                 key = f"message:{self._session_id}:{path}:{run.attempt}"
                 row = await self._engine.writer.call(self._engine.store.outbox_row, key)

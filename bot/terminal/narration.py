@@ -10,7 +10,6 @@ from bot.rendering.flow import item_label
 from bot.rendering.text import elapsed, plain, waiting_on
 from bot.terminal.output import Paint, clean, one_line
 from engine.decide import question
-from engine.flow.missing_types import MISSING, spec_of
 from engine.forms import value_text
 from engine.journal import events as ev
 from engine.journal.code_digests import CHANGED
@@ -21,7 +20,8 @@ from engine.journal.records import Head
 from engine.journal.state import LEFT, PromptRun, State
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.nodes.types.code import code_key
+from engine.nodes.types.installed import MISSING
+from engine.nodes.types.registry import code_key, mode_of
 
 MARKS = {
     "completed": "✓",
@@ -219,7 +219,7 @@ def _completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> str
         if prompt.path == path and prompt.status == "answered" and prompt.kind not in _RESOLVED:
             return f"{one_line(question.summary(prompt), 60)}, {_who(prompt.actor or {})}"
     run = state.nodes.get(path)
-    if run is None or run.started_at is None or spec_of(run.type).mode != "run":
+    if run is None or run.started_at is None or mode_of(run.type) != "run":
         return ""
     return elapsed(timestamps.seconds_between(run.started_at, event.timestamp))
 
@@ -227,7 +227,7 @@ def _completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> str
 def _holds_nodes(state: State, path: str) -> bool:
     """Whether a node is a container itself, and not one whose `on_failure` has ended."""
     run = state.nodes.get(path)
-    return run is None or spec_of(run.type).mode == "container"
+    return run is None or mode_of(run.type) == "container"
 
 
 def _passes(state: State, path: str) -> str:

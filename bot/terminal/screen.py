@@ -19,13 +19,13 @@ from bot.terminal.follower import EDIT
 from bot.terminal.forms import editing_of, field_lines, filling_of
 from bot.terminal.narration import asked_of, happened, moment, proposal_lines, question_lines, where
 from bot.terminal.output import Paint, clean, one_line
-from engine.flow.missing_types import spec_of
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.folds.agents import TURN
 from engine.journal.state import PromptRun, State
 from engine.language import timestamps
+from engine.nodes.types.registry import mode_of
 from engine.run.active import utc_now
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class TerminalScreen:
             path = event.turn or path
         elif isinstance(event, ev.ChildStarted) and event.node_type == TURN:
             self._begins(path)
-        if isinstance(event, ev.NodeStarted | ev.ChildStarted) and spec_of(event.node_type).mode == "run":
+        if isinstance(event, ev.NodeStarted | ev.ChildStarted) and mode_of(event.node_type) == "run":
             self._working[path] = time.monotonic()
             if self._live:
                 self._spin()

@@ -21,7 +21,6 @@ from bot.terminal.narration import (
 from bot.terminal.output import Paint, clean, one_line
 from engine.decide import limits
 from engine.flow import Flow
-from engine.flow.missing_types import MISSING
 from engine.journal.code_digests import CHANGED
 from engine.journal.events import Event
 from engine.journal.history import Entry, tree
@@ -30,6 +29,7 @@ from engine.journal.records import Head
 from engine.journal.state import PromptRun, State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
+from engine.nodes.types.installed import MISSING
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,9 @@ def _reacts(flow: Flow) -> bool:
 
 def _takes_files(flow: Flow) -> bool:
     nodes = (node for nodes in flow.lists.values() for node in nodes.nodes)
-    return any(node.type == "ask" and "files" in str(node.config.get("accept") or "") for node in nodes)
+    return any(
+        node.spec.mode == "prompt" and "files" in str(node.config.get("accept") or "") for node in nodes
+    )
 
 
 def has_shortcut(flow: Flow) -> bool:

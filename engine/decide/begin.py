@@ -12,7 +12,6 @@ from engine.decide.evaluate import evaluate_condition, evaluate_config
 from engine.decide.fixpoint import end_flow, settle
 from engine.decide.step import Turn
 from engine.flow import Node
-from engine.flow.missing_types import MISSING
 from engine.journal import events as ev
 from engine.journal.code_digests import CHANGED, changed
 from engine.journal.folds.agents import TURN
@@ -22,6 +21,7 @@ from engine.journal.state import Frame, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
+from engine.nodes.types.installed import MISSING
 
 _MOST_STARTS_A_TURN = 200
 """Pure nodes run inside a turn; this bounds how long one turn can hold the event loop."""
@@ -176,10 +176,13 @@ def _over_limit(turn: Turn, path: str, node: Node) -> None:
 
 
 def _perform_pure(turn: Turn, path: str, node: Node, config: Json) -> None:
-    if node.type == "fail":
+    if node.spec.fails:
         turn.fail(path, {"type": "fail", "message": config["message"]})
-    else:
-        turn.complete(path, config)
+        return
+    try:
+        turn.complete(path, node.spec.compute(config))
+    except ValueError as error:
+        turn.fail(path, {"type": "config", "message": f"node {node.id}: {error}"})
 
 
 def _perform_prompt(turn: Turn, path: str, node: Node, config: Json) -> None:

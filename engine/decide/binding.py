@@ -16,7 +16,6 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from engine.decide.evaluate import evaluate_config, node_at
-from engine.decide.preview import action_text
 from engine.flow import Flow, Node
 from engine.journal.queries import is_rejected
 from engine.journal.state import NodeRun, PromptRun, State, scope_of, visit_path
@@ -24,6 +23,7 @@ from engine.language import timestamps
 from engine.language.codec import Json, canonical
 from engine.language.durations import format_duration
 from engine.language.errors import SaysoError
+from engine.nodes.types.preview import action_text
 
 
 class NotApproved(SaysoError):

@@ -50,7 +50,7 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
         return
     node_id = turn.state.nodes[path].node_id
     turn.emit(ev.ContainerStarted, path=path, node_id=node_id, kind=node.type, **frozen)
-    if node.type == "agent":
+    if node.agent is not None:
         conversations().open_conversation(turn, path, node, config)
     if node.timeout is not None:
         due_at = timestamps.after(turn.facts.now, node.timeout)
@@ -202,7 +202,7 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
         return
     container = turn.state.containers[path]
     if not container.running:
-        if node.type == "loop" and container.begun >= _rounds(turn, path) and _goes_on(turn, path, node):
+        if node.spec.condition_fields and container.begun >= _rounds(turn, path) and _goes_on(turn, path, node):
             _at_limit(turn, path, node, container.begun)
             return
         turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)

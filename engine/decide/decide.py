@@ -46,13 +46,13 @@ from engine.decide.fixpoint import settle
 from engine.decide.reinstalled import installed
 from engine.decide.step import Turn
 from engine.flow import Flow, coerce_inputs
-from engine.flow.missing_types import spec_of
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.queries import launched
 from engine.journal.state import LEFT, NodeRun, State
 from engine.language.codec import Json
 from engine.language.errors import NotAllowed
+from engine.nodes.types.registry import mode_of
 
 
 def decide(flow: Flow, state: State, command: Command, facts: Facts) -> list[Event]:
@@ -112,7 +112,7 @@ def _current_run(turn: Turn, path: str, attempt: int) -> NodeRun | None:
     if run is None or run.status != "started" or run.attempt != attempt or turn.state.phase == "ended":
         return None
     # What waits for a person or a time has no outcome that somebody else could report.
-    return run if spec_of(run.type).mode in ("run", "delivery") else None
+    return run if mode_of(run.type) in ("run", "delivery") else None
 
 
 def _node_done(turn: Turn, command: NodeDone) -> None:

@@ -9,12 +9,13 @@ from engine.decide import containers, locks
 from engine.decide.behaviours import conversations
 from engine.decide.evaluate import node_at
 from engine.flow import Flow, Node
-from engine.flow.missing_types import MISSING, spec_of
 from engine.flow.model import NodeList
 from engine.journal.code_digests import CHANGED
 from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_of
 from engine.journal.queries import doomed, launched, open_prompt_at, undo_pending
 from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
+from engine.nodes.types.installed import MISSING
+from engine.nodes.types.registry import mode_of
 
 CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
@@ -59,7 +60,7 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
     """What may start as far as its own place is concerned, each with the mode of its type."""
     for path in sorted(state.active):
         if containers.alive(state, path) and may_run_again(flow, state, path):
-            yield Work(path, True), spec_of(state.nodes[path].type).mode
+            yield Work(path, True), mode_of(state.nodes[path].type)
     for scope in sorted(state.frames, key=lambda scope: _place(state, scope)):
         frame = state.frames[scope]
         if frame.error is not None or not containers.alive(state, scope):
@@ -133,7 +134,7 @@ def only_waits(flow: Flow, state: State) -> bool:
     waits = bool(state.open_prompts)
     for path in state.active:
         run = state.nodes[path]
-        timed = run.status == "started" and spec_of(run.type).mode == "timer"
+        timed = run.status == "started" and mode_of(run.type) == "timer"
         if _held_up(state, path):
             continue
         if timed or run.status == "retrying" or undo_pending(state, path):

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from engine.decide import containers, locks, prompt_timers, question, replies
 from engine.decide.due import due, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
-from engine.flow.missing_types import MISSING
 from engine.journal import events as ev
 from engine.journal.code_digests import CHANGED
 from engine.journal.queries import asked_in_order, doomed, launched, open_prompt_at
@@ -15,6 +14,7 @@ from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State
 from engine.journal.state_json import current_path
 from engine.journal.transitions import Status
 from engine.language.codec import Json
+from engine.nodes.types.installed import MISSING
 
 
 def settle(turn: Turn) -> None:

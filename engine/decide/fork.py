@@ -28,7 +28,6 @@ from msgspec.structs import replace
 
 from engine.decide import prompt_timers
 from engine.decide.locks import pending
-from engine.flow.missing_types import spec_of
 from engine.journal import events as ev
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state, evolve
@@ -36,6 +35,7 @@ from engine.journal.state import PromptRun, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
 from engine.language.errors import InvalidAnswer, SessionEnded, SessionError
+from engine.nodes.types.registry import mode_of
 
 
 class Fork(NamedTuple):
@@ -100,7 +100,7 @@ def fork(
         add(ev.SessionReachable(seq=state.seq + 1, timestamp=now))
     for path in sorted(state.active):
         run = state.nodes[path]
-        if run.status == "started" and spec_of(run.type).mode in ("run", "delivery"):
+        if run.status == "started" and mode_of(run.type) in ("run", "delivery"):
             add(
                 ev.NodeInterrupted(
                     seq=state.seq + 1, timestamp=now, path=path, node_id=run.node_id, reason="cut"

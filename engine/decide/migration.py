@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.flow import Flow, coerce_inputs
-from engine.flow.missing_types import MISSING
 from engine.flow.model import NodeList
 from engine.journal.events import Event, FlowMigrated, FlowResumed, NodeSkipped, PromptCancelled
 from engine.journal.fold import evolve
@@ -25,6 +24,7 @@ from engine.journal.state import Frame, NodeRun, State, scope_of
 from engine.language.actors import Actor
 from engine.language.codec import Json, copy
 from engine.language.errors import InvalidInputs, SessionEnded, SessionError, SessionRunning
+from engine.nodes.types.installed import MISSING
 
 
 class MigrationRefused(SessionError):

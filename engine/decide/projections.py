@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.flow.missing_types import spec_of
 from engine.journal.events import ChildStarted, Event, NodeStarted
 from engine.journal.records import DropLock, DropTimer, PutLock, PutOutbox, PutTimer, Row, TakeLock
 from engine.journal.state import State
 from engine.language.codec import Json, encode
+from engine.nodes.types.registry import mode_of
 
 
 def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
@@ -48,7 +48,7 @@ def lane(state: State) -> str:
 
 def _undelivered(after: State, event: NodeStarted | ChildStarted) -> bool:
     run = after.nodes.get(event.path or "")
-    return run is not None and run.status == "started" and spec_of(event.node_type).mode == "delivery"
+    return run is not None and run.status == "started" and mode_of(event.node_type) == "delivery"
 
 
 def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.decide.preview import action_text
 from engine.flow import Flow, Node, parse_input
 from engine.flow.inputs import check_value
-from engine.flow.missing_types import MISSING
 from engine.forms import defaults, input_field, match_option
 from engine.forms.ask import (
     ask_parts,
@@ -35,6 +33,8 @@ from engine.language import timestamps
 from engine.language.codec import Json, clean_text
 from engine.language.errors import InvalidAnswer, InvalidInputs
 from engine.language.markup import escape_markup
+from engine.nodes.types.installed import MISSING
+from engine.nodes.types.preview import action_text
 
 MAX_TEXT = 16 * 1024
 """Bytes of UTF-8 that an answer may have; longer ones are refused where the author sees it."""

@@ -6,10 +6,10 @@ from engine.decide.commands import Installed
 from engine.decide.evaluate import node_at
 from engine.decide.step import Turn
 from engine.flow import Flow
-from engine.flow.missing_types import MISSING
 from engine.journal import events as ev
 from engine.journal.queries import open_prompt_at
 from engine.journal.state import State
+from engine.nodes.types.installed import MISSING
 
 
 def restored(flow: Flow, state: State) -> list[str]:

@@ -26,7 +26,7 @@ from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import NotAllowed, NotJson
-from engine.nodes.types.code import code_key
+from engine.nodes.types.registry import code_key
 
 
 class Turn:

@@ -17,7 +17,8 @@ from engine.flow.input_document import InputDoc
 from engine.flow.node import ToolKind, Verdict
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
-from engine.nodes.types.configs import (
+from engine.nodes.types.fields import (
+    Callable_,
     Config,
     Duration,
     Person,
@@ -28,10 +29,8 @@ from engine.nodes.types.configs import (
     check_env,
     check_headers,
 )
-from engine.nodes.types.container_configs import Callable_
 from engine.nodes.types.hosts import is_host
-from engine.nodes.types.prompt_clocks import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts
-from engine.nodes.types.prompt_configs import too_few
+from engine.nodes.types.prompts import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts, too_few
 from engine.nodes.types.spec import NodeSpec
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
@@ -229,7 +228,7 @@ class ToolDoc(Config):
 
 def usable_as_tool(spec: NodeSpec) -> bool:
     """Whether calls of an agent can be nodes of this type."""
-    return spec.name == "flow" or (spec.mode in ("run", "pure") and not spec.internal)
+    return spec.calls or (spec.mode in ("run", "pure") and not spec.internal)
 
 
 def _verdicts(value: Any) -> Any:

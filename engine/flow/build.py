@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from engine.flow.build_agents import Around, inputs_of, with_agent
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
-from engine.flow.missing_types import package_of
 from engine.flow.model import FINALLY, Edge, Edition, Flow, Limits, NodeList
 from engine.flow.node import ROOT, Gate, Node, Retry
 from engine.flow.raw_tools import agents
@@ -16,6 +15,7 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Path
 from engine.language.expressions import Compiled, compile_condition, compile_value
 from engine.language.yaml import Located
+from engine.nodes.types.registry import package_of
 from engine.nodes.types.spec import OnCrash
 
 
@@ -113,6 +113,7 @@ class _Builder:
     def _node(self, list_id: str, document: NodeDoc, index: int, path: Path) -> Node:
         config = document.with_ or {}
         spec, compiled = self.around.compiled(document.type, config)
+        conditions = {name: _condition(config.get(name)) for name in spec.condition_fields}
         node = Node(
             id=document.id,
             type=document.type,
@@ -131,13 +132,13 @@ class _Builder:
             lists={held.key: held.list_id for held in _held(document)},
             retry=_retry(document.retry),
             on_failure=None if document.on_failure is None else f"{document.id}!",
-            as_=config.get("as", "item") if document.type == "foreach" else None,
-            calls=config["flow"] if document.type == "flow" else None,
-            collect=_collect(document.type, config),
-            while_=_condition(config.get("while")) if document.type == "loop" else None,
-            until_=_condition(config.get("until")) if document.type == "loop" else None,
+            as_=None if spec.item_name is None else spec.item_name(config),
+            calls=config["flow"] if spec.calls else None,
+            collect=_value(config.get("collect")) if spec.parts else None,
+            while_=conditions.get("while"),
+            until_=conditions.get("until"),
         )
-        if document.type != "agent":
+        if not spec.talks:
             return node
         agent, lists = with_agent(node, node.retry, path, self.around)
         self._held += lists
@@ -153,8 +154,7 @@ def _condition(written: Json) -> Compiled | None:
     return None if written is None else compile_condition(written)
 
 
-def _collect(kind: str, config: Mapping[str, Json]) -> Compiled | None:
-    written = config.get("collect") if kind == "foreach" else None
+def _value(written: Json) -> Compiled | None:
     return None if written is None else compile_value(written)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from engine.flow.agent_document import EVALUATED, TOOLS, AskHumanTool, RuleDoc, ToolDoc
 from engine.flow.builtin_tools import BUILTIN, described
 from engine.flow.input_document import InputDoc
-from engine.flow.missing_types import absent_spec
 from engine.flow.model import Flow, Input, NodeList
 from engine.flow.node import AgentPlan, Node, Retry, Rule, ToolKind, ToolPlan
 from engine.flow.raw_tools import ASKS_PEOPLE, Entry, entry_of, named_rules, tool_names
@@ -21,7 +20,7 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Path
 from engine.language.expressions import Compiled, compile_condition, compile_config
 from engine.language.yaml import Located
-from engine.nodes.types.registry import node_types
+from engine.nodes.types.registry import absent_spec, node_types
 from engine.nodes.types.spec import NodeSpec, OnCrash
 
 TURN_RETRY = Retry(
@@ -112,7 +111,7 @@ class _Tools:
         line = self.around.located.spans[("tools", name)][0].line
         config = document.with_ or {}
         node = self._placed(name, document.type, config, line, document.timeout, document.on_crash)
-        is_flow = document.type == "flow"
+        is_flow = node.spec.calls
         node = replace(node, calls=config["flow"] if is_flow else None)
         schema = None if is_flow else schema_of(inputs_of(document.input or {}))
         self.plans.append(

@@ -16,8 +16,8 @@ from engine.flow.input_document import InputDoc
 from engine.flow.model import DEFAULT_DEADLINE
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
-from engine.nodes.types.configs import Config, Duration, Person, Span, Text
-from engine.nodes.types.prompt_clocks import GOTO
+from engine.nodes.types.fields import Config, Duration, Person, Span, Text
+from engine.nodes.types.prompts import GOTO
 
 _CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,}|#[^\s#@<>]{1,80}")
 _BOT_ID = re.compile(r"[AB][A-Z0-9]{2,}")

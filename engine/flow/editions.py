@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.flow.checks.raw_lists import as_list, walk
+from engine.flow.checks.raw_lists import as_list, spec_at, walk
 
 
 def spell_out(data: dict[str, Any]) -> None:
@@ -18,7 +18,8 @@ def spell_out(data: dict[str, Any]) -> None:
     _spell_out_edges(data)
     for _, node in walk(data):
         _spell_out_edges(node)
-        if node.get("type") == "approval":
+        spec = spec_at(node)
+        if spec is not None and "on_reject" in spec.static_fields:
             node["with"].setdefault("on_reject", "continue")
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from engine.flow.model import InputType
 from engine.language.codec import Json
-from engine.nodes.types.configs import Config
+from engine.nodes.types.fields import Config
 
 
 class ItemsDoc(Config):

@@ -11,17 +11,16 @@ from pydantic import ValidationError
 
 from engine.flow.build import build
 from engine.flow.checks.all import check_flow
-from engine.flow.checks.raw_lists import as_mapping
+from engine.flow.checks.raw_lists import as_mapping, spec_at
 from engine.flow.document import FlowDoc
 from engine.flow.editions import spell_out
-from engine.flow.missing_types import why_absent
 from engine.flow.model import BODY_VERSIONS, Edition, Flow
 from engine.flow.subflows import FindFlow, link
 from engine.language.codec import decode
 from engine.language.diagnostics import MAX_FAULTS, Fault, Path, faults_of, kind_of
 from engine.language.errors import FlowError, Problem, SchemaTooNew
 from engine.language.yaml import Located, load_located
-from engine.nodes.types.registry import node_types
+from engine.nodes.types.registry import node_types, unusable_type
 from engine.nodes.types.spec import PARTS
 from engine.types.annotations import Sources, no_source
 
@@ -131,7 +130,12 @@ def _without_absent(
         elif kind not in absent:
             changed = f"the node type `{kind}` of the package {packages[kind]} does not take this any more: "
             known = kind in node_types()
-            absent[kind] = changed + fault.message if known else why_absent(kind, packages[kind])
+            absent[kind] = (
+                changed + fault.message
+                if known
+                else unusable_type(kind)
+                or (f"the node type `{kind}` of the package {packages[kind]} is not installed here")
+            )
 
 
 def _type_at(data: dict[str, Any], path: Path) -> str:
@@ -145,8 +149,7 @@ def _advised(fault: Fault, data: dict[str, Any]) -> Fault | None:
     """A better hint for a field that stands beside `with` and belongs into it; None for what is wrong inside a field
     that should not be there at all, which is said elsewhere."""
     node, rest = _node_at(data, fault.path)
-    kind = node.get("type")
-    spec = node_types().get(kind) if isinstance(kind, str) else None
+    spec = spec_at(node)
     if spec is None or not rest:
         return fault
     name = str(rest[0])

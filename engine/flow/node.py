@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from engine.flow.missing_types import spec_of
 from engine.language.codec import Json
 from engine.language.expressions import Compiled
+from engine.nodes.types.registry import spec_of
 from engine.nodes.types.spec import NodeSpec, OnCrash
 
 ROOT = ""
@@ -97,7 +97,7 @@ class Node:
     @property
     def covers(self) -> str | None:
         """The id of the node, in the same list, that runs only if this approval approved exactly what it does."""
-        return self.config.get("covers") if self.type == "approval" else None
+        return self.config.get("covers") if "covers" in self.spec.static_fields else None
 
     @property
     def if_(self) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from engine.flow.checks.raw_lists import as_list, as_mapping, walk
+from engine.flow.checks.raw_lists import as_list, as_mapping, talks, walk
 from engine.flow.node import ToolKind
 from engine.language.codec import Json
 
@@ -54,7 +54,7 @@ def named_rules(written: Json) -> list[Json]:
 def agents(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """All agents of a flow, as written."""
     for _, node in walk(data):
-        if node.get("type") == "agent":
+        if talks(node):
             yield node
 
 

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from engine.flow import reachability
-from engine.flow.checks.raw_lists import as_mapping
+from engine.flow.checks.raw_lists import as_mapping, covered_by, spec_at
 from engine.language.errors import ExpressionError
 from engine.language.template import Segment, split_text
-from engine.nodes.types.prompt_clocks import GOTO
+from engine.nodes.types.prompts import GOTO
 from engine.types.facts import NOTHING, Fact, Facts, when_false, when_true
 
 
@@ -91,7 +91,8 @@ def _behind(nodes: Sequence[Any], found: list[Reached], way: Way) -> Reached:
 
 def _passed(node: Mapping[str, Any]) -> Facts:
     """What holds behind a node that ends the flow when its condition holds."""
-    if node.get("type") == "fail" and node.get("on_error", "fail") == "fail":
+    spec = spec_at(node)
+    if spec is not None and spec.fails and node.get("on_error", "fail") == "fail":
         return condition_facts(node.get("if"), holds=False)
     return NOTHING
 
@@ -128,8 +129,8 @@ def covering(nodes: Sequence[Any]) -> dict[str, list[Mapping[str, Any]]]:
     found: dict[str, list[Mapping[str, Any]]] = {}
     for each in nodes:
         node = as_mapping(each)
-        target = as_mapping(node.get("with")).get("covers")
-        if node.get("type") == "approval" and isinstance(target, str):
+        target = covered_by(node)
+        if target is not None:
             found.setdefault(target, []).append(node)
     return found
 

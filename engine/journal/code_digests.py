@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from engine.journal.events import ChildStarted, FlowStarted, NodeStarted
 from engine.language.codec import Json
-from engine.nodes.types.code import code_key
+from engine.nodes.types.registry import code_key
 
 if TYPE_CHECKING:
     from engine.journal.state import State

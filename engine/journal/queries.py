@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from engine.flow.missing_types import spec_of
 from engine.journal.state import ROOT, NodeRun, PromptRun, State, below, scope_of
 from engine.language.codec import Json
+from engine.nodes.types.registry import mode_of
 
 REJECTED = "rejected"
 """The type of the error of an approval that was rejected, and of what fails with it."""
@@ -32,7 +32,7 @@ def launched(state: State) -> list[str]:
 
 
 def _is_launched(run: NodeRun) -> bool:
-    return run.status == "started" and spec_of(run.type).mode == "run"
+    return run.status == "started" and mode_of(run.type) == "run"
 
 
 def launched_below(state: State, path: str) -> bool:

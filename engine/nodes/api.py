@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 from engine.language.codec import Json
 from engine.language.errors import PauseError
 from engine.nodes.runtime.user_code import Context, NodeError
-from engine.nodes.types.configs import Config
-from engine.nodes.types.configs import Scalar as SecretText
+from engine.nodes.types.fields import Config
+from engine.nodes.types.fields import Scalar as SecretText
 
 __all__ = ["Config", "Context", "Json", "NodeError", "NodeType", "PauseError", "SecretText"]
 

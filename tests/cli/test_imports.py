@@ -31,7 +31,7 @@ OF_FLOWS = (
     "jinja2",
     "engine.flow.load",
     "engine.flow.document",
-    "engine.nodes.types.configs",
+    "engine.nodes.types.fields",
 )
 """What is needed to read a flow, or to check what a node is given."""
 OF_NODES = (

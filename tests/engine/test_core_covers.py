@@ -15,11 +15,11 @@ from engine.decide.binding import digest
 from engine.decide.commands import Begin, Edit, NodeBroke, NodeDone
 from engine.decide.decide import decide
 from engine.decide.migration import plan
-from engine.decide.preview import MOST, action_text, quoted
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.language.codec import Json, copy, decode, encode
 from engine.language.errors import FlowError, InvalidAnswer, PromptClosed
+from engine.nodes.types.preview import MOST, action_text, quoted
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 from tests.support.proving import tries
 

@@ -11,7 +11,6 @@ import ipaddress
 import shlex
 from collections.abc import Callable, Mapping
 
-from engine.decide.preview import action_text
 from engine.flow.builtin_tools import PATTERNS
 from engine.flow.command_lines import allowed, split_command
 from engine.flow.node import ToolPlan
@@ -22,6 +21,7 @@ from engine.language.markup import escape_markup
 from engine.nodes.types.addresses import is_disguised, why_refused
 from engine.nodes.types.hosts import host_allowed
 from engine.nodes.types.paths import BadPath, session_path
+from engine.nodes.types.preview import action_text
 
 __all__ = ["ToolRefused", "as_read", "call_text", "checked", "filled", "prepare"]
 

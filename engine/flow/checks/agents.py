@@ -14,8 +14,7 @@ from pydantic import BaseModel, ValidationError
 from engine.flow.agent_document import EVALUATED, SERVER, TOOL_NAME, TOOLS, RuleDoc, usable_as_tool
 from engine.flow.builtin_tools import BUILTIN
 from engine.flow.checks.inputs import check_input
-from engine.flow.checks.raw_lists import as_list, as_mapping
-from engine.flow.checks.shape import schema_faults
+from engine.flow.checks.raw_lists import as_list, as_mapping, spec_at
 from engine.flow.checks.text import check_condition, check_values, name_hint
 from engine.flow.checks.visibility import Scope
 from engine.flow.node import ToolKind
@@ -23,7 +22,7 @@ from engine.flow.raw_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of,
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
 from engine.language.template import has_expression
-from engine.nodes.types.configs import MAX_NAME, NAME, Config
+from engine.nodes.types.fields import MAX_NAME, NAME, Config
 from engine.nodes.types.registry import node_types, unusable_type
 from engine.nodes.types.spec import NodeSpec, spelled_out
 from engine.types import lattice
@@ -58,9 +57,6 @@ def _agent(with_: Mapping[str, Any], around: Around) -> Iterator[Fault]:
     for name, written in as_mapping(with_.get("approvals")).items():
         for fault in _approvals(name, written, known, around):
             yield fault.under(("approvals",))
-    if isinstance(with_.get("output"), dict):
-        for fault in schema_faults(with_["output"]):
-            yield fault.under(("output",))
     for index, name in enumerate(as_list(with_.get("context"))):
         if isinstance(name, str):
             yield from _context(name, ("context", index), around.scope)
@@ -88,9 +84,9 @@ def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
     if name == scope.current:
         yield Fault(path, f"`{name}` is this agent itself", "its own conversation it knows anyway")
     elif scope.find(name) is None:
-        known = [each for each in scope.visible() if scope.places[each].type == "agent"]
+        known = [each for each in scope.visible() if scope.places[each].talks]
         yield Fault(path, f"no agent `{name[:80]}` comes before this one", suggest(name, known))
-    elif scope.places[name].type != "agent":
+    elif not scope.places[name].talks:
         yield Fault(path, f"`{name}` is no agent", "only agents have conversations")
 
 
@@ -278,11 +274,11 @@ def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
     if spec is None or not usable_as_tool(spec):
         yield _no_tool_type(kind, spec)
         return
-    if tool.get("description") is None and kind != "flow":
+    if tool.get("description") is None and not spec.calls:
         yield Fault((), "`description` is missing", "it is all that the model knows of the tool")
     if tool.get("timeout") is not None and spec.mode == "pure":
         yield Fault(("timeout",), f"a node of type `{kind}` takes no `timeout`", on_key=True)
-    if kind == "flow":
+    if spec.calls:
         yield from _flow_tool(tool)
     with_ = tool.get("with")
     if with_ is None or isinstance(with_, dict):
@@ -331,8 +327,7 @@ def check_unused_tools(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]
 
 
 def _expressions(name: str, tool: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
-    kind = tool.get("type")
-    spec = node_types().get(kind) if isinstance(kind, str) else None
+    spec = spec_at(tool)
     if spec is None or not usable_as_tool(spec):
         return
     inside = replace(scope.knowing({"input": _inputs_type(tool.get("input"))}), timeless=True)

@@ -18,7 +18,7 @@ from engine.flow.checks.visibility import Scope
 from engine.flow.input_document import InputDoc
 from engine.flow.triggers import Given, check_trigger
 from engine.language.diagnostics import Fault, Path
-from engine.nodes.types.configs import FLOW_NAME, MAX_NAME
+from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
 from engine.types.annotations import Sources, no_source
 from engine.types.lattice import ANY, mapping_of
 from engine.types.schema import input_type

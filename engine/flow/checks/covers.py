@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from engine.flow.checks.raw_lists import as_mapping
+from engine.flow.checks.raw_lists import as_mapping, covered_by, spec_at
 from engine.flow.checks.visibility import Scope
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, suggest
 from engine.language.expressions import inspect_text
 from engine.language.template import Reference, Segment
-from engine.nodes.types.registry import node_types
 
 _FORESEEN = ("decision", "values")
 """What is known of an approval's output when it is asked: that it is given, and the values that it proposes."""
@@ -39,12 +38,8 @@ def check_covers(
     """
     for position, entry in enumerate(nodes):
         node = as_mapping(entry)
-        target = as_mapping(node.get("with")).get("covers")
-        if (
-            node.get("type") != "approval"
-            or not isinstance(target, str)
-            or not isinstance(node.get("id"), str)
-        ):
+        target = covered_by(node)
+        if target is None or not isinstance(node.get("id"), str):
             continue
         path: Path = (position, "with", "covers")
         problem = _target(target, node["id"], position, nodes, positions, seen)
@@ -75,11 +70,13 @@ def _target(
             f"`{target}` does not surely come after this approval",
             "an approval covers a node that comes later",
         )
-    kind = as_mapping(nodes[place]).get("type")
-    spec = node_types().get(kind) if isinstance(kind, str) else None
+    spec = spec_at(as_mapping(nodes[place]))
     if spec is not None and spec.mode not in ("run", "delivery"):
         hint = "what can be covered is shell, http, message, python, and types of your own"
-        return f"`{target}` is of type `{kind}`, of which nobody can say beforehand what it will do", hint
+        return (
+            f"`{target}` is of type `{spec.name}`, of which nobody can say beforehand what it will do",
+            hint,
+        )
     return None
 
 

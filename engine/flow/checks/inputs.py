@@ -12,7 +12,7 @@ from engine.flow.model import Input
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path
 from engine.language.template import has_expression
-from engine.nodes.types.configs import MAX_NAME, NAME
+from engine.nodes.types.fields import MAX_NAME, NAME
 
 
 def check_input(name: str, entry: Any) -> Iterator[Fault]:

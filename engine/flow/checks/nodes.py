@@ -15,25 +15,34 @@ from engine.flow import reachability
 from engine.flow.checks.agents import Around, check_agent, check_unused_tools, check_used_tools
 from engine.flow.checks.covers import check_covers
 from engine.flow.checks.edges import check_edges, sound_pairs
-from engine.flow.checks.fits import fits
-from engine.flow.checks.raw_lists import Part, as_list, as_mapping, ids, item_name, items, parts, places
+from engine.flow.checks.raw_lists import (
+    Part,
+    as_list,
+    as_mapping,
+    ids,
+    items,
+    parts,
+    places,
+    spec_at,
+    talks,
+)
 from engine.flow.checks.shape import schema_faults
 from engine.flow.checks.text import check_condition, check_values, name_hint
-from engine.flow.checks.types import Pieces, type_of, unfit
+from engine.flow.checks.types import unfit
 from engine.flow.checks.visibility import ENDED, UNDER_WAY, Level, Output, Scope
 from engine.flow.document import RetryDoc
-from engine.flow.outputs import at_end, first_sight, item_type, output_of, output_type
+from engine.flow.outputs import at_end, first_sight, output_of
 from engine.flow.reached import NOWHERE, Reached, approved, condition_facts, covering, reached
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, ours, suggest
 from engine.language.template import has_expression
-from engine.nodes.types.code import code_key
-from engine.nodes.types.configs import MAX_NAME, NAME, RESERVED_WORDS
-from engine.nodes.types.prompt_clocks import GOTO
-from engine.nodes.types.registry import node_types, unusable_type
-from engine.nodes.types.spec import PARTS, NodeSpec
-from engine.types.facts import NOTHING, Fact, Facts, not_null
-from engine.types.lattice import ANY, NUMBERS, Type, list_of, mapping_of
+from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS
+from engine.nodes.types.prompts import GOTO
+from engine.nodes.types.registry import code_key, node_types, unusable_type
+from engine.nodes.types.spec import PARTS, Known, NodeSpec
+from engine.types.facts import NOTHING, Fact, not_null
+from engine.types.lattice import ANY, Type, list_of
+from engine.types.pieces import Pieces, type_of
 
 
 @dataclass(frozen=True)
@@ -154,30 +163,29 @@ def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault,
     for fault in _fields(node, site, scope, level.positions, record):
         yield fault.under(site.path)
     scope = scope.holding(condition_facts(node.get("if"))) if scope.typed else scope
-    if node.get("type") == "agent":
+    if talks(node):
         for fault in check_used_tools(node, site.tools, scope):
             yield fault.under(("tools",))
-    inner: dict[str, Mapping[str, Type]] = {}
+    with_, inner = as_mapping(node.get("with")), dict[str, Mapping[str, Type]]()
     collected: Type | None = None
-    looked_into = scope.typed and node.get("type") in ("set", "foreach")
-    within = type_of(as_mapping(node.get("with")), ("with",), record) if looked_into else ANY
+    within = type_of(with_, ("with",), record) if scope.typed else None
+    spec = spec_at(node)
     for part in parts(node):
-        known = scope.knowing(_variables(node, part, within)).holding(_entry(node, part))
+        known = scope.knowing(_variables(node, part, within))
+        if spec is not None and "while" in spec.condition_fields:
+            known = known.holding(condition_facts(with_.get("while")))
         path, edges = (*site.path, *part.path), as_list(node.get("edges")) if part.key == "body" else []
         ended = yield from _list(part.nodes, edges, site.inside(path, known), (*site.path, "edges"))
         inner[part.key] = ended.types
-        if node.get("type") == "foreach":
+        if spec is not None and "collect" in spec.verbatim_fields and with_.get("collect") is not None:
             end = Level(ended.outputs, ids(part.nodes), (1 << len(part.nodes)) - 1, reached=ended.end)
-            collected = yield from _collect(node, site.path, known.at(None, end))
+            collected = yield from _collect(with_["collect"], site.path, known.at(None, end))
     yield from _on_failure(node, site, level)
-    return output_type(node, within, inner, scope.sources, collected)
+    return ANY if spec is None else spec.output_type(Known(with_, within, inner, collected, scope.sources))
 
 
-def _collect(node: Mapping[str, Any], path: Path, scope: Scope) -> Generator[Fault, None, Type | None]:
+def _collect(written: Json, path: Path, scope: Scope) -> Generator[Fault, None, Type]:
     """What each round of a `foreach` contributes; the type of the list of it."""
-    written = as_mapping(node.get("with")).get("collect")
-    if written is None:
-        return None
     record: dict[Path, Pieces] = {}
     for fault in check_values(written, ("with", "collect"), scope, secrets=False, record=record):
         yield fault.under(path)
@@ -199,22 +207,12 @@ def _on_failure(node: Mapping[str, Any], site: Site, level: Level) -> Iterator[F
     yield from _list(listed, [], site.inside((*site.path, "on_failure"), here), ())
 
 
-def _variables(node: Mapping[str, Any], part: Part, within: Type) -> dict[str, Type]:
+def _variables(node: Mapping[str, Any], part: Part, within: Type | None) -> dict[str, Type]:
     """What the body of a node knows beside the nodes."""
-    match node.get("type"):
-        case "foreach":
-            return {"index": NUMBERS, item_name(node): item_type(within)}
-        case "loop":
-            last = mapping_of(first_sight(part.nodes)).or_null("it is null in the first round")
-            return {"index": NUMBERS, "last": last}
-    return {}
-
-
-def _entry(node: Mapping[str, Any], part: Part) -> Facts:
-    """What holds where the nodes of a part run."""
-    return (
-        condition_facts(as_mapping(node.get("with")).get("while")) if node.get("type") == "loop" else NOTHING
-    )
+    spec = spec_at(node)
+    if spec is None or spec.variables is None:
+        return {}
+    return spec.variables(Known(as_mapping(node.get("with")), within), lambda: first_sight(part.nodes))
 
 
 # --- one node --------------------------------------------------------------------------------------------
@@ -251,10 +249,11 @@ def _fields(
     if spec.mode == "prompt":
         yield from _ways_out(node, site, siblings)
     yield from _with(node, spec, scope, record)
-    if kind == "http" and isinstance(as_mapping(node.get("with")).get("schema"), dict):
-        for fault in schema_faults(node["with"]["schema"]):
-            yield fault.under(("with", "schema"))
-    if kind == "agent":
+    for name in spec.schema_fields:
+        schema = as_mapping(node.get("with")).get(name)
+        for fault in schema_faults(schema) if isinstance(schema, dict) else ():
+            yield fault.under(("with", name))
+    if spec.talks:
         yield from check_agent(node, Around(scope, site.tools, site.asks))
 
 
@@ -396,8 +395,8 @@ def _with(
             yield from check_values(value, path, scope, secrets=secrets, record=record)
     if record:
         yield from unfit(spec, with_, record)
-    if scope.typed:
-        yield from fits(node, record, scope.sources)
+    if scope.typed and spec.fits is not None:
+        yield from spec.fits(node, record, scope.sources)
 
 
 def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:
@@ -413,5 +412,5 @@ def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:
 def _round_scope(node: Mapping[str, Any], scope: Scope, condition: str) -> Scope:
     """What the conditions of a loop know: what the loop does, and the rounds. `until` is asked after a round."""
     body = Part("body", ("body",), as_list(node.get("body")))
-    known = scope.knowing(_variables(node, body, ANY))
+    known = scope.knowing(_variables(node, body, None))
     return known.holding(frozenset({not_null(("last",))})) if condition == "until" and scope.typed else known

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from engine.language.diagnostics import Path
 from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import PARTS, NodeSpec
 
 
 class Part(NamedTuple):
@@ -25,6 +26,8 @@ class Place(NamedTuple):
     position: int
     around: tuple[tuple[str, str], ...]
     type: Any = None
+    talks: bool = False
+    """Whether it is an agent."""
 
 
 def as_list(value: Any) -> list[Any]:
@@ -37,11 +40,29 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def spec_at(node: Mapping[str, Any]) -> NodeSpec | None:
+    """The type of a node as written; None where there is no such type."""
+    kind = node.get("type")
+    return node_types().get(kind) if isinstance(kind, str) else None
+
+
+def talks(node: Mapping[str, Any]) -> bool:
+    """Whether a node is an agent."""
+    spec = spec_at(node)
+    return spec is not None and spec.talks
+
+
+def covered_by(node: Mapping[str, Any]) -> str | None:
+    """The id of the node that an approval covers."""
+    spec, target = spec_at(node), as_mapping(node.get("with")).get("covers")
+    covers = spec is not None and "covers" in spec.static_fields
+    return target if covers and isinstance(target, str) else None
+
+
 def taken_parts(node: Mapping[str, Any]) -> frozenset[str]:
     """The fields beside `with` that a node's type has; all of them where nobody knows the type."""
-    kind = node.get("type")
-    spec = node_types().get(kind) if isinstance(kind, str) else None
-    return frozenset(spec.parts) if spec is not None else frozenset({"body", "branches", "cases", "default"})
+    spec = spec_at(node)
+    return frozenset(spec.parts if spec is not None else PARTS)
 
 
 def parts(node: Mapping[str, Any]) -> Iterator[Part]:
@@ -80,7 +101,7 @@ def _walk(
         if not isinstance(node, dict):
             continue
         here = (*path, position)
-        yield Place(here, position, around, node.get("type")), node
+        yield Place(here, position, around, node.get("type"), talks(node)), node
         name = node.get("id")
         inside = name if isinstance(name, str) else ""
         for part in parts(node):
@@ -103,12 +124,7 @@ def items(data: Mapping[str, Any]) -> dict[str, str]:
     """The names that foreach nodes give their items, each with the first such node."""
     found: dict[str, str] = {}
     for _, node in walk(data):
-        if node.get("type") == "foreach" and isinstance(node.get("id"), str):
-            found.setdefault(item_name(node), node["id"])
+        spec = spec_at(node)
+        if spec is not None and spec.item_name is not None and isinstance(node.get("id"), str):
+            found.setdefault(spec.item_name(as_mapping(node.get("with"))), node["id"])
     return found
-
-
-def item_name(node: Mapping[str, Any]) -> str:
-    """What a foreach calls its item."""
-    name = as_mapping(node.get("with")).get("as", "item")
-    return name if isinstance(name, str) else "item"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from engine.flow.checks.types import Record, typed, typed_condition
+from engine.flow.checks.types import typed, typed_condition
 from engine.flow.checks.visibility import Scope, check_names
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path
 from engine.language.errors import ExpressionError
 from engine.language.expressions import compile_condition, inspect_text
 from engine.language.template import BadExpression, has_expression
-from engine.nodes.types.configs import FLOW_NAME, MAX_NAME
+from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
+from engine.types.pieces import Pieces
 
 
 def name_hint(name: str, filler: str) -> str:
@@ -26,7 +27,7 @@ def name_hint(name: str, filler: str) -> str:
 
 
 def check_values(
-    value: Json, path: Path, scope: Scope, *, secrets: bool, record: Record | None = None
+    value: Json, path: Path, scope: Scope, *, secrets: bool, record: dict[Path, Pieces] | None = None
 ) -> Iterator[Fault]:
     """What is wrong with the expressions in a value, with the names that they use and with their types."""
     if isinstance(value, str):
@@ -51,7 +52,7 @@ def check_text(
     *,
     secrets: bool = False,
     only: Collection[str] = (),
-    record: Record | None = None,
+    record: dict[Path, Pieces] | None = None,
 ) -> Iterator[Fault]:
     """What is wrong with the expressions of a text; `only` these names may stand at their beginnings, if it is given."""
     bad, references = inspect_text(text, secrets=secrets)

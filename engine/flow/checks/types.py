@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from engine.flow.checks.visibility import Scope, fault_in
 from engine.language.codec import Json
@@ -13,7 +13,6 @@ from engine.language.template import Segment, split_text
 from engine.nodes.types.spec import NodeSpec
 from engine.types.facts import NOTHING
 from engine.types.lattice import (
-    ANY,
     BOOLEAN,
     LIST,
     MAPPING,
@@ -21,24 +20,16 @@ from engine.types.lattice import (
     NULL,
     NUMBER,
     TEXT,
-    TEXTS,
     Type,
-    list_of,
-    mapping_of,
-    of_value,
     shown,
-    union,
     words,
 )
-
-Pieces: TypeAlias = "list[str | Type]"
-Record: TypeAlias = MutableMapping[Path, Pieces]
-"""By the path of each text what its parts are: literal text, or the type of an expression."""
+from engine.types.pieces import Pieces, Record, single
 
 _MOST_VALUES = 8
 
 
-def typed(text: str, path: Path, scope: Scope, record: Record | None) -> Iterator[Fault]:
+def typed(text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None) -> Iterator[Fault]:
     """What is wrong with the types in the expressions of a text; `record` is told what they give."""
     from engine.language.jinja import parse_expression
     from engine.types.inference import Inference
@@ -85,34 +76,6 @@ def _to_flag(found: Type) -> str | None:
     return "compare it: `... > 0`" if found.kinds & NUMBER else "compare it with true: `... == true`"
 
 
-# --- the types of values -----------------------------------------------------------------------------------
-
-
-def type_of(value: Json, path: Path, record: Mapping[Path, Pieces]) -> Type:
-    """The type of a value whose expressions were recorded."""
-    if isinstance(value, str):
-        pieces = record.get(path)
-        if pieces is None:
-            return ANY if "{{" in value else of_value(value)
-        single = _single(pieces)
-        return TEXTS if single is None else single
-    if isinstance(value, dict):
-        return mapping_of({key: type_of(item, (*path, key), record) for key, item in value.items()})
-    if isinstance(value, list):
-        return list_of(
-            union(type_of(item, (*path, index), record) for index, item in enumerate(value))
-            if value
-            else None
-        )
-    return of_value(value)
-
-
-def _single(pieces: Pieces) -> Type | None:
-    """The type of the only expression of a text that has nothing else but white space."""
-    solid = [piece for piece in pieces if not isinstance(piece, str) or piece.strip()]
-    return solid[0] if len(solid) == 1 and isinstance(solid[0], Type) else None
-
-
 # --- whether they fit --------------------------------------------------------------------------------------
 
 
@@ -123,7 +86,7 @@ class _Sample(NamedTuple):
     typical: bool = False
 
 
-def unfit(spec: NodeSpec, with_: Mapping[str, Json], record: Mapping[Path, Pieces]) -> Iterator[Fault]:
+def unfit(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator[Fault]:
     """The expressions under a `with` that give what their field does not take, as far as that is known."""
     choices = {path: _samples(pieces, path, spec) for path, pieces in record.items()}
     choices = {path: samples for path, samples in choices.items() if samples}
@@ -150,9 +113,9 @@ def _filled(value: Json, path: Path, chosen: Mapping[Path, _Sample]) -> Json:
 
 
 def _samples(pieces: Pieces, path: Path, spec: NodeSpec) -> list[_Sample]:
-    single = _single(pieces)
-    if single is not None and str(path[1]) not in spec.markup:
-        return list(_of_type(single))
+    alone = single(pieces)
+    if alone is not None and str(path[1]) not in spec.markup:
+        return list(_of_type(alone))
     options: list[list[str]] = []
     for piece in pieces:
         if isinstance(piece, str):
@@ -186,15 +149,15 @@ def _written(value: Json) -> str:
 
 
 def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
-    single = _single(pieces)
-    if single is None:
+    alone = single(pieces)
+    if alone is None:
         return f"this gives texts such as {sample.value!r}: {fault.message}"
     if sample.value is None:
-        because = f" ({single.why})" if single.why else ""
+        because = f" ({alone.why})" if alone.why else ""
         return f"this may be null{because}: {fault.message}"
-    if not single.values:
-        return f"this gives {words(single.without(NULL))}: {fault.message.split(', not ')[0]}"
-    may = "may give" if len(single.values) > 1 else "gives"
+    if not alone.values:
+        return f"this gives {words(alone.without(NULL))}: {fault.message.split(', not ')[0]}"
+    may = "may give" if len(alone.values) > 1 else "gives"
     return f"this {may} {shown(sample.value)}: {fault.message}"
 
 

@@ -4,7 +4,7 @@
   a rejection too. A step depends on it when it, an edge that must be taken, or a container around it names the approval, or a
   step that depends on it; when the approval covers it; or when a `fail` stands before it that does.
 * A loop edge without a condition that fails at its limit: it always gets there.
-* A sign of the shell among the words of `run`, which no shell reads: the program gets it as an argument.
+* What the type of a node warns of (`NodeSpec.warnings`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from engine.language.errors import Problem
 from engine.language.expressions import Compiled
 
 _ASK = "ask"
-_SIGNS = frozenset({"|", "||", "&&", "&", ">", ">>", "2>", "2>&1", "&>"})
 
 
 def warnings(flow: Flow) -> list[Problem]:
@@ -28,17 +27,14 @@ def warnings(flow: Flow) -> list[Problem]:
 
 def _of_list(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
     for gate in nodes.nodes:
-        if gate.type == "approval" and gate.config.get("on_reject") == "continue":
+        if gate.spec.mode == "prompt" and gate.config.get("on_reject") == "continue":
             for node in _Later(flow, gate).steps():
                 message = f"`{node.id}` runs after a rejection of `{gate.id}` too"
                 hint = f"leave out `on_reject: continue`, or write `if: \"{{{{ nodes.{gate.id}.decision == 'approve' }}}}\"`"
                 yield Problem(flow.file, node.line, 1, message, hint)
     for node in nodes.nodes:
-        words = node.config.get("run") if node.type == "shell" else None
-        sign = next((word for word in words if word in _SIGNS), None) if isinstance(words, list) else None
-        if sign is not None:
-            message = f"`run` of `{node.id}` takes {sign!r} as an argument: no shell reads it"
-            yield Problem(flow.file, node.line, 1, message, "for pipes and the like write `script`")
+        for message, hint in node.spec.warnings(node.id, node.config) if node.spec.warnings else ():
+            yield Problem(flow.file, node.line, 1, message, hint)
     for edge in nodes.edges:
         if edge.type == "loop" and edge.when is None and edge.on_limit == "fail":
             message = f"the loop edge `{edge.from_} → {edge.to}` has no `when`: it always reaches its limit, and fails there"
@@ -68,9 +64,7 @@ class _Later:
         while at is not None:
             behind = self._behind(self.flow.lists[at.list_id], at)
             yield from self._among(behind, frozenset())
-            if any(
-                node.type == "fail" and node.on_error == "fail" and node.id in self.known for node in behind
-            ):
+            if any(_ends(node) and node.id in self.known for node in behind):
                 return
             at = self.holders.get(at.list_id)
             self.known |= {at.id} if at is not None else set()
@@ -82,7 +76,7 @@ class _Later:
                 yield from self._effects(node, around)
                 continue
             self.known.add(node.id)
-            if node.type == "fail" and node.on_error == "fail" and not self.flow.lists[node.list_id].is_graph:
+            if _ends(node) and not self.flow.lists[node.list_id].is_graph:
                 return
 
     def _behind(self, nodes: NodeList, node: Node) -> Sequence[Node]:
@@ -119,6 +113,11 @@ class _Later:
             found = self._among(self.flow.lists[list_id].nodes, around | {list_id})
             # What is wrong in another file is wrong where it is called.
             yield from [node for _ in found][:1] if node.calls is not None else found
+
+
+def _ends(node: Node) -> bool:
+    """Whether a node that runs ends the flow."""
+    return node.spec.fails and node.on_error == "fail"
 
 
 def has_effects(node: Node) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, get_args
 from engine.flow.agent_document import EVALUATED, TOOLS, RuleDoc, usable_as_tool
 from engine.flow.node import Verdict
 from engine.language.codec import Json
-from engine.nodes.types.configs import MAX_NAME, NAME, Config
+from engine.nodes.types.fields import MAX_NAME, NAME, Config
 from engine.nodes.types.registry import node_types
 
 OpenFields: TypeAlias = Callable[[dict[str, Json], Collection[str]], None]

@@ -55,7 +55,9 @@ class Column:
 def columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column]:
     """The lists that a node holds, as they are titled. What an agent does is its own affair: it is drawn as one node."""
     for key, list_id in node.lists.items() if node.agent is None else ():
-        title = {"switch": f"case {key}" if key else "otherwise", "parallel": key}.get(node.type, "")
+        title = key if "branches" in node.spec.parts else ""
+        if "cases" in node.spec.parts:
+            title = f"case {key}" if key else "otherwise"
         if node.calls is not None:
             title = f"flow {node.calls}"
         yield Column(title, list_id, list_id in around)
@@ -65,20 +67,20 @@ def columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column]
 
 def facts(node: Node) -> list[str]:
     """What a drawing says about a node beside its name."""
-    lines = [node.type if node.type != "foreach" or node.as_ is None else f"foreach {node.as_}"]
+    lines = [node.type if node.as_ is None else f"{node.type} {node.as_}"]
     if node.condition is not None:
         lines.append(f"if {bare(node.if_)}")
     for word, compiled in (("while", node.while_), ("until", node.until_)):
         if compiled is not None:
             lines.append(f"{word} {bare(compiled.raw)}")
-    if node.type == "switch":
+    if "cases" in node.spec.parts:
         lines.append(f"on {bare(node.config.get('on'))}")
     if node.agent is not None and node.agent.tools:
         lines.append(bare(f"with {', '.join(tool.name for tool in node.agent.tools)}"))
     if node.goto is not None:
         lines.append(f"on error: go to {node.goto}")
     on_reject = str(node.config.get("on_reject") or "stop")
-    if node.type == "approval" and on_reject != "stop":
+    if node.spec.mode == "prompt" and on_reject != "stop":
         lines.append(f"on reject: {on_reject.replace('goto:', 'go to ')}")
     return lines
 

@@ -28,8 +28,6 @@ from engine.language.filters import FILTERS, MAX_RANGE, TESTS
 from engine.language.jinja import MAX_DEPTH as MAX_EXPRESSION_DEPTH
 from engine.language.jinja import MAX_SOURCE
 from engine.language.yaml import MAX_BYTES, MAX_DEPTH
-from engine.nodes.types.message import MESSAGE_PARTS
-from engine.nodes.types.prompt_configs import Choice
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import NodeSpec
 
@@ -199,10 +197,7 @@ def _node_type(spec: NodeSpec) -> str:
     if spec.parts:
         beside = ((f"`{name}`", text) for name, text in spec.parts.items())
         parts += ["Beside `with` it has:", _list(beside)]
-    if spec.name == "ask":
-        parts += ["A choice that is a mapping has:", _table(Choice)]
-    if spec.name == "message":
-        parts += [line for what, model in MESSAGE_PARTS.items() for line in (f"{what} has:", _table(model))]
+    parts += [line for what, model in spec.described.items() for line in (f"{what} has:", _table(model))]
     parts += [_crash(spec), _outputs(spec)]
     return "\n\n".join(part for part in parts if part)
 
@@ -211,17 +206,14 @@ def _crash(spec: NodeSpec) -> str:
     if spec.mode != "run":
         return ""
     limit = f"{format_duration(spec.timeout)}" if spec.timeout is not None else "none"
-    if spec.name == "http":
-        crash = "`again` for `GET`, `HEAD` and `OPTIONS`, else `ask`"
-    else:
-        crash = f"`{spec.on_crash({})}`"
+    crash = spec.crash_words or f"`{spec.on_crash({})}`"
     return f"Default of `on_crash`: {crash}. Default of the node's `timeout`: {limit}."
 
 
 def _outputs(spec: NodeSpec) -> str:
     if spec.outputs is None:
         return "Output: the values, under the names they have in `with`."
-    if spec.name == "fail":
+    if spec.fails:
         return "It has no output."
     if spec.any_output:
         return "Output: what it returned."

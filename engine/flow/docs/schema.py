@@ -9,7 +9,7 @@ from engine.flow.docs.agent_schema import describe_agents
 from engine.flow.document import FlowDoc, RetryDoc
 from engine.language.codec import Json
 from engine.language.durations import format_duration
-from engine.nodes.types.configs import FLOW_NAME, MAX_NAME, NAME
+from engine.nodes.types.fields import FLOW_NAME, MAX_NAME, NAME
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import PARTS, NodeSpec
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from engine.flow.missing_types import MISSING
 from engine.journal import events as ev
 from engine.journal.code_digests import CHANGED
 from engine.journal.folds.agents import TURN
@@ -24,6 +23,7 @@ from engine.journal.state import (
 )
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
+from engine.nodes.types.installed import MISSING
 from engine.nodes.types.registry import mode_of
 
 DEAD = "no edge that leads to it was taken"

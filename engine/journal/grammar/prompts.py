@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.flow.missing_types import MISSING
 from engine.journal import events as ev
 from engine.journal.folds.agents import TURN
 from engine.journal.grammar.common import agent_around, container_at, frame_at, no_path, path_of, run_at, same
@@ -13,6 +12,7 @@ from engine.journal.queries import doomed
 from engine.journal.state import ON_FAILURE, UNFINISHED, PromptRun, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
+from engine.nodes.types.installed import MISSING
 
 # --- a question is asked -----------------------------------------------------------------------------------------
 

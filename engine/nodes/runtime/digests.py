@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.flow import Flow
-from engine.nodes.types.code import code_key
+from engine.nodes.types.registry import code_key
 
 
 class _Code(NamedTuple):

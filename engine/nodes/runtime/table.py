@@ -9,24 +9,18 @@ from engine.language.codec import Json
 from engine.nodes.runtime.installed import own_runner
 from engine.nodes.runtime.runner import NodeContext, Outcome, Runner
 from engine.nodes.types.installed import own_type
+from engine.nodes.types.registry import node_types
 
 
 def runners() -> Mapping[str, Runner]:
-    """The runners of the node types that have effects, by type; those of installed packages when they are needed."""
-    return _Runners(
-        {
-            "shell": _in("shell"),
-            "http": _in("http"),
-            "python": _in("python"),
-            "read_file": _in("files", "read_file"),
-            "write_file": _in("files", "write_file"),
-        }
-    )
+    """The runners of the node types that have effects, by type, each made when it is needed."""
+    return _Runners()
 
 
-def _in(module: str, name: str | None = None) -> Runner:
+def _loaded(where: str) -> Runner:
     """A runner that is loaded by the first node that needs it: that for requests alone, with its library, is as large as
     the rest of sayso."""
+    module, _, name = where.partition(":")
 
     async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
         runner: Runner = getattr(import_module(f"engine.nodes.runtime.{module}"), name or module)
@@ -57,17 +51,8 @@ class _With(Mapping[str, Runner]):
         return len(self._first) + len(self._more)
 
 
-class _Runners(Mapping[str, Runner]):
-    def __init__(self, runners: Mapping[str, Runner]) -> None:
-        self._runners = dict(runners)
-
-    def __getitem__(self, name: str) -> Runner:
-        if name not in self._runners:
-            self._runners[name] = own_runner(own_type(name))
-        return self._runners[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._runners)
-
-    def __len__(self) -> int:
-        return len(self._runners)
+class _Runners(dict[str, Runner]):
+    def __missing__(self, name: str) -> Runner:
+        spec = node_types().get(name)
+        runner = _loaded(spec.runner) if spec is not None and spec.runner else own_runner(own_type(name))
+        return self.setdefault(name, runner)

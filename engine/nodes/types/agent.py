@@ -1,22 +1,21 @@
-"""What may stand under `with:` of an `agent`, and what the parts of a conversation are made of.
-
-The types `turn`, `mcp`, `read_file` and `write_file` stand in no flow file: agents make them, one for each call.
-Tools and approvals of an agent are in `engine.flow.agent_document`.
-"""
+"""The `agent` node: a conversation with Claude. Tools and approvals of an agent are in `engine.flow.agent_document`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
-from engine.nodes.types.configs import Config, Text
-from engine.nodes.types.prompt_configs import NodeId
+from engine.nodes.types.fields import Config, NodeId, Text
+from engine.nodes.types.spec import Known, NodeSpec
+from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of
+from engine.types.schema import schema_type
 
 MAX_TOKENS = 8192
 """How long an answer may be, in tokens, where the flow does not say."""
+
 MAX_TURNS = 50
 """How many model calls an agent makes, where the flow does not say."""
 
@@ -62,7 +61,9 @@ class AgentConfig(Config):
         None, description="How many tokens all its calls may take together; then a person is asked."
     )
     context: list[NodeId] = Field(
-        default_factory=list, description="The ids of earlier agents whose conversations it is given."
+        default_factory=list,
+        exclude=True,
+        description="The ids of earlier agents whose conversations it is given.",
     )
     files: list[AgentFile] | None = Field(
         None,
@@ -71,54 +72,50 @@ class AgentConfig(Config):
     )
     output: dict[str, Any] | None = Field(
         None,
+        exclude=True,
         description="A JSON Schema that the answer must fit; it is `data` of the output. What does not fit is asked for "
         "once more.",
     )
     tools: list[Any] = Field(
-        default_factory=list, description="What it can use; see [Tools](#tools-of-an-agent)."
+        default_factory=list, exclude=True, description="What it can use; see [Tools](#tools-of-an-agent)."
     )
     approvals: dict[str, Any] = Field(
         default_factory=dict,
+        exclude=True,
         description="By name of a tool which of its calls people decide first; see "
         "[Approvals of tool calls](#approvals-of-tool-calls).",
     )
 
 
-class TurnConfig(Config):
-    """One call of the model: all that it is told."""
-
-    purpose: Literal["answer", "compact"] = Field("answer", description="What the call is for.")
-    model: Text = Field(description="The model.")
-    system: str | None = Field(None, description="The system prompt.")
-    max_tokens: int = Field(alias="maxTokens", description="How long the answer may be, in tokens.")
-    temperature: float | None = Field(None, description="How much answers vary.")
-    messages: list[Any] = Field(description="The conversation: `{role, content}` each.")
-    tools: list[Any] = Field(default_factory=list, description="The tools: name, description, schema.")
-    mcp: list[Any] = Field(
-        default_factory=list, description="Servers whose tools there are: `{server, tools}`."
+def _output(known: Known) -> Type:
+    """The answer of an agent; of its data what `output` says."""
+    output = known.with_.get("output")
+    return mapping_of(
+        {
+            "text": TEXTS,
+            "data": mapping_of({}) if output is None else schema_type(output),
+            "turns": NUMBERS,
+            "usage": mapping_of({}, rest=NUMBERS),
+            "cost": NUMBERS,
+        }
     )
-    room: int | None = Field(None, description="Tokens that are set aside for files and such tools.")
-    weighed: list[str] = Field(default_factory=list, description="Marks of those that were counted before.")
 
 
-class McpConfig(Config):
-    """One call of a tool of an MCP server."""
+_STATIC = frozenset({"tools", "approvals", "output", "context"})
+"""What a flow says once and for all of an agent. It stands in its plan, and is not recorded."""
 
-    server: Text = Field(description="The server, by the name that it is configured under.")
-    tool: Text = Field(description="The tool, by the server's name for it.")
-    arguments: dict[str, Any] = Field(default_factory=dict, description="What the tool is given.")
-
-
-class ReadFileConfig(Config):
-    """Reads a picture, or some lines of a text file, in the session's folder."""
-
-    path: Text = Field(description="The file, relative to the session's folder.")
-    first_line: Annotated[int, Field(ge=1)] = Field(1, description="The line to begin with.")
-    lines: Annotated[int, Field(ge=1)] | None = Field(None, description="How many lines at most.")
-
-
-class WriteFileConfig(Config):
-    """Writes a text file in the session's folder."""
-
-    path: Text = Field(description="The file, relative to the session's folder.")
-    content: str = Field(description="The whole text of the file.")
+SPEC = NodeSpec(
+    config=AgentConfig,
+    outputs={
+        "text": "What it said last.",
+        "data": "The answer as JSON that fits `output`; null where there is no `output`.",
+        "turns": "How many model calls there were.",
+        "usage": "The tokens of all its calls, by kind.",
+        "cost": "What they cost, in dollars.",
+    },
+    output=_output,
+    verbatim_fields=_STATIC,
+    static_fields=_STATIC,
+    schema_fields=frozenset({"output"}),
+    talks=True,
+)

@@ -18,9 +18,11 @@ from engine.language.errors import SaysoError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from engine.nodes.types.configs import Config
+    from engine.nodes.types.fields import Config
 
 GROUP = "sayso.nodes"
+MISSING = "missing"
+"""Why a node was not launched whose type cannot be used here: it waits until a person says how to go on."""
 
 
 class BadNodeType(SaysoError):
@@ -85,7 +87,7 @@ def _load(entry: EntryPoint) -> OwnType | BadNodeType:
 
 
 def _checked(name: str, package: str, kind: Any) -> OwnType:
-    from engine.nodes.types.configs import MAX_NAME, NAME, RESERVED_WORDS, Config  # most processes check none
+    from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS, Config  # most processes check none
 
     _refuse(not NAME.fullmatch(name) or len(name) > MAX_NAME, f"{name!r} is no name for a type")
     _refuse(name in RESERVED_WORDS, f"`{name}` is a word of the flow language")

@@ -1,4 +1,4 @@
-"""What may stand under `with:` of a `message`: what it says, where it goes, and who sees it."""
+"""The `message` node: what it says, where it goes, and who sees it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, kind_of
+from engine.language.diagnostics import Fault, Path, kind_of, suggest
 from engine.language.template import has_expression
-from engine.nodes.types.configs import Config, Text
+from engine.nodes.types.fields import Config, Text
+from engine.nodes.types.preview import block
+from engine.nodes.types.spec import Known, NodeSpec
+from engine.types.annotations import Sources
+from engine.types.lattice import LIST, MAPPING, NULL, TEXT, TEXTS, Type, mapping_of
+from engine.types.pieces import Record, type_of
 
 MAX_FILES = 10
 """Files and pictures of one message."""
@@ -94,15 +99,6 @@ class MessageFile(Config):
         None, description="What it is called; with `path` left out: the name that it has."
     )
     title: Text | None = Field(None, description="What people see in place of the name.")
-
-
-MESSAGE_PARTS: Mapping[str, type[Config]] = {
-    "A field": MessageField,
-    "A table": MessageTable,
-    "A picture": MessageImage,
-    "A file": MessageFile,
-}
-"""The mappings that a message is made of, for the flow reference."""
 
 
 class MessageConfig(Config):
@@ -189,3 +185,67 @@ def _image(image: Json) -> Iterator[Fault]:
         # Slack fetches it: a value that chose the host would be carried there.
         hint = "write the host out; `{{ }}` may stand behind it" if has_expression(url) else None
         yield Fault(("url",), "expected an address that begins with https:// and a host", hint)
+
+
+def _output(known: Known) -> Type:
+    """One that only one person sees has no timestamp."""
+    ts = TEXTS if known.with_.get("ephemeral_to") is None else Type(TEXT | NULL)
+    return mapping_of({"channel": TEXTS, "ts": ts, "permalink": Type(TEXT | NULL)})
+
+
+def _preview(config: Mapping[str, Json]) -> Iterator[str]:
+    yield from block("message", str(config.get("text")))
+
+
+def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator[Fault]:
+    """Rows of a table have the fields that its columns name."""
+    with_ = node.get("with")
+    table = with_.get("table") if isinstance(with_, dict) else None
+    columns = table.get("columns") if isinstance(table, dict) else None
+    if not isinstance(table, dict) or not isinstance(columns, list) or not columns:
+        return
+    if any(not isinstance(name, str) or has_expression(name) for name in columns):
+        return
+    path: Path = ("with", "table", "rows")
+    written = table.get("rows")
+    for index, row in enumerate(written if isinstance(written, list) else ()):
+        for name in row if isinstance(row, dict) else ():
+            if name not in columns and not has_expression(name):
+                yield _no_column((*path, index, name), name, columns)
+    rows = type_of(written, path, record) if isinstance(written, str) else None
+    if rows is not None and rows.kinds == LIST and rows.items is not None and rows.items.kinds == MAPPING:
+        for name in rows.items.fields or ():
+            if name not in columns:
+                yield _no_column(path, name, columns, on_key=False)
+
+
+def _no_column(path: Path, name: str, columns: list[Json], *, on_key: bool = True) -> Fault:
+    hint = suggest(name, map(str, columns))
+    return Fault(path, f"the table has no column `{name[:80]}`", hint, on_key=on_key)
+
+
+SPEC = NodeSpec(
+    config=MessageConfig,
+    outputs={
+        "channel": "The channel it was posted in.",
+        "ts": "Slack's timestamp of the message; null for one that only one person sees.",
+        "permalink": "The address of the message, where Slack gave one.",
+    },
+    output=_output,
+    unknown_output={"channel": None, "ts": None, "permalink": None},
+    preview=_preview,
+    previewed=frozenset({"text"}),
+    verbatim_fields=frozenset({"update"}),
+    static_fields=frozenset({"update"}),
+    # A message has many ways to be, and few of them at once: what is not there is not recorded either.
+    brief=True,
+    markup={"text": "mrkdwn", "fields": "mrkdwn", "markdown": "markdown"},
+    node_fields={"update": "message"},
+    fits=_fits,
+    described={
+        "A field": MessageField,
+        "A table": MessageTable,
+        "A picture": MessageImage,
+        "A file": MessageFile,
+    },
+)

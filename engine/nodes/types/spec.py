@@ -1,4 +1,6 @@
-"""What a node type is: how its `with` is checked and settled, and what a crash means for it.
+"""What a node type is: what stands under its `with`, what it gives, what a crash means for it, and how it shows itself.
+
+A type is one module of this package with a `SPEC`; `engine.nodes.types.registry` lists the modules.
 
 References to secrets
 ---------------------
@@ -25,12 +27,15 @@ from engine.language.diagnostics import Fault, faults_of, field_names
 from engine.language.errors import SaysoError
 from engine.language.expressions import Markup
 from engine.language.template import has_expression, is_marker_key
+from engine.types.annotations import Sources, no_source
 from engine.types.lattice import ANY, Type, mapping_of
+from engine.types.pieces import Record
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from engine.nodes.types.configs import Config, SetConfig
+    from engine.nodes.types.fields import Config
+    from engine.nodes.types.set import SetConfig
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 
@@ -44,9 +49,6 @@ _OF_SIZE = ("greater_than", "less_than", "too_short", "too_long", "string_too", 
 PARTS = ("body", "edges", "branches", "cases", "default")
 """The fields of a container that stand beside `with`."""
 
-AGENT_STATIC = frozenset({"tools", "approvals", "output", "context"})
-"""What a flow says once and for all of an agent."""
-
 Model: TypeAlias = "type[Config] | type[SetConfig]"
 
 
@@ -56,54 +58,119 @@ class InvalidConfig(SaysoError):
     code = "config_invalid"
 
 
-def again(_: Mapping[str, Json]) -> OnCrash:
+Given: TypeAlias = Mapping[str, Json]
+"""What stands under `with`, as written or evaluated."""
+
+
+def again(_: Given) -> OnCrash:
     """Whatever stands under `with`, it may run again after a crash."""
     return "again"
 
 
+def ask(_: Given) -> OnCrash:
+    """Whatever stands under `with`, a person is asked after a crash."""
+    return "ask"
+
+
 @dataclass(frozen=True)
+class Known:
+    """What is known of a node where the type of its output is asked for."""
+
+    with_: Given
+    within: Type | None = None
+    """The type of its `with`; None where nobody looked into it."""
+    inner: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
+    """The outputs of the lists that it holds, by part."""
+    collected: Type | None = None
+    """With `collect`: the type of the list of what the rounds contribute."""
+    sources: Sources = no_source
+    """The texts of Python modules."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeSpec:
-    """One node type. `load_config` gives the model of what it takes.
+    """One node type. `name` and `mode` are given by the registry."""
 
-    `outputs` has the fields of `nodes.<id>` with a sentence each; None when they are the keys of `with`.
-    `any_output` says that nobody knows them before it ran. `mode` says who does the work. `on_crash` gives the
-    default policy for a `with`. Only types of mode `run` and `container` take `timeout`; here it is the default, in
-    seconds. `unknown_output` is the output when a person says that an interrupted node is done.
-    """
+    config: Model
+    """The model of what stands under `with`."""
+    name: str = ""
+    mode: Mode = "run"
+    """Who does the work."""
 
-    name: str
-    load_config: Callable[[], Model]
-    outputs: Mapping[str, str] | None
-    mode: Mode
-    on_crash: Callable[[Mapping[str, Json]], OnCrash] = again
+    # --- what it gives
+    outputs: Mapping[str, str] | None = field(default_factory=dict)
+    """The fields of `nodes.<id>` with a sentence each; None when they are the keys of `with`."""
+    any_output: bool = False
+    """Whether nobody knows the fields of the output before it ran."""
+    output: Callable[[Known], Type] | None = None
+    """The type of the output; None where only the names of its fields are known."""
+    compute: Callable[[dict[str, Json]], Json] = dict
+    """Mode `pure`: the output for an evaluated `with`. What is a `ValueError` fails the node."""
+    fails: bool = False
+    """Mode `pure`: whether it fails, with its `message`."""
+
+    # --- what it does outside
+    runner: str = ""
+    """Mode `run`: the runner, as `module` or `module:function` of `engine.nodes.runtime`; empty where one is made at run time."""
     timeout: float | None = None
+    """Modes `run` and `container`: the default of a node's `timeout`, in seconds."""
+    on_crash: Callable[[Given], OnCrash] = again
+    """The default of `on_crash` for a `with`."""
+    crash_words: str = ""
+    """The same in words, where it depends on the `with`."""
+    unknown_output: Mapping[str, Json] = field(default_factory=dict)
+    """The output when a person says that an interrupted node is done."""
+    code: Callable[[Given], str | None] = lambda with_: None
+    """The module or the program beside the flow file that it runs, as the flow names it; None without one."""
+    preview: Callable[[Given], Iterator[str]] | None = None
+    """What it is about to do, in lines for people; None: its name and the fields (`engine.nodes.types.preview`)."""
+    previewed: frozenset[str] = frozenset()
+    """The fields that `preview` tells of; those that it does not are listed behind it."""
+    uninspectable: str = ""
+    """What cannot be told beforehand."""
+
+    # --- its fields
     secret_fields: frozenset[str] = frozenset()
+    """Fields in which secrets may stand."""
     verbatim_fields: frozenset[str] = frozenset()
     """Fields that are not evaluated with the others."""
     static_fields: frozenset[str] = frozenset()
     """Those of them that are read when the flow is loaded, and can have no expressions."""
     condition_fields: frozenset[str] = frozenset()
     """Those of them that are conditions, evaluated on their own."""
+    schema_fields: frozenset[str] = frozenset()
+    """Those of them that hold a JSON Schema."""
     sparse_fields: frozenset[str] = frozenset()
     """Fields that are recorded only where they are given: what was approved before there were any has none."""
+    brief: bool = False
+    """Whether all fields are recorded only where they differ from their default."""
     markup: Mapping[str, Markup] = field(default_factory=dict)
     """Fields whose text is marked up, and how: what expressions give there is made harmless."""
     node_fields: Mapping[str, str] = field(default_factory=dict)
     """Fields that name an earlier node, each with the type that this node must have."""
-    unknown_output: Mapping[str, Json] = field(default_factory=dict)
-    any_output: bool = False
-    output: Callable[[Mapping[str, Json]], Type] | None = None
-    """The type of the output for a `with`; None where it depends on more than that, or nobody knows it."""
+    fits: Callable[[Mapping[str, Any], Record, Sources], Iterator[Fault]] | None = None
+    """What does not fit together in a node although each part of it is sound. Paths begin at the node."""
+    warnings: Callable[[str, Given], Iterator[tuple[str, str]]] | None = None
+    """What is allowed and probably not meant, given the node's id and `with`: messages with a hint each."""
+
+    # --- what it holds
     parts: Mapping[str, str] = field(default_factory=dict)
     """What a container has beside `with`, of `PARTS`, with a sentence each."""
     required_parts: tuple[str, ...] = ()
+    item_name: Callable[[Given], str] | None = None
+    """What the body calls the item of a round."""
+    variables: Callable[[Known, Callable[[], Mapping[str, Type]]], dict[str, Type]] | None = None
+    """What the body knows beside the nodes; the second argument gives the types of the body's own outputs."""
+    calls: bool = False
+    """Whether it runs the flow that its `flow` names."""
+    talks: bool = False
+    """Whether it is a conversation with a model."""
+
+    # --- what is written about it
+    described: Mapping[str, type[Config]] = field(default_factory=dict)
+    """The mappings that its fields are made of, for the flow reference."""
     internal: bool = False
     """Whether it stands in no flow file."""
-
-    @property
-    def config(self) -> Model:
-        """What stands under `with`."""
-        return self.load_config()
 
     @property
     def doc(self) -> str:
@@ -120,11 +187,11 @@ class NodeSpec:
             return None
         return frozenset(with_ if self.outputs is None else self.outputs)
 
-    def output_type(self, with_: Mapping[str, Json]) -> Type:
-        """The type of `nodes.<id>` for a node with this `with`, as far as it says."""
+    def output_type(self, known: Known) -> Type:
+        """The type of `nodes.<id>`, as far as it is known."""
         if self.output is not None:
-            return self.output(with_)
-        fields = self.output_fields(with_)
+            return self.output(known)
+        fields = self.output_fields(known.with_)
         return ANY if fields is None else mapping_of(dict.fromkeys(fields, ANY))
 
     def check(self, with_: Mapping[str, Json]) -> list[Fault]:
@@ -166,16 +233,10 @@ class NodeSpec:
         Raises `InvalidConfig`.
         """
         config = self.validate(evaluated)
-        # A message has many ways to be, and few of them at once: what is not there is not recorded either.
-        brief = self.name == "message"
-        # What a flow says once and for all of an agent stands in its plan.
-        left_out = set(AGENT_STATIC) if self.name == "agent" else None
-        settled: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=brief, exclude=left_out)
+        settled: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=self.brief)
         for name in self.sparse_fields:
             if settled.get(name) is None:
                 settled.pop(name, None)
-        if self.name == "ask" and (choices := getattr(config, "choices", None)) is not None:
-            settled["choices"] = [choice.button() for choice in choices]
         if self.mode == "prompt" and settled.get("form") is not None:
             try:
                 settled["form"] = settle_form(settled["form"])
@@ -183,24 +244,18 @@ class NodeSpec:
                 raise InvalidConfig(str(error)) from error
         return settled
 
-    def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
+    def _read(self, with_: Given) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
         """The configuration, or what keeps it from being one, each fault with the value that it is about."""
-        return _read(self.config, lambda model: self._validated(with_))
+        from pydantic import ValidationError  # comes with the first model; most processes read few or none
+
+        try:
+            return self._validated(with_), []
+        except ValidationError as error:
+            return None, faults_of(error, self.config)
 
     def _validated(self, with_: Mapping[str, Json]) -> BaseModel:
         """Raises `ValidationError`."""
         return self.config.model_validate(dict(with_))
-
-
-def _read(
-    model: Model, validate: Callable[[Model], BaseModel]
-) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
-    from pydantic import ValidationError  # comes with the first model; most processes read few or none
-
-    try:
-        return validate(model), []
-    except ValidationError as error:
-        return None, faults_of(error, model)
 
 
 def sentence(fault: Fault) -> str:
@@ -232,9 +287,6 @@ class OwnSpec(NodeSpec):
         """See `NodeSpec.settle`."""
         settled: dict[str, Json] = self.validate(evaluated).model_dump(mode="json", by_alias=True)
         return settled
-
-    def _read(self, with_: Mapping[str, Json]) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
-        return _read(self.config, lambda model: self._validated(with_))
 
     def _validated(self, with_: Mapping[str, Json]) -> BaseModel:
         return self.config.model_validate_json(encode(dict(with_)))

@@ -1,4 +1,4 @@
-"""The clocks that a question may have, as they stand under `with` of `ask` and `approval`."""
+"""What `ask` and `approval` share under their `with`: the clocks of a question, its form, and whom it is for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from engine.forms import FORM_SCHEMA, form_faults
 from engine.language import working_hours
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.durations import parse_duration
 from engine.language.template import has_expression
-from engine.nodes.types.configs import Config, Duration
+from engine.nodes.types.fields import Config, Duration
 
 GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
 """Go on at a node of the same list."""
@@ -107,6 +108,10 @@ RejectOutcome: TypeAlias = Annotated[
 ]
 
 
+Form: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(FORM_SCHEMA)]
+"""Fields to fill in; `engine.forms` checks and settles them."""
+
+
 class Escalation(Config):
     """Who else is told when nobody has answered for so long."""
 
@@ -197,3 +202,29 @@ def _seconds(value: Json) -> float | None:
         return parse_duration(str(value)) if isinstance(value, str | int | float) else None
     except ValueError:
         return None
+
+
+def form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """What is wrong with the form of a question."""
+    form = raw.get("form")
+    if has_expression(form) and isinstance(form, str):
+        yield Fault(("form",), "a form is not evaluated as a whole", "expressions stand in its fields")
+    elif form is not None:
+        for fault in form_faults(form):
+            yield fault.under(("form",))
+
+
+def too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """More people have to approve than are listed, as far as people are listed one by one."""
+    required, approvers = raw.get("required"), raw.get("approvers")
+    if isinstance(required, bool) or not isinstance(required, int) or not isinstance(approvers, list):
+        return
+    people = {entry for entry in approvers if isinstance(entry, str)}
+    if any(entry.startswith("@") or entry == "channel" or has_expression(entry) for entry in people):
+        return
+    count = len(people - {"requester"} if raw.get("exclude_requester") is True else people)
+    if people and required > 1 and count < required:
+        told = (
+            "only one person is listed who may" if count == 1 else f"only {count} people are listed who may"
+        )
+        yield Fault(("required",), f"{required} people have to approve, and {told}")

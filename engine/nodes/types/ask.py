@@ -1,0 +1,229 @@
+"""The `ask` node: a question for people, answered by a reply, a choice, a form, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
+
+from engine.forms.ask import lacks_default
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, kind_of
+from engine.language.template import has_expression
+from engine.nodes.types.fields import Config, Duration, FileSize, Label, Person, Text
+from engine.nodes.types.outputs import AT, FILES, PERSON
+from engine.nodes.types.prompts import (
+    AskOutcome,
+    Escalate,
+    Form,
+    RemindEvery,
+    Timeout,
+    WorkingHours,
+    clock_conflicts,
+    form_conflicts,
+)
+from engine.nodes.types.spec import Known, NodeSpec
+from engine.types.lattice import ANY, NONE, TEXTS, Type, mapping_of, one_of
+from engine.types.schema import form_type
+
+MOST_FILES = 10
+"""What one message of Slack can hold."""
+
+
+def _choice(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"value": value, "label": value}
+    if not isinstance(value, dict | Choice):
+        raise ValueError(f"expected text, or a mapping with `value`, not {kind_of(value)}")
+    return value
+
+
+class Choice(Config):
+    """One button of an `ask`."""
+
+    value: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="What `value` of the output is when this is chosen."
+    )
+    label: Label | None = Field(None, description="What the button says; the value when it is left out.")
+    style: Literal["primary", "danger"] | None = Field(None, description="How the button looks.")
+
+    @field_serializer("label")
+    def _shown(self, label: str | None) -> str:
+        return label or self.value
+
+
+def _accept(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class AskConfig(Config):
+    """Asks in the thread and waits: for a reply, for one of the choices, for a form, or for files."""
+
+    message: Text = Field(description="The question.")
+    choices: Annotated[
+        list[Annotated[Choice, BeforeValidator(_choice)]] | None, Field(min_length=1, max_length=25)
+    ] = Field(
+        None,
+        description="Buttons in place of free text: texts, or mappings of `value`, `label` (at most 75 characters) "
+        "and `style` (`primary` or `danger`). At most 25. One of them can also be typed as a reply.",
+    )
+    own_words: bool = Field(
+        False,
+        description="With choices: whether any other reply is an answer too, as text. Its `value` is null then.",
+    )
+    form: Form | None = Field(
+        None,
+        description="Fields to fill in, in place of free text: `properties` and `required`, as in JSON Schema; "
+        "see [Forms](forms.md).",
+    )
+    accept: Annotated[
+        list[Literal["text", "files"]],
+        Field(min_length=1, max_length=2),
+        BeforeValidator(_accept),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": ["text", "files"]},
+                    {"type": "array", "items": {"enum": ["text", "files"]}, "minItems": 1},
+                ]
+            }
+        ),
+    ] = Field(["text"], description="What counts as a reply: `text`, `files`, or `[text, files]`.")
+    max_files: Annotated[int, Field(ge=1, le=MOST_FILES)] = Field(
+        MOST_FILES, description="With files: how many at most."
+    )
+    max_size: FileSize = Field(10 * 2**20, description="With files: how large one may be.")
+    who: Annotated[list[Person], Field(min_length=1)] | None = Field(
+        None,
+        description="Who may answer. Left out: the requester, or anyone in the channel where there is none.",
+    )
+    timeout: Timeout = None
+    on_timeout: AskOutcome = Field(
+        "fail",
+        description="What happens at the timeout: the node fails, `default` is the answer (with a form the defaults of "
+        "its fields), or `goto:<id>` goes to a node of the same list, as `on_error: goto:<id>` does.",
+    )
+    default: str | None = Field(None, description="The answer at the timeout, with `on_timeout: default`.")
+    remind_every: RemindEvery = None
+    escalate: Escalate = None
+    hours: WorkingHours = None
+    undo: Duration | None = Field(
+        None,
+        description="How long the answer can be taken back. What follows starts only then. Left out: an answer is "
+        "final at once.",
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """The default belongs to `on_timeout: default` and is one of the choices; choices differ; one way to answer."""
+        yield from _form_conflicts(raw)
+        yield from _accept_conflicts(raw)
+        yield from clock_conflicts(raw)
+        on_timeout = raw.get("on_timeout", "fail")
+        if on_timeout == "default" and raw.get("default") is None and raw.get("form") is None:
+            yield Fault(("on_timeout",), "`on_timeout: default` needs `default`, the answer to take")
+        if on_timeout != "default" and raw.get("default") is not None:
+            yield Fault(("default",), "`default` is taken only with `on_timeout: default`", on_key=True)
+        choices = raw.get("choices")
+        if isinstance(choices, list):
+            yield from _choice_conflicts(choices, raw.get("default"))
+
+
+def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    form = raw.get("form")
+    yield from form_conflicts(raw)
+    if form is None or isinstance(form, str):
+        return
+    for other in ("choices", "default"):
+        if raw.get(other) is not None:
+            hint = "give the fields of the form a default" if other == "default" else "make them a field"
+            yield Fault((other,), f"`{other}` and `form` exclude each other", hint, on_key=True)
+    missing = lacks_default(form) if raw.get("on_timeout") == "default" else []
+    if missing:
+        message = f"`on_timeout: default` needs a default in each required field: {', '.join(missing)}"
+        yield Fault(("on_timeout",), message)
+
+
+def _accept_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    if raw.get("own_words") is True and raw.get("choices") is None:
+        yield Fault(("own_words",), "`own_words` stands beside `choices`, and there are none", on_key=True)
+    takes_files = raw.get("accept") in ("files", ["files"], ["text", "files"], ["files", "text"])
+    for other in ("choices", "form"):
+        if takes_files and raw.get(other) is not None:
+            yield Fault(
+                ("accept",), f"files are no answer to `{other}`", "ask for them in a node of its own", True
+            )
+    for limit in ("max_files", "max_size"):
+        if raw.get(limit) is not None and raw.get("accept") is None:
+            yield Fault((limit,), f"`{limit}` is for files", "write `accept: files`", on_key=True)
+
+
+def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
+    # Mappings and not sets: they keep the order for the message.
+    values: dict[str, None] = {}
+    labels: dict[str, None] = {}
+    for index, choice in enumerate(choices):
+        entry = choice if isinstance(choice, dict) else {"value": choice}
+        value = entry.get("value")
+        label = entry.get("label", value)
+        if not isinstance(value, str) or not isinstance(label, str) or has_expression(value):
+            return
+        if value in values or label in labels:
+            yield Fault(("choices", index), f"the choice {label!r} stands here twice")
+        values[value] = labels[label] = None
+    if isinstance(default, str) and not has_expression(default) and default not in values:
+        yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
+
+
+_BY_DEFAULT = "nobody answered when `on_timeout` did"
+
+
+def _output(known: Known) -> Type:
+    with_ = known.with_
+    values = form_type(with_.get("form"))
+    by = PERSON.or_null(_BY_DEFAULT) if with_.get("on_timeout") == "default" else PERSON
+    return mapping_of(
+        {
+            "text": TEXTS,
+            "value": _chosen(with_, values),
+            "values": values,
+            "files": FILES,
+            "by": by,
+            "at": TEXTS,
+        }
+    )
+
+
+def _chosen(with_: Mapping[str, Json], values: Type) -> Type:
+    if with_.get("form") is not None:
+        single = list((values.fields or {}).values())
+        return single[0] if len(single) == 1 else NONE if single else ANY
+    choices = with_.get("choices")
+    if choices is None:
+        return NONE
+    offered = _offered(choices)
+    return offered.or_null("another reply is an answer too") if with_.get("own_words") else offered
+
+
+def _offered(choices: Any) -> Type:
+    listed = choices if isinstance(choices, list) else []
+    values = [each.get("value") if isinstance(each, dict) else each for each in listed]
+    known = [value for value in values if isinstance(value, str) and not has_expression(value)]
+    return one_of(known) if known and len(known) == len(values) else TEXTS
+
+
+SPEC = NodeSpec(
+    config=AskConfig,
+    outputs={
+        "text": "The reply as text; with choices the label of the one chosen; a form on one line.",
+        "value": "The value of the choice, or of a form's only field; null for free text.",
+        "values": "The fields of a form by name, null where one was left empty; an empty mapping otherwise.",
+        "files": "Files that came with the reply: `{name, path, size, type}` each.",
+        "by": "Who answered: `{id, name, email}`, null where unknown; null when the timeout did.",
+        "at": AT,
+    },
+    output=_output,
+    markup={"message": "mrkdwn"},
+    described={"A choice that is a mapping": Choice},
+)

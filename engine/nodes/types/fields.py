@@ -1,0 +1,251 @@
+"""Names, and the kinds of fields that configurations are made of; `Config` is the root of all of them.
+
+A model describes the values after every `{{ }}` was evaluated; `engine.nodes.types.spec` lets expressions stand in
+their places while a flow is loaded. `conflicts` holds what concerns several fields at once; it sees the raw
+mapping, in which any field may be missing, of the wrong type, or still an expression.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, kind_of
+from engine.language.durations import DURATION_PATTERN, SIZE_PATTERN, parse_duration, parse_moment, parse_size
+from engine.language.template import has_expression, is_marker_key
+
+NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+"""Ids, inputs and output names."""
+
+FLOW_NAME = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
+
+MAX_NAME = 64
+"""The most characters of a name in a flow file."""
+
+_ROOT_WORDS = {"nodes", "inputs", "status", "errors", "messages", "secrets", "session"}
+
+_BODY_WORDS = {"index", "item", "last", "finally"}
+
+_LANGUAGE_WORDS = {
+    "finally",
+    "range",
+    "true",
+    "false",
+    "none",
+    "null",
+    "not",
+    "and",
+    "or",
+    "in",
+    "is",
+    "if",
+    "else",
+}
+
+RESERVED_WORDS = frozenset(_ROOT_WORDS | _BODY_WORDS | _LANGUAGE_WORDS)
+"""Words that mean something in expressions or paths and cannot be the id of a node."""
+
+_PERSON = re.compile(
+    r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|@[A-Za-z0-9][A-Za-z0-9._-]*|channel|requester|local:[^\s:]+",
+    re.ASCII,
+)
+_CALLABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#%&'*+.^_`|~-]+", re.ASCII)
+
+_RESERVED_ENV = ("SAYSO_IDEMPOTENCY_KEY", "SAYSO_SESSION_ID")
+
+
+def _duration(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"expected a duration such as 30m, not {kind_of(value)}")
+    return parse_duration(str(value))
+
+
+def _positive(value: Any) -> float:
+    seconds = _duration(value)
+    if seconds <= 0:
+        raise ValueError("expected a duration of more than nothing, such as 30m")
+    return seconds
+
+
+def _size(value: Any) -> int:
+    return _size_up_to(value, 16 * 2**20, "16MiB")
+
+
+def _file_size(value: Any) -> int:
+    return _size_up_to(value, 2**30, "1GiB")
+
+
+def _size_up_to(value: Any, most: int, written: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"expected a size such as 64KiB, not {kind_of(value)}")
+    size = value if isinstance(value, int) else parse_size(value)
+    if not 1 <= size <= most:
+        raise ValueError(f"expected a size from 1B to {written}, not {value}")
+    return size
+
+
+def _moment(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a moment such as 2026-11-21T22:40:00Z, not {kind_of(value)}")
+    return parse_moment(value)
+
+
+def _person(value: Any) -> str:
+    if not isinstance(value, str) or not _PERSON.fullmatch(value):
+        raise ValueError(
+            f"{kind_of(value)} names nobody: write a user id (U012ABCDEF), an e-mail address, "
+            "a user group (@sre), channel, requester or local:<user>"
+        )
+    return value
+
+
+def _scalar(value: Any) -> str | dict[str, Json]:
+    """Text as it goes to a process or a server; references to secrets stay what they are."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, dict) and len(value) == 1 and is_marker_key(next(iter(value))):
+        return value
+    raise ValueError(f"expected text, not {kind_of(value)}")
+
+
+def _query(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [_scalar(item) for item in value]
+    return _scalar(value)
+
+
+def _plain_scalar(value: Any) -> str:
+    text = _scalar(value)
+    if not isinstance(text, str):
+        raise ValueError("expected text, not a mapping")
+    return text
+
+
+def _callable(value: Any) -> str:
+    words = re.split(r"[.:]", value) if isinstance(value, str) else []
+    if not isinstance(value, str) or not _CALLABLE.fullmatch(value) or any(map(keyword.iskeyword, words)):
+        raise ValueError(f"expected `module:function` such as `checks.disk:free`, not {kind_of(value)}")
+    return value
+
+
+def _node_id(value: Any) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value) or len(value) > MAX_NAME:
+        raise ValueError(f"expected the id of a node, not {kind_of(value)}")
+    return value
+
+
+def _schema(kind: str, **more: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": kind, **more})
+
+
+Duration: TypeAlias = Annotated[
+    float, BeforeValidator(_positive), _schema("string", pattern=DURATION_PATTERN, title="duration")
+]
+"""Seconds, written `30m`."""
+
+Span: TypeAlias = Annotated[
+    float, BeforeValidator(_duration), _schema("string", pattern=DURATION_PATTERN, title="duration")
+]
+"""Seconds, which may be none at all: `0s`."""
+
+_SIZE_SCHEMA = WithJsonSchema(
+    {"anyOf": [{"type": "string", "pattern": SIZE_PATTERN}, {"type": "integer"}], "title": "size"}
+)
+
+Size: TypeAlias = Annotated[int, BeforeValidator(_size), _SIZE_SCHEMA]
+"""Bytes, written `64KiB` or as a number."""
+
+FileSize: TypeAlias = Annotated[int, BeforeValidator(_file_size), _SIZE_SCHEMA]
+"""The same for what is kept in files."""
+
+Moment: TypeAlias = Annotated[str, BeforeValidator(_moment), _schema("string", title="moment")]
+
+Person: TypeAlias = Annotated[str, BeforeValidator(_person), _schema("string", title="person")]
+
+Scalar: TypeAlias = Annotated[
+    Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["string", "number", "boolean"], "title": "text"})
+]
+
+Argument: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_plain_scalar),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "title": "text"}),
+]
+
+Query: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_query),
+    WithJsonSchema(
+        {"type": ["string", "number", "boolean", "array", "null"], "title": "text or list of text"}
+    ),
+]
+
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+
+Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75)]
+NodeId: TypeAlias = Annotated[
+    str, BeforeValidator(_node_id), WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
+]
+Callable_: TypeAlias = Annotated[
+    str, BeforeValidator(_callable), WithJsonSchema({"type": "string", "pattern": r"^[\w.]+:\w+$"})
+]
+
+
+class Config(BaseModel):
+    """What all configurations share: no unknown fields, no silent conversion of types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """What is wrong between fields; `raw` may hold anything."""
+        yield from ()
+
+
+def one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]:
+    """What is wrong unless exactly one of two fields is given."""
+    if first in raw and second in raw:
+        yield Fault(
+            (second,), f"`{first}` and `{second}` exclude each other", "keep one of them", on_key=True
+        )
+    elif first not in raw and second not in raw:
+        yield Fault((), f"`{first}` or `{second}` is missing")
+
+
+def check_env(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """What is wrong with the names of environment variables under `env`."""
+    env = raw.get("env")
+    if isinstance(env, dict):
+        yield from _name_conflicts("env", env, _ENV_NAME, "an environment variable")
+        for name in _RESERVED_ENV:
+            if name in env:
+                yield Fault(("env", name), f"`{name}` is set by the engine", on_key=True)
+
+
+def check_headers(raw: Mapping[str, Json]) -> Iterator[Fault]:
+    """What is wrong with the names of headers under `headers`."""
+    headers = raw.get("headers")
+    if isinstance(headers, dict):
+        yield from _name_conflicts("headers", headers, _HEADER_NAME, "a header")
+
+
+def _name_conflicts(
+    field: str, names: Mapping[str, Json], allowed: re.Pattern[str], what: str
+) -> Iterator[Fault]:
+    for name in names:
+        if not allowed.fullmatch(name) and not has_expression(name):
+            yield Fault((field, name), f"{name!r} is no name for {what}", on_key=True)

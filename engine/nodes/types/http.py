@@ -1,0 +1,152 @@
+"""The `http` node: one request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WrapValidator
+
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault
+from engine.language.template import is_marker_key
+from engine.nodes.types.codes import AS_IT_IS, OR_ANY, codes
+from engine.nodes.types.fields import Config, Query, Scalar, Size, Text, check_headers
+from engine.nodes.types.preview import as_json, block, named, quoted, without_secrets
+from engine.nodes.types.spec import Known, NodeSpec, OnCrash
+from engine.types.lattice import ANY, NUMBERS, TEXTS, Type, mapping_of
+from engine.types.schema import schema_type
+
+_READ_ONLY = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing, so that a request may be sent again after a crash."""
+
+
+def _or_reference(value: Any, handler: Callable[[Any], Any]) -> Any:
+    """Lets a reference to a secret through where text is wanted: it is text once the request leaves."""
+    return (
+        value
+        if isinstance(value, dict) and len(value) == 1 and is_marker_key(next(iter(value)))
+        else handler(value)
+    )
+
+
+_REFERABLE = WrapValidator(_or_reference)
+
+
+class HttpConfig(Config):
+    """Sends a request. A status of 400 or more, or one that `ok_status` does not have, fails the node.
+
+    `{{ secrets.NAME }}` may stand anywhere in the request. Redirects are followed, up to five, without credentials across
+    hosts. Everything but `GET`, `HEAD` and
+    `OPTIONS` carries an `Idempotency-Key`. Link-local and metadata addresses are refused unless `allow_hosts`
+    names their host.
+    """
+
+    method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(
+        "GET", description="The method."
+    )
+    url: Annotated[Text, _REFERABLE, AS_IT_IS] = Field(
+        description="Where to, beginning with http:// or https://. A secret that begins it stands as it is; further on its "
+        "value is quoted for URLs."
+    )
+    headers: dict[str, Scalar] = Field(default_factory=dict, description="Headers.")
+    query: dict[str, Query] = Field(
+        default_factory=dict,
+        description="What is added to the URL behind `?`, quoted; a list gives a name repeatedly, null leaves it out.",
+    )
+    body: Annotated[str | None, _REFERABLE, AS_IT_IS] = Field(
+        None, description="The body as text. Either this or `json`."
+    )
+    json_: Json = Field(None, alias="json", description="The body as JSON.")
+    ok_status: (
+        Annotated[
+            list[Annotated[int, Field(ge=100, le=599)]],
+            Field(min_length=1),
+            OR_ANY,
+            AS_IT_IS,
+            codes(100, 599),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Statuses that are no failure. Left out: everything below 400. A redirect that is no failure is not "
+        "followed; `any`: every status.",
+    )
+    max_body: Size = Field(
+        256 * 1024, description="How much of the answer is read; a longer one fails the node."
+    )
+    schema_: dict[str, Any] | None = Field(
+        None,
+        alias="schema",
+        description="The JSON Schema of the answer's JSON: an answer that does not fit it fails the node, and expressions are "
+        "checked against it. Written out.",
+    )
+    allow_hosts: list[Text] = Field(
+        default_factory=list, description="Hosts that may be reached although they are link-local."
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """One body at most, an http address, sound header names."""
+        if "body" in raw and "json" in raw:
+            yield Fault(("json",), "`body` and `json` exclude each other", "keep one of them", on_key=True)
+        url = raw.get("url")
+        if (
+            isinstance(url, str)
+            and url
+            and not url.startswith("{{")
+            and not re.match(r"https?://", url, re.I)
+        ):
+            yield Fault(
+                ("url",), f"expected an address that begins with http:// or https://, not {url[:60]!r}"
+            )
+        yield from check_headers(raw)
+
+
+def _on_crash(with_: Mapping[str, Json]) -> OnCrash:
+    return "again" if with_.get("method", "GET") in _READ_ONLY else "ask"
+
+
+def _output(known: Known) -> Type:
+    """The answer to a request; of its JSON what `schema` says."""
+    schema = known.with_.get("schema")
+    body = ANY if schema is None else schema_type(schema)
+    headers = mapping_of({}, rest=TEXTS)
+    return mapping_of({"status": NUMBERS, "headers": headers, "body": TEXTS, "json": body})
+
+
+def _preview(config: Mapping[str, Json]) -> Iterator[str]:
+    url, body = config["url"], config.get("body")
+    yield f"{config['method']} {quoted(url) if isinstance(url, str) else without_secrets(url)}"
+    for name, value in (config.get("query") or {}).items():
+        yield f"query {quoted(name)}: {without_secrets(value) if isinstance(value, dict) else as_json(value)}"
+    yield from named("header", config.get("headers") or {})
+    if isinstance(body, dict):
+        yield f"body: {without_secrets(body)}"
+    elif body is not None:
+        yield from block("body", body)
+
+
+SPEC = NodeSpec(
+    config=HttpConfig,
+    outputs={
+        "status": "The status; null when a person said that the interrupted node is done.",
+        "headers": "The headers of the answer, names in small letters.",
+        "body": "The answer as text.",
+        "json": "The answer as JSON when it is JSON, else null.",
+    },
+    output=_output,
+    runner="http",
+    timeout=30.0,
+    on_crash=_on_crash,
+    crash_words="`again` for `GET`, `HEAD` and `OPTIONS`, else `ask`",
+    unknown_output={"status": None, "headers": {}, "body": "", "json": None},
+    preview=_preview,
+    previewed=frozenset({"method", "url", "query", "headers", "body"}),
+    secret_fields=frozenset({"url", "query", "headers", "body", "json"}),
+    verbatim_fields=frozenset({"schema"}),
+    static_fields=frozenset({"schema"}),
+    schema_fields=frozenset({"schema"}),
+    sparse_fields=frozenset({"schema"}),
+)

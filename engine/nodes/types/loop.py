@@ -1,0 +1,77 @@
+"""The `loop` node: its body again and again. Its conditions are asked in each round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, WithJsonSchema
+
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault
+from engine.nodes.types.fields import Config
+from engine.nodes.types.outputs import BODY_EDGES, rounds
+from engine.nodes.types.spec import Known, NodeSpec
+from engine.types.lattice import NONE, NUMBERS, Type, mapping_of
+
+Condition: TypeAlias = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "string", "pattern": r"\{\{"}, {"type": "boolean"}, {"type": "null"}],
+            "title": "condition",
+        }
+    ),
+]
+
+
+class LoopConfig(Config):
+    """Runs its `body` again and again, as long as `while` is true or until `until` is.
+
+    `while` is asked before each round and `until` after it. In the body and in both conditions `last` is the outputs
+    of the round before (`last.<id>`; in `until` of the round that has just ended), null before the first has
+    ended, and `index` counts the rounds from 0.
+    """
+
+    while_: Condition = Field(
+        None,
+        alias="while",
+        description="A condition in `{{ }}`, asked before each round; false ends the loop.",
+    )
+    until: Condition = Field(
+        None, description="A condition in `{{ }}`, asked after each round; true ends the loop."
+    )
+    max_iterations: Annotated[int, Field(ge=1)] = Field(100, description="How many rounds there are at most.")
+    on_limit: Literal["fail", "continue", "ask"] = Field(
+        "fail",
+        description="What happens when another round is due after the last: a failure, the flow goes on, or (`ask`) people "
+        "say whether there is one round more, the flow goes on, or it stops.",
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """A loop needs to know when to end."""
+        if raw.get("while") is None and raw.get("until") is None:
+            hint = "a fixed number of rounds is a `foreach` over {{ range(3) }}"
+            yield Fault((), "`while` or `until` is missing", hint)
+
+
+def _variables(known: Known, last: Callable[[], Mapping[str, Type]]) -> dict[str, Type]:
+    return {"index": NUMBERS, "last": mapping_of(last()).or_null("it is null in the first round")}
+
+
+_CONDITIONS = frozenset({"while", "until"})
+
+SPEC = NodeSpec(
+    config=LoopConfig,
+    outputs={
+        "iterations": "A list of `{index, item, outputs}`, one for each round; `item` is null, `outputs` has the "
+        "outputs of the body's nodes by id."
+    },
+    output=lambda known: rounds(known, NONE),
+    verbatim_fields=_CONDITIONS,
+    condition_fields=_CONDITIONS,
+    parts={"body": "The nodes that run in each round.", "edges": BODY_EDGES},
+    required_parts=("body",),
+    variables=_variables,
+)

@@ -1,0 +1,110 @@
+"""What a node is about to do, in words that a person can check before it does: the text of an approval that covers it.
+Pure.
+
+Each part stands on a line of its own behind its name, texts of several lines are indented, and everything in a value
+that cannot be seen (line ends, control and bidi characters, unusual spaces) is spelled out, so that no value can pose as
+another part. Secrets appear by name. What cannot be shown is called uninspectable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from engine.language.codec import Json, encode
+from engine.nodes.types.registry import spec_of
+from engine.nodes.types.spec import NodeSpec
+
+MOST = 20_000
+"""Characters of the text; what is longer is cut, and says so."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
+
+_SENSITIVE = re.compile(r"auth|cookie|credential|key|pass|private|secret|signature|token", re.IGNORECASE)
+
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
+
+
+def action_text(kind: str, config: Mapping[str, Json]) -> str:
+    """What a node of this type does with this evaluated configuration."""
+    spec = spec_of(kind)
+    lines = _named_fields(spec, config) if spec.preview is None else _told(spec, config)
+    text = "\n".join([*lines, *([f"{spec.uninspectable}: uninspectable"] if spec.uninspectable else [])])
+    if len(text) <= MOST:
+        return text
+    return f"{text[:MOST]}\nuninspectable: the other {len(text) - MOST:,} characters are too many to be shown"
+
+
+def _told(spec: NodeSpec, config: Mapping[str, Json]) -> Iterator[str]:
+    """What the type tells, and the fields that it does not tell of and that have a value of their own: nothing that
+    counts is left out."""
+    if spec.preview is not None:
+        yield from spec.preview(config)
+    fields = spec.config.model_fields
+    defaults = {
+        field.alias or name: field.get_default(call_default_factory=True) for name, field in fields.items()
+    }
+    for name, value in config.items():
+        if name not in spec.previewed and value != defaults.get(name):
+            yield f"{name}: {as_json(value)}"
+
+
+def _named_fields(spec: NodeSpec, config: Mapping[str, Json]) -> Iterator[str]:
+    yield spec.name
+    for name, value in config.items():
+        yield f"{quoted(name)}: {as_json(without_secrets(value) if name in spec.secret_fields else value)}"
+
+
+def quoted(text: str) -> str:
+    """A text as a shell would read it, so that different texts always look different."""
+    if _PLAIN.fullmatch(text):
+        return text
+    if text.isprintable():
+        return "'" + text.replace("'", "'\\''") + "'"
+    return "$'" + "".join(_ESCAPES.get(char) or _spelled(char) for char in text) + "'"
+
+
+def _spelled(char: str) -> str:
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
+
+
+def named(what: str, values: Mapping[str, Json]) -> Iterator[str]:
+    """Environment variables or headers. What is called like a credential is not shown even where it is written out."""
+    for name, value in values.items():
+        told = without_secrets(value)
+        if told is value and _SENSITIVE.search(name):
+            told = "(not shown)"
+        elif told is value:
+            told = quoted(str(value))
+        yield f"{what} {quoted(name)}: {told}"
+
+
+def without_secrets(value: Json) -> Json:
+    """A value in which references to secrets are their names; the very same value where there are none."""
+    if isinstance(value, dict) and "$secret" in value:
+        return f"(secret {value['$secret']})"
+    if isinstance(value, dict) and "$secret_text" in value:
+        parts = value["$secret_text"]
+        return " ".join(quoted(part) if isinstance(part, str) else without_secrets(part) for part in parts)
+    if isinstance(value, dict):
+        return {key: without_secrets(item) for key, item in value.items()}
+    return [without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def block(name: str, text: str) -> list[str]:
+    """A text behind its name, indented where it has several lines."""
+    lines = text.split("\n")
+    if len(lines) == 1:
+        return [f"{name}: {_seen(text)}"]
+    return [f"{name}:", *(f"    {_seen(line)}" for line in lines)]
+
+
+def _seen(line: str) -> str:
+    return "".join(char if char == "\t" else _spelled(char) for char in line)
+
+
+def as_json(value: Json) -> str:
+    """A value as JSON, with all that cannot be seen spelled out."""
+    return _seen(encode(value).decode())

@@ -1,0 +1,36 @@
+"""The `read_file` node: a file of the session's folder. It stands in no flow file: agents make it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from engine.language.codec import Json
+from engine.nodes.types.fields import Config, Text
+from engine.nodes.types.preview import quoted
+from engine.nodes.types.spec import NodeSpec
+
+
+class ReadFileConfig(Config):
+    """Reads a picture, or some lines of a text file, in the session's folder."""
+
+    path: Text = Field(description="The file, relative to the session's folder.")
+    first_line: Annotated[int, Field(ge=1)] = Field(1, description="The line to begin with.")
+    lines: Annotated[int, Field(ge=1)] | None = Field(None, description="How many lines at most.")
+
+
+def _preview(config: Mapping[str, Json]) -> Iterator[str]:
+    yield f"read file {quoted(config['path'])}"
+
+
+SPEC = NodeSpec(
+    config=ReadFileConfig,
+    any_output=True,
+    runner="files:read_file",
+    timeout=60.0,
+    preview=_preview,
+    previewed=frozenset({"path"}),
+    internal=True,
+)

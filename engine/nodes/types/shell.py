@@ -1,0 +1,129 @@
+"""The `shell` node: a program, or a script for `sh`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault
+from engine.nodes.types.codes import AS_IT_IS, OR_ANY, codes
+from engine.nodes.types.fields import Argument, Config, Scalar, Size, Text, check_env, one_of
+from engine.nodes.types.preview import block, named, quoted
+from engine.nodes.types.spec import NodeSpec, ask
+from engine.types.lattice import NUMBERS, TEXTS, mapping_of
+
+_SIGNS = frozenset({"|", "||", "&&", "&", ">", ">>", "2>", "2>&1", "&>"})
+"""What only a shell would act on."""
+
+
+class ShellConfig(Config):
+    """Runs a program, or a script with `sh`, on the machine of the bot.
+
+    The environment is `PATH`, `HOME`, `LANG`, `SAYSO_IDEMPOTENCY_KEY`, `SAYSO_SESSION_ID` and what `env` names.
+    A program given with a relative path is found beside the flow file. A code that is not in `ok_codes` fails
+    the node.
+    """
+
+    run: Annotated[list[Argument], Field(min_length=1)] | None = Field(
+        None,
+        description="The program and its arguments, as a list; no shell reads them. Either this or `script`.",
+    )
+    script: Text | None = Field(
+        None,
+        description="A script for `sh -eu`. It has no `{{ }}`: values come in through `env`, where no shell "
+        "can take them for code.",
+    )
+    env: dict[str, Scalar] = Field(
+        default_factory=dict, description="Environment variables; `{{ secrets.NAME }}` may stand in them."
+    )
+    cwd: Text | None = Field(
+        None,
+        description="Where to run; a relative path begins at the folder of the flow file. Left out: the session's own folder.",
+    )
+    ok_codes: Annotated[
+        list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1), OR_ANY, AS_IT_IS, codes(0, 255)
+    ] = Field([0], description="Exit codes that are no failure; `any`: however it ends by itself.")
+    max_output: Size = Field(
+        256 * 1024,
+        description="How much of `stdout`, and of `stderr`, is kept: head and tail, and a line between them that "
+        "says how much was left out.",
+    )
+    progress: bool = Field(
+        False,
+        description="The program says how far it is: a line `::progress 3/10 text` (or `::progress 30% text`) on its "
+        "standard output is shown as a bar and is no part of `stdout`.",
+    )
+    stdin: str | None = Field(
+        None, description="What the program reads. Left out: nothing, an input that is closed."
+    )
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """One of `run` and `script`; no expressions in a script; sound names in `env`."""
+        yield from one_of(raw, "run", "script")
+        script = raw.get("script")
+        if isinstance(script, str) and "{{" in script:
+            yield Fault(
+                ("script",),
+                "a script has no `{{ }}`: a value could be taken for code",
+                'put the value under `env` and write "$NAME" in the script',
+                offset=script.index("{{"),
+                snippet="{{",
+            )
+        yield from check_env(raw)
+
+
+def _preview(config: Mapping[str, Json]) -> Iterator[str]:
+    if config.get("run") is not None:
+        yield " ".join(quoted(str(argument)) for argument in config["run"])
+    else:
+        yield from block("script (sh -eu)", str(config.get("script")))
+    if config.get("cwd") is not None:
+        yield f"in: {quoted(config['cwd'])}"
+    yield from named("env", config.get("env") or {})
+    if config.get("stdin") is not None:
+        yield from block("stdin", config["stdin"])
+
+
+def _code(with_: Mapping[str, Json]) -> str | None:
+    """A program that is named by a relative path."""
+    run = with_.get("run")
+    program = run[0] if isinstance(run, list) and run else None
+    if not isinstance(program, str) or "/" not in program or program.startswith("/") or "{{" in program:
+        return None
+    return program
+
+
+def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """A sign of the shell among the words of `run`, which no shell reads: the program gets it as an argument."""
+    words = with_.get("run")
+    sign = next((word for word in words if word in _SIGNS), None) if isinstance(words, list) else None
+    if sign is not None:
+        message = f"`run` of `{node_id}` takes {sign!r} as an argument: no shell reads it"
+        yield message, "for pipes and the like write `script`"
+
+
+_OUTPUT = mapping_of({"stdout": TEXTS, "stderr": TEXTS, "exit_code": NUMBERS, "seconds": NUMBERS})
+
+SPEC = NodeSpec(
+    config=ShellConfig,
+    outputs={
+        "stdout": "What the program wrote, up to `max_output`.",
+        "stderr": "What it wrote to its error output, up to `max_output`.",
+        "exit_code": "Its exit code; null when a person said that the interrupted node is done.",
+        "seconds": "How long it ran.",
+    },
+    output=lambda known: _OUTPUT,
+    runner="shell",
+    on_crash=ask,
+    unknown_output={"stdout": "", "stderr": "", "exit_code": None, "seconds": None},
+    code=_code,
+    preview=_preview,
+    previewed=frozenset({"run", "script", "cwd", "env", "stdin"}),
+    secret_fields=frozenset({"env"}),
+    verbatim_fields=frozenset({"script"}),
+    warnings=_warnings,
+)

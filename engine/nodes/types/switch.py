@@ -1,0 +1,103 @@
+"""The `switch` node: the one case that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from engine.language.codec import encode
+from engine.language.diagnostics import Fault, kind_of, suggest
+from engine.language.errors import NotJson
+from engine.language.template import has_expression
+from engine.nodes.types.fields import Config
+from engine.nodes.types.spec import Known, NodeSpec
+from engine.types.annotations import Sources
+from engine.types.lattice import (
+    BOOLEAN,
+    LIST,
+    MAPPING,
+    MISSING,
+    NONE,
+    NULL,
+    Type,
+    mapping_of,
+    one_of,
+    union,
+    words,
+)
+from engine.types.pieces import Record, type_of
+
+
+def _case(value: Any) -> str:
+    """The value of a `switch` as the text that cases are compared with."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | dict):
+        raise ValueError(f"expected text, a number, true or false, not {kind_of(value)}")
+    try:
+        return encode(value).decode()
+    except NotJson as error:
+        raise ValueError(str(error)) from error
+
+
+Case: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_case),
+    WithJsonSchema({"type": ["string", "number", "boolean", "null"], "title": "value"}),
+]
+
+
+class SwitchConfig(Config):
+    """Runs the nodes of the one case that fits, else those of `default`, else nothing."""
+
+    on: Case = Field(
+        description="The value. It is compared with the cases as text: 3 is `3`, true is `true`, null is `null`."
+    )
+
+
+def _output(known: Known) -> Type:
+    nothing: list[Mapping[str, Type]] = [] if "" in known.inner else [{}]
+    cases = union(mapping_of(outputs) for outputs in [*known.inner.values(), *nothing])
+    taken = one_of([key for key in known.inner if key]) if any(known.inner) else NONE
+    return mapping_of({"case": taken.or_null("`default` or no case was taken"), "outputs": cases})
+
+
+def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator[Fault]:
+    """Each case is one that the value can have, as text."""
+    with_, path = node.get("with"), ("with", "on")
+    if path not in record or not isinstance(with_, dict):
+        return
+    on = type_of(with_.get("on"), path, record)
+    possible, cases = _as_cases(on), node.get("cases")
+    for value in cases if isinstance(cases, dict) else ():
+        if possible is not None and str(value) not in possible and not has_expression(value):
+            message = f"this case never comes: the value is {words(on)}"
+            yield Fault(("cases", value), message, suggest(value, possible), on_key=True)
+    if on.kinds and not on.unknown and not on.kinds & ~(LIST | MAPPING | MISSING):
+        yield Fault(path, f"the value is {words(on)}, and a case is text", "take one of its items or fields")
+
+
+def _as_cases(on: Type) -> set[str] | None:
+    """The texts of all values that a type has; None for too many to say."""
+    if on.unknown or on.kinds & (LIST | MAPPING | MISSING) or not on.kinds:
+        return None
+    if on.kinds & ~(NULL | BOOLEAN) and on.values is None:
+        return None
+    found = {str(value) for value in on.values or ()}
+    found |= {"true", "false"} if on.kinds & BOOLEAN else set()
+    return found | ({"null"} if on.kinds & NULL else set())
+
+
+SPEC = NodeSpec(
+    config=SwitchConfig,
+    outputs={
+        "case": "The case that was taken, as text; null when it was `default` or none.",
+        "outputs": "The outputs of its nodes by id; empty when none was taken.",
+    },
+    output=_output,
+    parts={"cases": "Values, each with a list of nodes.", "default": "The nodes that run when no case fits."},
+    required_parts=("cases",),
+    fits=_fits,
+)

@@ -1,0 +1,30 @@
+"""The `turn` node: one call of the model. It stands in no flow file: agents make it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from engine.nodes.types.fields import Config, Text
+from engine.nodes.types.spec import NodeSpec
+
+
+class TurnConfig(Config):
+    """One call of the model: all that it is told."""
+
+    purpose: Literal["answer", "compact"] = Field("answer", description="What the call is for.")
+    model: Text = Field(description="The model.")
+    system: str | None = Field(None, description="The system prompt.")
+    max_tokens: int = Field(alias="maxTokens", description="How long the answer may be, in tokens.")
+    temperature: float | None = Field(None, description="How much answers vary.")
+    messages: list[Any] = Field(description="The conversation: `{role, content}` each.")
+    tools: list[Any] = Field(default_factory=list, description="The tools: name, description, schema.")
+    mcp: list[Any] = Field(
+        default_factory=list, description="Servers whose tools there are: `{server, tools}`."
+    )
+    room: int | None = Field(None, description="Tokens that are set aside for files and such tools.")
+    weighed: list[str] = Field(default_factory=list, description="Marks of those that were counted before.")
+
+
+SPEC = NodeSpec(config=TurnConfig, any_output=True, timeout=900.0, internal=True)
