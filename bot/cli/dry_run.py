@@ -229,7 +229,7 @@ class Walk:
     def _note(self, node: Node, config: dict[str, Value]) -> None:
         """What later nodes know of one that surely runs."""
         if node.spec.mode == "pure" and not any(value.needs for value in config.values()):
-            self._outputs[node.id] = {name: value.value for name, value in config.items()}
+            self._outputs[node.id] = node.spec.compute({name: value.value for name, value in config.items()})
         if node.on_error == "fail" and not node.spec.fails:
             # Had it failed, the flow had ended: whoever comes later finds it completed.
             self._status[node.id] = "completed"

@@ -165,7 +165,9 @@ def around(
         if part.failed:
             parts.append("after its failure")
         if part.key is not None:
-            keyed = part.node is not None and bool(spec_of(part.node.type).parts.keys() & {"branches", "cases"})
+            keyed = part.node is not None and bool(
+                spec_of(part.node.type).parts.keys() & {"branches", "cases"}
+            )
             known = items.get(f"{part.path}[{part.key}]")
             parts.append(known or pass_label(state, part.path, part.key, keyed=keyed))
     kept: list[str] = []

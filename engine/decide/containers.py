@@ -202,7 +202,11 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
         return
     container = turn.state.containers[path]
     if not container.running:
-        if node.spec.condition_fields and container.begun >= _rounds(turn, path) and _goes_on(turn, path, node):
+        if (
+            node.spec.condition_fields
+            and container.begun >= _rounds(turn, path)
+            and _goes_on(turn, path, node)
+        ):
             _at_limit(turn, path, node, container.begun)
             return
         turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)

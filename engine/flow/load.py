@@ -20,6 +20,7 @@ from engine.language.codec import decode
 from engine.language.diagnostics import MAX_FAULTS, Fault, Path, faults_of, kind_of
 from engine.language.errors import FlowError, Problem, SchemaTooNew
 from engine.language.yaml import Located, load_located
+from engine.nodes.types.installed import why_missing
 from engine.nodes.types.registry import node_types, unusable_type
 from engine.nodes.types.spec import PARTS
 from engine.types.annotations import Sources, no_source
@@ -129,13 +130,8 @@ def _without_absent(
             yield fault
         elif kind not in absent:
             changed = f"the node type `{kind}` of the package {packages[kind]} does not take this any more: "
-            known = kind in node_types()
-            absent[kind] = (
-                changed + fault.message
-                if known
-                else unusable_type(kind)
-                or (f"the node type `{kind}` of the package {packages[kind]} is not installed here")
-            )
+            why = unusable_type(kind) or why_missing(kind, packages[kind])
+            absent[kind] = changed + fault.message if kind in node_types() else why
 
 
 def _type_at(data: dict[str, Any], path: Path) -> str:

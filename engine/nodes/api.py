@@ -1,21 +1,32 @@
-"""What authors of node types import: a class with a config, registered under the entry points `sayso.nodes`.
+"""What authors of node types import: a class with a config, registered under the entry points `sayso.nodes`, or a
+function or class of the program itself, registered with `@node`.
 
 See docs/own-nodes.md; `examples/own-node` is a package to start from.
 """
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import create_model
+from pydantic.errors import PydanticUserError
 
 from engine.language.codec import Json
 from engine.language.errors import PauseError
+from engine.nodes.runtime.python import CTX, GATHERING, call, signature_of
 from engine.nodes.runtime.user_code import Context, NodeError
+from engine.nodes.types import installed
 from engine.nodes.types.fields import Config
 from engine.nodes.types.fields import Scalar as SecretText
+from engine.nodes.types.installed import BadNodeType
+from engine.nodes.types.registry import INTERNAL, TYPES
 
-__all__ = ["Config", "Context", "Json", "NodeError", "NodeType", "PauseError", "SecretText"]
+__all__ = ["Config", "Context", "Json", "NodeError", "NodeType", "PauseError", "SecretText", "node"]
+
+Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 class NodeType(ABC):
@@ -40,3 +51,62 @@ class NodeType(ABC):
     @abstractmethod
     async def run(self, config: Any, ctx: Context) -> Json:
         """Do the work and return the output, which must be JSON. What it raises fails the node."""
+
+
+def node(
+    name: str,
+    *,
+    outputs: Mapping[str, str] | None = None,
+    on_crash: Literal["again", "ask"] = "ask",
+    timeout: float | None = None,
+    secret_fields: Iterable[str] = (),
+    unknown_output: Mapping[str, Json] | None = None,
+) -> Callable[[Made], Made]:
+    """Make a function or a class a node type of this process, before a flow that uses it is loaded.
+
+    The parameters of a function are the fields of `with`, with their type hints and defaults; one named `ctx` gets the
+    `Context`, and its docstring is what the flow reference says. The other arguments are as in `NodeType`, and are for
+    functions: a class, a `NodeType`, says them itself. Raises `BadNodeType`.
+    """
+
+    def register(made: Made) -> Made:
+        if name in TYPES or name in INTERNAL:
+            raise BadNodeType(f"`{name}` is a node type of sayso")
+        if inspect.isclass(made):
+            installed.register(name, made)
+            return made
+        said = {
+            "__module__": made.__module__,
+            "__qualname__": made.__qualname__,
+            "outputs": outputs,
+            "on_crash": on_crash,
+            "timeout": timeout,
+            "secret_fields": frozenset(secret_fields),
+            "unknown_output": unknown_output or {},
+        }
+        installed.register(name, type(made.__name__, (NodeType,), {**said, **_of_function(name, made)}))
+        return made
+
+    return register
+
+
+def _of_function(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """The config and the `run` of the type that a function is."""
+    fields: dict[str, Any] = {}
+    try:
+        signature, hints = signature_of(function)
+        for each in signature.parameters.values():
+            if each.kind in (*GATHERING, each.POSITIONAL_ONLY):
+                raise BadNodeType(f"`{name}`: the parameter `{each.name}` has no name in a flow")
+            default = ... if each.default is each.empty else each.default
+            fields[each.name] = (hints.get(each.name, Any), default)
+        takes_ctx = fields.pop(CTX, None) is not None
+        config = create_model(f"{name}_config", __base__=Config, __doc__=inspect.getdoc(function), **fields)
+    except (NodeError, NameError, PydanticUserError) as error:
+        raise BadNodeType(f"`{name}` cannot be a node type: {error}") from error
+
+    async def run(self: NodeType, config: Any, ctx: Context) -> Json:
+        given: dict[str, Any] = {CTX: ctx} if takes_ctx else {}
+        return await call(function, **given, **{field: getattr(config, field) for field in fields})
+
+    return {"config": config, "run": run}

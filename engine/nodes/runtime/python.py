@@ -42,25 +42,30 @@ _log = logging.getLogger("sayso.node")
 
 async def python(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     """Call what `config` says: `call`, and `args` by name. See the module."""
-    call: str = config["call"]
+    name: str = config["call"]
 
     async def work(context: Context) -> Json:
-        function, arguments = await in_thread(lambda: _prepared(call, config.get("args") or {}, ctx, context))
+        function, arguments = await in_thread(lambda: _prepared(name, config.get("args") or {}, ctx, context))
         # Until here nothing has happened: leaving now needs nobody's word.
         if context.aborted:
             raise PauseError(context.saved)
-        if _is_async(function):
-            return await function(*arguments.args, **arguments.kwargs)
-        result = await in_thread(lambda: function(*arguments.args, **arguments.kwargs))
-        return await result if inspect.isawaitable(result) else result
+        return await call(function, *arguments.args, **arguments.kwargs)
 
-    return await supervise(call, work, ctx)
+    return await supervise(name, work, ctx)
+
+
+async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a function gives: an `async` one is awaited, any other runs in a thread of its own."""
+    if _is_async(function):
+        return await function(*args, **kwargs)
+    result = await in_thread(lambda: function(*args, **kwargs))
+    return await result if inspect.isawaitable(result) else result
 
 
 def _prepared(
-    call: str, args: Mapping[str, Json], ctx: NodeContext, context: Context
+    name: str, args: Mapping[str, Json], ctx: NodeContext, context: Context
 ) -> tuple[Callable[..., Any], inspect.BoundArguments]:
-    function = load(call, ctx.flow_dir)
+    function = load(name, ctx.flow_dir)
     return function, bind(function, args, context)
 
 

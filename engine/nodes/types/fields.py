@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema
 
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
@@ -214,6 +214,20 @@ class Config(BaseModel):
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
         """What is wrong between fields; `raw` may hold anything."""
         yield from ()
+
+
+class AnyNames(RootModel[dict[str, Any]]):
+    """A configuration whose fields have any names."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """Names must be such that expressions can use them."""
+        for name in raw:
+            if not NAME.fullmatch(name) and not has_expression(name):
+                hint = "use small letters, digits and _, a letter first"
+                yield Fault((name,), f"{name!r} is no name for a value", hint, on_key=True)
 
 
 def one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]:

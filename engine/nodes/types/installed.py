@@ -1,4 +1,5 @@
-"""Node types of others: installed packages name them under the entry points `sayso.nodes`.
+"""Node types of others: installed packages name them under the entry points `sayso.nodes`, and a program that embeds the
+engine makes its own with `@node` (`engine.nodes.api`).
 
 They are looked for when a flow uses a type that sayso does not have, or when all types are listed (a schema, a hint);
 whoever uses sayso's own types only never pays for it. To know what a type takes, its package has to be imported:
@@ -33,7 +34,7 @@ class BadNodeType(SaysoError):
 
 @dataclass(frozen=True)
 class OwnType:
-    """A node type of an installed package: an instance of its class, and what the class says of itself."""
+    """A node type of others: an instance of its class, and what the class says of itself."""
 
     name: str
     package: str
@@ -50,6 +51,12 @@ _types: dict[EntryPoint, OwnType | BadNodeType] = {}
 """What was loaded. Two threads may load one at the same time; the first one counts."""
 
 
+_made: dict[str, OwnType] = {}
+"""The types that this program made itself."""
+IN_PROCESS = "@node"
+"""What stands in the place of their package."""
+
+
 @cache
 def _found() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # most processes look for none
@@ -58,12 +65,14 @@ def _found() -> dict[str, EntryPoint]:
 
 
 def names() -> list[str]:
-    """The names of all types that installed packages name, whether they can be used or not."""
-    return sorted(_found())
+    """The names of all types of others, whether they can be used or not."""
+    return sorted({**_found(), **_made})
 
 
 def own_type(name: str) -> OwnType:
-    """The type of that name. Raises `KeyError` where no package names it, and `BadNodeType`."""
+    """The type of that name. Raises `KeyError` where nobody names it, and `BadNodeType`."""
+    if name in _made:
+        return _made[name]
     entry = _found()[name]
     found = _types.get(entry) or _types.setdefault(entry, _load(entry))
     if isinstance(found, BadNodeType):
@@ -71,10 +80,26 @@ def own_type(name: str) -> OwnType:
     return found
 
 
+def register(name: str, kind: type) -> None:
+    """Make a class a node type of this process. Raises `BadNodeType`."""
+    other = type(_made[name].instance) if name in _made else kind
+    same = (other.__module__, other.__qualname__) == (kind.__module__, kind.__qualname__)
+    _refuse(not same, f"there is a node type `{name}` already, {other.__module__}.{other.__qualname__}")
+    _made[name] = _checked(name, IN_PROCESS, kind)
+
+
+def why_missing(name: str, package: str) -> str:
+    """Why a type that a session's flow uses is not to be had."""
+    if package == IN_PROCESS:
+        return f"the node type `{name}` is made with `@node`, in a module that was not imported here"
+    return f"the node type `{name}` of the package {package} is not installed here"
+
+
 def forget() -> None:
-    """Look at what is installed anew."""
+    """Look at what is installed anew, and forget what this program made."""
     _found.cache_clear()
     _types.clear()
+    _made.clear()
 
 
 def _load(entry: EntryPoint) -> OwnType | BadNodeType:

@@ -34,8 +34,7 @@ from engine.types.pieces import Record
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from engine.nodes.types.fields import Config
-    from engine.nodes.types.set import SetConfig
+    from engine.nodes.types.fields import AnyNames, Config
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 
@@ -49,7 +48,7 @@ _OF_SIZE = ("greater_than", "less_than", "too_short", "too_long", "string_too", 
 PARTS = ("body", "edges", "branches", "cases", "default")
 """The fields of a container that stand beside `with`."""
 
-Model: TypeAlias = "type[Config] | type[SetConfig]"
+Model: TypeAlias = "type[Config] | type[AnyNames]"
 
 
 class InvalidConfig(SaysoError):
@@ -281,7 +280,7 @@ def spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
 
 
 class OwnSpec(NodeSpec):
-    """A node type of an installed package. Its values are checked as JSON, so that dates and the like may be fields."""
+    """A node type of others. Its values are checked as JSON, so that dates and the like may be fields."""
 
     def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
         """See `NodeSpec.settle`."""
