@@ -9,7 +9,7 @@ from engine.language.codec import Json
 from engine.nodes.runtime.installed import own_runner
 from engine.nodes.runtime.runner import NodeContext, Outcome, Runner
 from engine.nodes.types.installed import own_type
-from engine.nodes.types.registry import node_types
+from engine.nodes.types.registry import INTERNAL, TYPES, node_types
 
 
 def runners() -> Mapping[str, Runner]:
@@ -51,8 +51,27 @@ class _With(Mapping[str, Runner]):
         return len(self._first) + len(self._more)
 
 
-class _Runners(dict[str, Runner]):
-    def __missing__(self, name: str) -> Runner:
-        spec = node_types().get(name)
-        runner = _loaded(spec.runner) if spec is not None and spec.runner else own_runner(own_type(name))
-        return self.setdefault(name, runner)
+_GIVEN = frozenset({"turn", "mcp"})
+"""Types whose runners come from whoever puts the engine together: they need a model, or servers."""
+
+
+class _Runners(Mapping[str, Runner]):
+    """Lists sayso's own; those of others are found by name."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Runner] = {}
+
+    def __getitem__(self, name: str) -> Runner:
+        if name not in self._made:
+            spec = node_types().get(name)
+            known = spec.runner if spec is not None else ""
+            self._made[name] = _loaded(known) if known else own_runner(own_type(name))
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        for name, mode in {**TYPES, **INTERNAL}.items():
+            if mode == "run" and name not in _GIVEN:
+                yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
