@@ -6,10 +6,10 @@ from engine.language.codec import Json, encode
 from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome, Refusal, Runner
 from engine.nodes.runtime.secrets import Resolver
 from engine.nodes.runtime.user_code import Context, supervise
-from engine.nodes.types.installed import OwnType
+from engine.nodes.types.spec import OwnSpec
 
 
-def own_runner(kind: OwnType) -> Runner:
+def own_runner(kind: OwnSpec) -> Runner:
     """The runner of a type."""
 
     async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
@@ -34,5 +34,5 @@ def own_runner(kind: OwnType) -> Runner:
     return run
 
 
-def _given(kind: OwnType, name: str, value: Json, resolver: Resolver) -> Json:
+def _given(kind: OwnSpec, name: str, value: Json, resolver: Resolver) -> Json:
     return resolver.json(value, name) if name in kind.secret_fields else value

@@ -9,17 +9,14 @@ that happens while a flow is being read. A type that cannot be used is noted wit
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from engine.language.errors import SaysoError
+from engine.nodes.types.spec import UNKNOWN_WORK, OwnSpec, again, ask
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-    from engine.nodes.types.fields import Config
 
 GROUP = "sayso.nodes"
 MISSING = "missing"
@@ -32,26 +29,11 @@ class BadNodeType(SaysoError):
     code = "node_type"
 
 
-@dataclass(frozen=True)
-class OwnType:
-    """A node type of others: an instance of its class, and what the class says of itself."""
-
-    name: str
-    package: str
-    instance: Any
-    config: type[Config]
-    outputs: Mapping[str, str] | None
-    on_crash: str
-    timeout: float | None
-    secret_fields: frozenset[str]
-    unknown_output: Mapping[str, Any]
-
-
-_types: dict[EntryPoint, OwnType | BadNodeType] = {}
+_types: dict[EntryPoint, OwnSpec | BadNodeType] = {}
 """What was loaded. Two threads may load one at the same time; the first one counts."""
 
 
-_made: dict[str, OwnType] = {}
+_made: dict[str, OwnSpec] = {}
 """The types that this program made itself."""
 IN_PROCESS = "@node"
 """What stands in the place of their package."""
@@ -69,7 +51,7 @@ def names() -> list[str]:
     return sorted({**_found(), **_made})
 
 
-def own_type(name: str) -> OwnType:
+def own_type(name: str) -> OwnSpec:
     """The type of that name. Raises `KeyError` where nobody names it, and `BadNodeType`."""
     if name in _made:
         return _made[name]
@@ -102,7 +84,7 @@ def forget() -> None:
     _made.clear()
 
 
-def _load(entry: EntryPoint) -> OwnType | BadNodeType:
+def _load(entry: EntryPoint) -> OwnSpec | BadNodeType:
     package = entry.dist.name if entry.dist is not None else entry.value
     try:
         return _checked(entry.name, package, entry.load())
@@ -111,7 +93,7 @@ def _load(entry: EntryPoint) -> OwnType | BadNodeType:
         return BadNodeType(f"the node type `{entry.name}` of the package {package} cannot be used: {reason}")
 
 
-def _checked(name: str, package: str, kind: Any) -> OwnType:
+def _checked(name: str, package: str, kind: Any) -> OwnSpec:
     from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS, Config  # most processes check none
 
     _refuse(not NAME.fullmatch(name) or len(name) > MAX_NAME, f"{name!r} is no name for a type")
@@ -123,16 +105,19 @@ def _checked(name: str, package: str, kind: Any) -> OwnType:
     _refuse(not inspect.iscoroutinefunction(getattr(kind, "run", None)), "its `run` must be an `async def`")
     on_crash = getattr(kind, "on_crash", "ask")
     _refuse(on_crash not in ("again", "ask"), f"`on_crash` must be `again` or `ask`, not {on_crash!r}")
-    return OwnType(
+    outputs = getattr(kind, "outputs", None)
+    return OwnSpec(
         name=name,
         package=package,
         instance=kind(),
         config=config,
-        outputs=getattr(kind, "outputs", None),
-        on_crash=on_crash,
+        outputs=outputs or {},
+        any_output=outputs is None,
+        on_crash=again if on_crash == "again" else ask,
         timeout=getattr(kind, "timeout", None),
         secret_fields=frozenset(getattr(kind, "secret_fields", ())),
         unknown_output=dict(getattr(kind, "unknown_output", {})),
+        uninspectable=UNKNOWN_WORK,
     )
 
 

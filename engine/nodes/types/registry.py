@@ -11,7 +11,7 @@ from typing import Any
 from engine.language.codec import Json
 from engine.nodes.types import installed
 from engine.nodes.types.installed import BadNodeType
-from engine.nodes.types.spec import Mode, NodeSpec, OwnSpec, again, ask
+from engine.nodes.types.spec import UNKNOWN_WORK, Mode, NodeSpec, OwnSpec, ask
 
 TYPES: Mapping[str, Mode] = {
     "ask": "prompt",
@@ -38,30 +38,10 @@ INTERNAL: Mapping[str, Mode] = {"turn": "run", "mcp": "run", "read_file": "run",
 """What conversations are made of. The registry knows them by name and lists them nowhere."""
 
 
-UNKNOWN_WORK = "what this type does with that"
-"""Of types whose work nobody here knows."""
-
-
 @cache
 def _sayso_spec(name: str, mode: Mode) -> NodeSpec:
     spec: NodeSpec = import_module(f"engine.nodes.types.{name}").SPEC
     return replace(spec, name=name, mode=mode)
-
-
-def _own_spec(name: str) -> NodeSpec:
-    """Raises `KeyError` and `BadNodeType`."""
-    kind = installed.own_type(name)
-    return OwnSpec(
-        name=name,
-        config=kind.config,
-        outputs={} if kind.outputs is None else kind.outputs,
-        any_output=kind.outputs is None,
-        on_crash=again if kind.on_crash == "again" else ask,
-        timeout=kind.timeout,
-        secret_fields=kind.secret_fields,
-        unknown_output=kind.unknown_output,
-        uninspectable=UNKNOWN_WORK,
-    )
 
 
 class _NotInstalled:
@@ -84,7 +64,7 @@ class _Registry(Mapping[str, NodeSpec]):
         if mode is not None:
             return _sayso_spec(name, mode)
         try:
-            return _own_spec(name)
+            return installed.own_type(name)
         except BadNodeType as error:
             raise KeyError(name) from error
 
@@ -133,7 +113,8 @@ def code_key(name: str, with_: Json) -> str | None:
 
 def package_of(name: str) -> str | None:
     """The package that brings the type of that name; None for a type of sayso itself, or where there is none."""
-    return installed.own_type(name).package if isinstance(node_types().get(name), OwnSpec) else None
+    spec = node_types().get(name)
+    return spec.package if isinstance(spec, OwnSpec) else None
 
 
 def unusable_type(name: str) -> str | None:

@@ -57,6 +57,9 @@ class InvalidConfig(SaysoError):
     code = "config_invalid"
 
 
+UNKNOWN_WORK = "what this type does with that"
+"""Of types whose work nobody here knows."""
+
 Given: TypeAlias = Mapping[str, Json]
 """What stands under `with`, as written or evaluated."""
 
@@ -279,8 +282,13 @@ def spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
             yield from spelled_out((*path, index), item)
 
 
+@dataclass(frozen=True, kw_only=True)
 class OwnSpec(NodeSpec):
     """A node type of others. Its values are checked as JSON, so that dates and the like may be fields."""
+
+    package: str
+    instance: Any
+    """An instance of its class, which does the work."""
 
     def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
         """See `NodeSpec.settle`."""
