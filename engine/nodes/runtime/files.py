@@ -16,12 +16,11 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from engine.language.codec import Json
-from engine.nodes.runtime.folder import fingerprint
+from engine.nodes.runtime.folder import NO_LINK, content, fingerprint, folder_inside
 from engine.nodes.runtime.images import MOST_BYTES, MOST_SIDE, is_picture, picture_of
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal
 from engine.nodes.runtime.user_code import in_thread
@@ -34,7 +33,6 @@ MOST_FILE = 32 * 2**20
 MOST_WRITTEN = 2**20
 
 _LOOKED_AT = 8192
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 async def read_file(config: dict[str, Json], ctx: NodeContext) -> Outcome:
@@ -130,19 +128,13 @@ def _page(data: bytes, first: int, most: int | None) -> _Page:
 
 def _bytes(ctx: NodeContext, path: str) -> bytes:
     *folders, name = session_path(path)
-    with _folder(ctx.folder(), folders, path, make=False) as folder:
-        try:
-            # Nothing to wait for in a pipe, and no link to follow.
-            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        except OSError as error:
-            raise _refused(path, error) from error
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Refusal("not_a_file", f"{path} is no file")
-        with os.fdopen(file, "rb", closefd=False) as stream:
-            data = stream.read(MOST_FILE + 1)
-    finally:
-        os.close(file)
+        with folder_inside(ctx.folder(), folders) as folder:
+            data = content(os.open(name, NO_LINK, dir_fd=folder), MOST_FILE)
+    except OSError as error:
+        raise _refused(path, error) from error
+    if data is None:
+        raise Refusal("not_a_file", f"{path} is no file")
     if len(data) > MOST_FILE:
         raise Refusal(
             "too_large", f"{path} is larger than {MOST_FILE // 2**20} MiB, too large to be read here"
@@ -158,18 +150,19 @@ def _write(ctx: NodeContext, path: str, content: str) -> Json:
     if len(data) > MOST_WRITTEN:
         raise Refusal("too_large", f"the text has {len(data):,} bytes; a file written here has 1 MiB at most")
     *folders, name = session_path(path)
-    with _folder(ctx.folder(), folders, path, make=True) as folder:
-        mode = _mode(folder, name, path)
-        beside = f".sayso-{secrets.token_hex(8)}"
-        try:
-            _put(folder, beside, data, mode)
-            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
-            os.fsync(folder)
-        except OSError as error:
-            raise _refused(path, error) from error
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside, dir_fd=folder)
+    beside = f".sayso-{secrets.token_hex(8)}"
+    try:
+        with folder_inside(ctx.folder(), folders, make=True) as folder:
+            mode = _mode(folder, name, path)
+            try:
+                _put(folder, beside, data, mode)
+                os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(folder)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(beside, dir_fd=folder)
+    except OSError as error:
+        raise _refused(path, error) from error
     return {"path": "/".join((*folders, name)), "size": len(data)}
 
 
@@ -191,36 +184,6 @@ def _put(folder: int, name: str, data: bytes, mode: int) -> None:
         stream.flush()
         os.fchmod(stream.fileno(), mode)
         os.fsync(stream.fileno())
-
-
-# --- the way there -------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _folder(root: Path, names: list[str], path: str, *, make: bool) -> Iterator[int]:
-    """The folder that holds a file, open, reached without a link from the session's own."""
-    current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for name in names:
-            following = _step(current, name, path, make=make)
-            os.close(current)
-            current = following
-        yield current
-    finally:
-        os.close(current)
-
-
-def _step(folder: int, name: str, path: str, *, make: bool) -> int:
-    try:
-        return os.open(name, _FOLDER, dir_fd=folder)
-    except FileNotFoundError as error:
-        if not make:
-            raise _refused(path, error) from error
-    except OSError as error:
-        raise _refused(path, error) from error
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(name, 0o700, dir_fd=folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
 
 
 def _refused(path: str, error: OSError) -> Refusal:

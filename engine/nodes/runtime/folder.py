@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +18,10 @@ from engine.language.errors import SaysoError
 
 SESSIONS = "sessions"
 """The folder, below the home, that has a folder for each session."""
+
+NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""To open a file: nothing to wait for in a pipe, and no link to follow."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -41,19 +45,49 @@ class FileRefused(SaysoError):
     code = "file"
 
 
+@contextmanager
+def folder_inside(root: Path, names: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    """The folder below this one that the names lead to, open, reached without a link. Raises `OSError`."""
+    current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=current)
+            following = os.open(name, _FOLDER, dir_fd=current)
+            os.close(current)
+            current = following
+        yield current
+    finally:
+        os.close(current)
+
+
+def content(descriptor: int, most: int) -> bytes | None:
+    """What an open file has, one byte more than `most` where it has more; None for what is no file. Closes it."""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(most + 1)
+    finally:
+        os.close(descriptor)
+
+
 def read_inside(folder: Path, path: str, most: int) -> bytes:
     """The content of a file in this folder, of at most so many bytes. Raises `FileRefused`."""
-    with _opened(folder, path) as descriptor:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise FileRefused(f"{path} is no file")
-        if found.st_size > most:
-            raise FileRefused(f"{path} has {found.st_size:,} bytes and the most is {most:,}")
-        with os.fdopen(os.dup(descriptor), "rb") as file:
-            content = file.read(most + 1)
-    if len(content) > most:
-        raise FileRefused(f"{path} grew to more than {most:,} bytes while it was read")
-    return content
+    *folders, name = parts_inside(folder, path)
+    try:
+        with folder_inside(folder, folders) as holder:
+            descriptor = os.open(name, NO_LINK, dir_fd=holder)
+            size = os.fstat(descriptor).st_size
+            found = content(descriptor, most)
+    except OSError as error:
+        raise FileRefused(f"{path} cannot be read in the session's folder: {error.strerror}") from error
+    if found is None:
+        raise FileRefused(f"{path} is no file")
+    if len(found) > most:
+        raise FileRefused(f"{path} has {max(size, len(found)):,} bytes and the most is {most:,}")
+    return found
 
 
 def private_folder(folder: Path) -> Path:
@@ -103,25 +137,6 @@ def parts_inside(folder: Path, path: str) -> list[str]:
     if not parts or given.is_absolute() or ".." in parts or "\0" in path:
         raise FileRefused(f"{path!r} is not in the session's own folder; write a path inside of it")
     return parts
-
-
-@contextmanager
-def _opened(folder: Path, path: str) -> Iterator[int]:
-    parts = parts_inside(folder, path)
-    at = -1
-    try:
-        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        for index, part in enumerate(parts):
-            kind = os.O_DIRECTORY if index < len(parts) - 1 else os.O_NONBLOCK
-            inner = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | kind, dir_fd=at)
-            os.close(at)
-            at = inner
-        yield at
-    except OSError as error:
-        raise FileRefused(f"{path} cannot be read in the session's folder: {error.strerror}") from error
-    finally:
-        if at >= 0:
-            os.close(at)
 
 
 def sniffed(head: bytes) -> str:

@@ -26,7 +26,15 @@ from engine.language.json_schema import problems
 from engine.nodes.runtime.http_request import Request, prepare, redirected, reported
 from engine.nodes.runtime.http_response import parse_json, read_body, response_headers, to_text
 from engine.nodes.runtime.redact import Redactor
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal
+from engine.nodes.runtime.runner import (
+    Completed,
+    Failed,
+    Interrupted,
+    NodeContext,
+    Outcome,
+    Refusal,
+    first_of,
+)
 from engine.nodes.runtime.secrets import Resolver
 from engine.nodes.types.addresses import why_refused
 
@@ -83,20 +91,17 @@ class _Exchange:
 async def _within(work: Any, exchange: _Exchange, ctx: NodeContext) -> Outcome:
     """Do the work until it ends, the time is over or the session leaves; an end that is there wins."""
     task: asyncio.Task[Outcome] = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(ctx.aborted.wait())
-    either: tuple[asyncio.Future[Any], ...] = (task, leaving)
     try:
-        await asyncio.wait(either, timeout=ctx.timeout, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
+        reason = await first_of(task, ctx)
+        if reason is None:
             return task.result()
-        in_doubt, cut = exchange.in_doubt, ctx.aborted.is_set()
+        in_doubt = exchange.in_doubt
         task.cancel()
         await asyncio.wait({task}, timeout=_CANCEL_WITHIN)
     finally:
         task.cancel()
-        leaving.cancel()
     name = reported(exchange.request)
-    if cut:
+    if reason == "cut":
         return Interrupted("cut", f"{name} was cut because the session is leaving")
     late = f"{name} had no complete answer after {ctx.timeout:g} s"
     if in_doubt:

@@ -82,17 +82,13 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
         url=_bare(url),
         headers=headers,
         body=body,
-        ok_status=None if ok_status is None else _statuses(ok_status),
-        max_body=_limit(config.get("max_body")),
+        ok_status=range(1000) if ok_status == "any" else ok_status,
+        max_body=config.get("max_body", MAX_BODY),
         schema=config.get("schema"),
         allow_hosts=tuple(config.get("allow_hosts") or ()),
         shown=shown,
         secret_body=secret_body,
     )
-
-
-def _statuses(given: Json) -> Container[int]:
-    return range(1000) if given == "any" else frozenset(given)
 
 
 def redirected(request: Request, status: int, location: str) -> Request:
@@ -159,13 +155,9 @@ def _bare(url: URL) -> URL:
 
 
 def _with_query(url: URL, query: Json, resolver: Resolver) -> URL:
-    if query is None:
-        return url
-    if not isinstance(query, dict):
-        raise Refusal("invalid", "`query` must be a mapping of names to values")
     pairs = [
         (name, resolver.text(item, f"`query` {name}"))
-        for name, value in query.items()
+        for name, value in (query or {}).items()
         for item in (value if isinstance(value, list) else [value])
         if item is not None  # an optional parameter that was not given
     ]
@@ -174,8 +166,6 @@ def _with_query(url: URL, query: Json, resolver: Resolver) -> URL:
 
 def _headers(given: Json, resolver: Resolver) -> CIMultiDict[str]:
     headers: CIMultiDict[str] = CIMultiDict()
-    if given is not None and not isinstance(given, dict):
-        raise Refusal("invalid", "`headers` must be a mapping of names to values")
     for name, value in (given or {}).items():
         if not _TOKEN.fullmatch(name) or name.lower() in _FRAMING:
             raise Refusal("invalid", f"`headers`: {name!r} is not a header that a flow can set")
@@ -188,8 +178,6 @@ def _headers(given: Json, resolver: Resolver) -> CIMultiDict[str]:
 
 def _body(config: Mapping[str, Json], headers: CIMultiDict[str], resolver: Resolver) -> bytes | None:
     body, value = (resolver.json(config.get(name), f"`{name}`") for name in ("body", "json"))
-    if body is not None and value is not None:
-        raise Refusal("invalid", "an http node has either `body` (text) or `json`, not both")
     if value is not None:
         headers.setdefault("Content-Type", "application/json")
         try:
@@ -198,15 +186,5 @@ def _body(config: Mapping[str, Json], headers: CIMultiDict[str], resolver: Resol
             raise Refusal("invalid", f"`json`: {error}") from error
     if body is None:
         return None
-    if not isinstance(body, str):
-        raise Refusal("invalid", "`body` must be text; use `json` to send other values")
     headers.setdefault("Content-Type", "text/plain; charset=utf-8")
-    return body.encode("utf-8", "replace")
-
-
-def _limit(limit: Json) -> int:
-    if limit is None:
-        return MAX_BODY
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise Refusal("invalid", f"`max_body` must be a number of bytes, not {limit!r}")
-    return limit
+    return str(body).encode("utf-8", "replace")

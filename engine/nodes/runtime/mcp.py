@@ -17,7 +17,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 from engine.language.codec import Json
 from engine.language.diagnostics import suggest
@@ -26,7 +26,7 @@ from engine.messages.turns import Tool
 from engine.nodes.runtime.mcp_results import clean, output_of
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, find, resolved
 from engine.nodes.runtime.redact import Redactor
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, first_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -40,7 +40,6 @@ _MOST_ABOUT = 4000
 _LAST_WORDS = 600
 
 _log = logging.getLogger("sayso.mcp")
-_T = TypeVar("_T")
 
 
 class McpLost(SaysoError):
@@ -67,11 +66,13 @@ class McpServers:
     async def call(self, server: str, tool: str, arguments: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Call a tool and say how that ended."""
         work = asyncio.ensure_future(self._call(server, tool, arguments, ctx))
-        reason = await _first(work, ctx)
-        if reason is None:
-            return work.result()
-        sent = (connection := self._open.get(server)) is not None and connection.ready.done()
-        work.cancel()
+        try:
+            reason = await first_of(work, ctx)
+            if reason is None:
+                return work.result()
+            sent = (connection := self._open.get(server)) is not None and connection.ready.done()
+        finally:
+            work.cancel()
         await asyncio.wait({work}, timeout=1.0)
         name = f"{tool} of the MCP server {server}"
         if reason == "cut":
@@ -162,22 +163,6 @@ def _unknown_session(error: Exception) -> bool:
 
 def _meta(ctx: NodeContext) -> Any:
     return {"sayso/idempotencyKey": ctx.idempotency_key}
-
-
-async def _first(work: asyncio.Future[_T], ctx: NodeContext) -> str | None:
-    """What comes first: the end of the work (None), or that it has to be left, and why."""
-    leaving = asyncio.ensure_future(ctx.aborted.wait())
-    either: tuple[asyncio.Future[Any], ...] = (work, leaving)
-    try:
-        await asyncio.wait(either, timeout=ctx.timeout, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        work.cancel()
-        raise
-    finally:
-        leaving.cancel()
-    if work.done():
-        return None
-    return "cut" if ctx.aborted.is_set() else "timeout"
 
 
 async def _listed(client: Client, redactor: Redactor) -> list[Tool]:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from engine.language.codec import Json, encode
 from engine.language.errors import NotJson
@@ -106,6 +106,19 @@ class Runner(Protocol):
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Do the work of a node with this rendered config; return how it ended."""
         ...
+
+
+async def first_of(work: asyncio.Future[Any], ctx: NodeContext) -> Literal["timeout", "cut"] | None:
+    """What comes first: the end of the work (None), or that it has to be left, and why."""
+    leaving = asyncio.ensure_future(ctx.aborted.wait())
+    either: tuple[asyncio.Future[Any], ...] = (work, leaving)
+    try:
+        await asyncio.wait(either, timeout=ctx.timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+    if work.done():
+        return None
+    return "cut" if ctx.aborted.is_set() else "timeout"
 
 
 class Refusal(Exception):

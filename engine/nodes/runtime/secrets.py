@@ -11,13 +11,13 @@ import contextlib
 import difflib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
+from engine.nodes.runtime.folder import NO_LINK, content
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome, Refusal, as_text
 
@@ -174,19 +174,14 @@ def _read(directory: Path, name: str) -> str | None:
             f"secret {name}: {directory / name} is a link out of {directory}; put the file there"
         )
     try:
-        # Nothing to wait for in a pipe, and nothing to follow any more: the path is resolved.
-        file = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        # The path is resolved, so there is nothing to follow any more.
+        data = content(os.open(target, NO_LINK), _LARGEST)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise SecretUnavailable(f"secret {name}: cannot read {directory / name}: {error.strerror}") from error
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise SecretUnavailable(f"secret {name}: {directory / name} is not a file")
-        with os.fdopen(file, "rb", closefd=False) as stream:
-            data = stream.read(_LARGEST + 1)
-    finally:
-        os.close(file)
+    if data is None:
+        raise SecretUnavailable(f"secret {name}: {directory / name} is not a file")
     if len(data) > _LARGEST:
         raise SecretUnavailable(f"secret {name}: {directory / name} is larger than {_LARGEST} bytes")
     try:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import NotJson, PauseError
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, first_of
 from engine.nodes.types.meter import Meter
 
 POLITE = 0.5
@@ -123,7 +123,7 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
     task = asyncio.ensure_future(_guarded(work, context))
     cancelled = False
     try:
-        reason = await _first(task, ctx)
+        reason = await first_of(task, ctx)
         if reason is not None:
             context._leave()
             await asyncio.wait({task}, timeout=POLITE)
@@ -182,19 +182,6 @@ async def _guarded(work: Callable[[Context], Awaitable[Json]], context: Context)
         return await work(context)
     except (SystemExit, KeyboardInterrupt) as error:
         raise NodeError(f"it tried to end the process ({error!r})", "exit") from error
-
-
-async def _first(task: asyncio.Future[Json], ctx: NodeContext) -> Literal["timeout", "cut"] | None:
-    """What comes first: the end of the work (None), or that it has to leave, and why."""
-    leaving = asyncio.ensure_future(ctx.aborted.wait())
-    either: tuple[asyncio.Future[Any], ...] = (task, leaving)
-    try:
-        await asyncio.wait(either, timeout=ctx.timeout, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        leaving.cancel()
-    if task.done():
-        return None
-    return "cut" if ctx.aborted.is_set() else "timeout"
 
 
 def _outcome(
