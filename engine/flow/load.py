@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -64,19 +64,21 @@ def flow_from_body(body: bytes) -> Flow:
 def read(text: str, file: str, *, sources: Sources = no_source) -> tuple[Flow, Located]:
     """The flow of a text without those that it calls; `sources` gives the texts of Python modules. Raises `FlowError`."""
     located = load_located(text, file)
-    return _sound(located, _check(located, sources, typed=True), {}, {}, 2)
+    return _sound(located, *_checked(located, sources, typed=True), {}, {}, 2)
 
 
 def _read_pinned(text: str, file: str, packages: Mapping[str, str], edition: Edition) -> tuple[Flow, Located]:
     """The same for a text that a session pinned, with the packages that its node types came from. It was sound then, so
     its expressions are not typed: what is wrong with one is said when it is evaluated. Raises `FlowError`."""
     located, absent = load_located(text, file), dict[str, str]()
-    faults = _without_absent(_check(located, no_source, typed=False), located.data, packages, absent)
-    return _sound(located, faults, packages, absent, edition)
+    document, found = _checked(located, no_source, typed=False)
+    faults = _without_absent(found, located.data, packages, absent)
+    return _sound(located, document, faults, packages, absent, edition)
 
 
 def _sound(
     located: Located,
+    document: FlowDoc | None,
     found: Iterator[Fault],
     packages: Mapping[str, str],
     absent: dict[str, str],
@@ -92,7 +94,9 @@ def _sound(
         raise FlowError(problems)
     if edition == 1:
         spell_out(located.data)
-    return build(FlowDoc.model_validate(located.data), located, packages, absent, edition), located
+        document = FlowDoc.model_validate(located.data)
+    assert document is not None, "what has no document has problems"
+    return build(document, located, packages, absent, edition), located
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:
@@ -103,20 +107,18 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 # --- checking --------------------------------------------------------------------------------------------
 
 
-def _check(located: Located, sources: Sources, *, typed: bool) -> Iterator[Fault]:
-    """Everything that is wrong, found only as far as somebody asks for more."""
+def _checked(located: Located, sources: Sources, *, typed: bool) -> tuple[FlowDoc | None, Iterator[Fault]]:
+    """The document, where its shape is right; and everything that is wrong, found only as far as somebody asks for
+    more: first the shape, then what it means."""
     data = located.data
     if not isinstance(data, dict):
-        yield Fault((), f"a flow is a mapping with `flow` and `nodes`, not {kind_of(data)}")
-        return
+        return None, iter([Fault((), f"a flow is a mapping with `flow` and `nodes`, not {kind_of(data)}")])
+    meaning = check_flow(data, located.line, sources, typed=typed)
     try:
-        FlowDoc.model_validate(data)
+        return FlowDoc.model_validate(data), meaning
     except ValidationError as error:
-        for fault, _ in faults_of(error, FlowDoc):
-            advised = _advised(fault, data)
-            if advised is not None:
-                yield advised
-    yield from check_flow(data, located.line, sources, typed=typed)
+        shape = (_advised(fault, data) for fault, _ in faults_of(error, FlowDoc))
+        return None, chain((fault for fault in shape if fault is not None), meaning)
 
 
 def _without_absent(

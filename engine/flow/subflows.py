@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from engine.flow.build_agents import with_flow_tools
-from engine.flow.checks.raw_lists import as_mapping, walk
+from engine.flow.checks.raw_lists import as_mapping, spec_at, walk
 from engine.flow.inputs import parse_input
 from engine.flow.model import Flow
 from engine.flow.node import Node
@@ -79,7 +79,7 @@ class _Linker:
         """The tools of agents in `finally` that are flows which ask people."""
         tools = as_mapping(data.get("tools"))
         for place, node in walk(data):
-            if place.path[0] != "finally" or node.get("type") != "agent":
+            if place.path[0] != "finally" or not place.talks:
                 continue
             for index, entry in enumerate(entries(node)):
                 target = self.found.get(_called_by(tools.get(entry.name)) or "")
@@ -122,9 +122,9 @@ def _calls(data: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Js
     """Every call in a sound flow: the path of its node, the name of the flow, the inputs as written; of a flow that
     agents have as a tool the path of the tool, and None."""
     for place, node in walk(data):
-        if node.get("type") == "flow":
-            with_ = as_mapping(node.get("with"))
-            yield place.path, with_["flow"], as_mapping(with_.get("inputs"))
+        name = _called_by(node)
+        if name is not None:
+            yield place.path, name, as_mapping(as_mapping(node.get("with")).get("inputs"))
     used = {entry.name for node in agents(data) for entry in entries(node)}
     for tool, written in as_mapping(data.get("tools")).items():
         name = _called_by(written)
@@ -132,10 +132,10 @@ def _calls(data: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Js
             yield ("tools", tool), name, None
 
 
-def _called_by(tool: Any) -> str | None:
-    """The flow that a tool of the file runs."""
-    written = as_mapping(tool)
-    return as_mapping(written.get("with")).get("flow") if written.get("type") == "flow" else None
+def _called_by(written: Any) -> str | None:
+    """The flow that a node or a tool of the file runs."""
+    spec = spec_at(as_mapping(written))
+    return as_mapping(written.get("with")).get("flow") if spec is not None and spec.calls else None
 
 
 def check_call(inputs: Mapping[str, Json], target: Flow) -> Iterator[Fault]:

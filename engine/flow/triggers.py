@@ -47,22 +47,12 @@ def trigger_of(document: TriggerDoc) -> Trigger:
     """The trigger of a document that has passed every check."""
     kind = next(kind for kind in KINDS if getattr(document, kind) is not None)
     pattern = str(getattr(document, kind))
-    bots = document.from_bots
-    return Trigger(
-        kind=kind,
-        pattern=pattern,
-        inputs=trigger_inputs(pattern) if kind in _WORDS else (),
-        values=document.inputs,
-        channels=None if document.channels is None else tuple(document.channels),
-        from_bots=tuple(bots) if isinstance(bots, list) else bots,
-        dedupe=document.dedupe,
-        dedupe_by=None if document.dedupe_by is None else tuple(document.dedupe_by),
-        message_as=document.message_as,
-        link_as=document.link_as,
-        channel=document.channel,
-        timezone=document.timezone,
-        missed=document.missed,
-    )
+    said: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in document.model_dump(include=set(_FIELDS)).items()
+    }
+    inputs = trigger_inputs(pattern) if kind in _WORDS else ()
+    return Trigger(kind, pattern, inputs, document.inputs, **said)
 
 
 def trigger_inputs(pattern: str) -> tuple[str, ...]:

@@ -18,77 +18,38 @@ MAX_DEPTH = 32
 """How deep a schema may nest."""
 
 
-def _is_text(value: Json) -> str | None:
-    return None if isinstance(value, str) else "text"
-
-
-def _is_flag(value: Json) -> str | None:
-    return None if isinstance(value, bool) else "true or false"
-
-
-def _is_number(value: Json) -> str | None:
-    return None if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
-
-
-def _is_count(value: Json) -> str | None:
-    fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return None if fits else "a whole number from 0"
-
-
-def _is_list(value: Json) -> str | None:
-    if value == []:
-        return "at least one entry"
-    return None if isinstance(value, list) else "a list"
-
-
-def _is_names(value: Json) -> str | None:
-    fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return None if fits else "a list of names"
-
-
-def _is_pattern(value: Json) -> str | None:
+def _is_pattern(value: Json) -> bool:
     try:
         re.compile(value)
     except (re.error, TypeError):
-        return "a regular expression"
-    return None
+        return False
+    return True
 
 
-def _is_anything(value: Json) -> str | None:
-    return None
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_PLAIN: Mapping[str, Callable[[Json], str | None]] = {
-    "$id": _is_text,
-    "$schema": _is_text,
-    "$comment": _is_text,
-    "title": _is_text,
-    "description": _is_text,
-    "format": _is_text,
-    "default": _is_anything,
-    "examples": _is_list,
-    "deprecated": _is_flag,
-    "readOnly": _is_flag,
-    "writeOnly": _is_flag,
-    "enum": _is_list,
-    "const": _is_anything,
-    "minimum": _is_number,
-    "maximum": _is_number,
-    "exclusiveMinimum": _is_number,
-    "exclusiveMaximum": _is_number,
-    "multipleOf": _is_number,
-    "minLength": _is_count,
-    "maxLength": _is_count,
-    "pattern": _is_pattern,
-    "minItems": _is_count,
-    "maxItems": _is_count,
-    "uniqueItems": _is_flag,
-    "minProperties": _is_count,
-    "maxProperties": _is_count,
-    "required": _is_names,
-    "minContains": _is_count,
-    "maxContains": _is_count,
-}
+def _is_names(value: Json) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+_KINDS: tuple[tuple[str, Callable[[Json], bool], str], ...] = (
+    ("text", lambda value: isinstance(value, str), "$id $schema $comment title description format"),
+    ("true or false", lambda value: isinstance(value, bool), "deprecated readOnly writeOnly uniqueItems"),
+    ("a number", _is_number, "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
+    (
+        "a whole number from 0",
+        lambda value: _is_number(value) and isinstance(value, int) and value >= 0,
+        "minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains",
+    ),
+    ("a list", lambda value: isinstance(value, list), "examples enum"),
+    ("a list of names", _is_names, "required"),
+    ("a regular expression", _is_pattern, "pattern"),
+    ("anything", lambda value: True, "default const"),
+)
+_PLAIN = {keyword: (words, fits) for words, fits, keywords in _KINDS for keyword in keywords.split()}
+"""By keyword what its value has to be."""
 _ONE = (
     "items",
     "contains",
@@ -129,9 +90,11 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
     for keyword, value in schema.items():
         here = (*path, keyword)
         if keyword in _PLAIN:
-            expected = _PLAIN[keyword](value)
-            if expected is not None:
-                yield Fault(here, f"expected {expected}{_but(value)}")
+            words, fits = _PLAIN[keyword]
+            if words == "a list" and value == []:
+                yield Fault(here, "expected at least one entry")
+            elif not fits(value):
+                yield Fault(here, f"expected {words}{_but(value)}")
         elif keyword == "type":
             yield from _type(value, here)
         elif keyword in _ONE:
@@ -174,7 +137,7 @@ def _several(value: Json, path: Path, root: Json, depth: int, kind: type) -> Ite
         return
     pairs = value.items() if isinstance(value, dict) else enumerate(as_list(value))
     for key, schema in pairs:
-        if path[-1] == "patternProperties" and _is_pattern(key) is not None:
+        if path[-1] == "patternProperties" and not _is_pattern(key):
             yield Fault((*path, key), f"{str(key)[:80]!r} is no regular expression", on_key=True)
         yield from _schema(schema, (*path, key), root, depth + 1)
 
