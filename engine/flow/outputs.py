@@ -10,10 +10,7 @@ from engine.flow.checks.visibility import Output
 from engine.flow.reached import Reached, condition_facts, jumps
 from engine.nodes.types.spec import Known
 from engine.types.facts import NOTHING, Facts
-from engine.types.lattice import (
-    ANY,
-    Type,
-)
+from engine.types.lattice import ANY, Type
 
 
 def output_of(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from jinja2 import nodes
 
 from engine.language.jinja import static_path
-from engine.types.lattice import (
-    shown,
-)
+from engine.types.lattice import shown
 
 
 def source_of(node: nodes.Node) -> str:

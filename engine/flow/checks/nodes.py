@@ -15,17 +15,7 @@ from engine.flow import reachability
 from engine.flow.checks.agents import Around, check_agent, check_unused_tools, check_used_tools
 from engine.flow.checks.covers import check_covers
 from engine.flow.checks.edges import check_edges, sound_pairs
-from engine.flow.checks.raw_lists import (
-    Part,
-    as_list,
-    as_mapping,
-    ids,
-    items,
-    parts,
-    places,
-    spec_at,
-    talks,
-)
+from engine.flow.checks.raw_lists import Part, as_list, as_mapping, ids, items, parts, places, spec_at, talks
 from engine.flow.checks.shape import schema_faults
 from engine.flow.checks.text import check_condition, check_values, name_hint
 from engine.flow.checks.types import unfit

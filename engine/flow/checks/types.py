@@ -12,18 +12,7 @@ from engine.language.diagnostics import Fault, Path
 from engine.language.template import Segment, split_text
 from engine.nodes.types.spec import NodeSpec
 from engine.types.facts import NOTHING
-from engine.types.lattice import (
-    BOOLEAN,
-    LIST,
-    MAPPING,
-    MISSING,
-    NULL,
-    NUMBER,
-    TEXT,
-    Type,
-    shown,
-    words,
-)
+from engine.types.lattice import BOOLEAN, LIST, MAPPING, MISSING, NULL, NUMBER, TEXT, Type, shown, words
 from engine.types.pieces import Pieces, Record, single
 
 _MOST_VALUES = 8

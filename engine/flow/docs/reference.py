@@ -13,14 +13,7 @@ from pydantic.fields import FieldInfo
 
 from engine.flow.checks.visibility import ROOTS, VARIABLES
 from engine.flow.docs.agent_reference import agents_markdown
-from engine.flow.document import (
-    EdgeDoc,
-    FlowDoc,
-    LimitsDoc,
-    NodeDoc,
-    RetryDoc,
-    TriggerDoc,
-)
+from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc, TriggerDoc
 from engine.flow.input_document import InputDoc, ItemsDoc
 from engine.language.codec import encode
 from engine.language.durations import DURATION_UNITS, format_duration, format_size
