@@ -205,25 +205,9 @@ def _schema(kind: ToolKind, model: Any) -> Json:
 # --- what a tool takes -------------------------------------------------------------------------------------
 
 
-def input_of(name: str, document: InputDoc) -> Input:
-    """An input as it stands in a file."""
-    required = (
-        document.required if document.required is not None else "default" not in document.model_fields_set
-    )
-    return Input(
-        name=name,
-        type=document.type,
-        description=document.description,
-        default=document.default,
-        required=required,
-        choices=None if document.choices is None else tuple(document.choices),
-        items=None if document.items is None else document.items.type,
-    )
-
-
 def inputs_of(documents: Mapping[str, InputDoc]) -> dict[str, Input]:
     """Inputs by name."""
-    return {name: input_of(name, document) for name, document in documents.items()}
+    return {name: document.as_input(name) for name, document in documents.items()}
 
 
 def schema_of(inputs: Mapping[str, Input]) -> dict[str, Json]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from engine.flow.model import InputType
+from engine.flow.model import Input, InputType
 from engine.language.codec import Json
 from engine.nodes.types.fields import Config
 
@@ -34,3 +34,20 @@ class InputDoc(Config):
         None, description="The only values allowed; for an array, the only items."
     )
     items: ItemsDoc | None = Field(None, description="For an array: `{type: ...}` of its items.")
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a run cannot start without it."""
+        return "default" not in self.model_fields_set if self.required is None else self.required
+
+    def as_input(self, name: str) -> Input:
+        """The input that stands in a file under this name."""
+        return Input(
+            name=name,
+            type=self.type,
+            description=self.description,
+            default=self.default,
+            required=self.is_required,
+            choices=None if self.choices is None else tuple(self.choices),
+            items=None if self.items is None else self.items.type,
+        )

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from engine.flow.document import TriggerDoc
 from engine.flow.input_document import InputDoc
 from engine.flow.inputs import check_value
-from engine.flow.model import Input, Trigger, TriggerKind
+from engine.flow.model import Trigger, TriggerKind
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, suggest
 from engine.language.template import has_expression
@@ -189,15 +189,9 @@ def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[F
         return
     document = given.documents.get(name)
     if document is not None:
-        problem = _misfit(name, document, value)
+        problem = check_value(document.as_input(name), value)
         if problem is not None:
             yield Fault(path, problem)
-
-
-def _misfit(name: str, document: InputDoc, value: Json) -> str | None:
-    items = document.items.type if document.items is not None else None
-    choices = None if document.choices is None else tuple(document.choices)
-    return check_value(Input(name, document.type, items=items, choices=choices), value)
 
 
 def _schedule(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
@@ -209,10 +203,7 @@ def _schedule(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
         yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
     values = raw.get("inputs") if isinstance(raw.get("inputs"), dict) else {}
     for name, document in given.documents.items():
-        required = (
-            document.required if document.required is not None else "default" not in document.model_fields_set
-        )
-        if required and name not in (values or {}):
+        if document.is_required and name not in (values or {}):
             hint = f"write it under `inputs` of the trigger, or give `{name}` a default"
             yield Fault(("schedule",), f"nobody gives the input `{name}`", hint)
 

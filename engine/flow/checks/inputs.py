@@ -9,7 +9,6 @@ from engine.flow.checks.text import name_hint
 from engine.flow.input_document import InputDoc
 from engine.flow.inputs import check_value
 from engine.flow.model import Input
-from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path
 from engine.language.template import has_expression
 from engine.nodes.types.fields import MAX_NAME, NAME
@@ -30,8 +29,8 @@ def check_input(name: str, entry: Any) -> Iterator[Fault]:
 
 def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
     given = document.model_fields_set
-    items = document.items.type if document.items is not None else None
-    if items is not None and document.type != "array":
+    entry = document.as_input(name)
+    if entry.items is not None and document.type != "array":
         yield Fault(
             (*path, "items"), f"`items` is for arrays, and this input is of type {document.type}", on_key=True
         )
@@ -39,9 +38,8 @@ def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
         yield Fault(
             (*path, "required"), "an input with a `default` is never missing, so it cannot be required"
         )
-    choices = _choices(document)
-    for position, choice in enumerate(choices or ()):
-        kind = (items or "string") if document.type == "array" else document.type
+    for position, choice in enumerate(entry.choices or ()):
+        kind = (entry.items or "string") if document.type == "array" else document.type
         problem = check_value(Input(name, kind), choice)
         if problem is not None:
             yield Fault((*path, "choices", position), problem)
@@ -50,10 +48,6 @@ def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
     if has_expression(document.default):
         yield Fault((*path, "default"), "a default is not evaluated", "compute it in a node of type `set`")
         return
-    problem = check_value(Input(name, document.type, items=items, choices=choices), document.default)
+    problem = check_value(entry, document.default)
     if problem is not None:
         yield Fault((*path, "default"), f"the default does not fit: {problem}")
-
-
-def _choices(document: InputDoc) -> tuple[Json, ...] | None:
-    return None if document.choices is None else tuple(document.choices)
