@@ -109,7 +109,7 @@ def events(made: Plan, state: State, new: Flow, actor: Actor, now: str) -> tuple
         state = evolve(state, written[-1])
 
     if state.phase == "waiting" and (made.anew or made.left_out):
-        add(FlowResumed)
+        add(FlowResumed, injected_messages=0)
     for path in (*made.anew, *made.left_out):
         prompt = open_prompt_at(state, path)
         if prompt is not None:
