@@ -23,7 +23,7 @@ from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.run import remote_commands
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 
 SESSIONS = 200
 LEAST_A_SECOND = 2000.0
@@ -68,7 +68,7 @@ async def _measure(base: Path, rounds: int) -> list[Row]:
     crowd, answered = Crowd(), Answered()
     with folder_in(base) as folder, folder_in(base) as beside:
         async with engine_in(folder, crowd.run) as rig:
-            service = Service(rig.engine)
+            service = Dispatcher(rig.engine)
             serving = asyncio.create_task(service.run())
             await _round(rig, service, crowd, Answered(), 0)
             floor = Floor(beside, await rig.bytes_per_commit())
@@ -81,7 +81,7 @@ async def _measure(base: Path, rounds: int) -> list[Row]:
     return _rows(answered, rounds)
 
 
-async def _round(rig: Rig, service: Service, crowd: Crowd, answered: Answered, number: int) -> None:
+async def _round(rig: Rig, service: Dispatcher, crowd: Crowd, answered: Answered, number: int) -> None:
     engine = rig.engine
     flow, questions = load_flow(FLOW, "pause.yml"), {}
     crowd.resumed, crowd.awaited, crowd.all_there, crowd.runs = {}, SESSIONS, asyncio.Event(), 0

@@ -27,7 +27,7 @@ from engine.journal.state import State
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.run import remote_commands
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 
 FLOW = """
 flow: pause
@@ -93,7 +93,7 @@ async def _measure(base: Path, rounds: int) -> list[Row]:
     with folder_in(base) as folder, folder_in(base) as beside:
         async with engine_in(folder, watch.run) as rig:
             rig.engine.subscribe(watch.hear)
-            service = Service(rig.engine)
+            service = Dispatcher(rig.engine)
             serving = asyncio.create_task(service.run())
             for number in range(WARM_UP):
                 await _round(rig, service, watch, number, Taken())
@@ -108,7 +108,7 @@ async def _measure(base: Path, rounds: int) -> list[Row]:
     return _rows(taken, floor, rounds)
 
 
-async def _round(rig: Rig, service: Service, watch: Watch, number: int, taken: Taken) -> None:
+async def _round(rig: Rig, service: Dispatcher, watch: Watch, number: int, taken: Taken) -> None:
     engine = rig.engine
     watch.begin()
     thread = thread_of("T0BENCH", "C0BENCH", f"1790000000.{number:06d}")

@@ -24,7 +24,7 @@ class Meters:
         self._told = told
         self._seconds = seconds
         self._waiting: dict[str, asyncio.Task[None]] = {}
-        engine.running.on_meter = self._moved
+        engine.executor.on_meter = self._moved
 
     def _moved(self, session_id: str) -> None:
         if session_id not in self._waiting:
@@ -35,7 +35,7 @@ class Meters:
     async def _draw(self, session_id: str) -> None:
         """Draw it now; what is said meanwhile is drawn when its time has come."""
         shown = None
-        while shown != (now := dict(self._engine.running.meters.get(session_id) or {})):
+        while shown != (now := dict(self._engine.executor.meters.get(session_id) or {})):
             if now:
                 await self._put(session_id)
             shown = now

@@ -73,7 +73,7 @@ class Streams:
     # --- hearing -------------------------------------------------------------------------------------------
 
     def heard(self, session_id: str, path: str, event: TurnEvent) -> None:
-        """A turn says something: `Running.on_stream`. Must be called on the event loop."""
+        """A turn says something: `Executor.on_stream`. Must be called on the event loop."""
         key = (session_id, path)
         live = self._pieces.lives.get(key)
         if isinstance(event, TextDelta):

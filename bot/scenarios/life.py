@@ -154,7 +154,7 @@ class Life:
 
     def node_id(self, path: str) -> str:
         """The id of the node at a path that is under way."""
-        live = self.engine._live.get(SESSION)
+        live = self.engine.sessions.active.get(SESSION)
         if live is None or live.flow is None or path not in live.state.nodes:
             return path.rpartition("/")[2]
         return node_at(live.flow, live.state, path).id
@@ -225,7 +225,7 @@ class Life:
 
     async def _work(self, state: State) -> bool:
         """What runs at the same time does its work one by one, in the order in which it first began."""
-        working, live = launched(state), self.engine._live.get(SESSION)
+        working, live = launched(state), self.engine.sessions.active.get(SESSION)
         if not working or live is None:
             return False
         path = min(working, key=self._began)

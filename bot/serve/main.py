@@ -61,9 +61,9 @@ from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.errors import SaysoError
-from engine.run.dispatcher import Service
-from engine.run.stepper import DRAIN_SECONDS
-from engine.run.wakeups import LocalDispatcher
+from engine.run.dispatcher import Dispatcher
+from engine.run.engine import DRAIN_SECONDS
+from engine.run.wakeups import LocalWakeups
 from engine.storage.backoff import is_busy, waited_out
 from engine.storage.port import Store
 from prompt_state.policy import Gate
@@ -202,16 +202,16 @@ class Bot:
         home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id)
         files = SessionFiles(settings.home)
         self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
-        self.engine.on_quarantine = quarantine_rows
-        self.engine.on_newer = newer_rows
+        self.engine.sessions.on_quarantine = quarantine_rows
+        self.engine.sessions.on_newer = newer_rows
         talk, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))
-        self.service = Service(
+        self.service = Dispatcher(
             self.engine,
             handlers=handlers,
             wants=in_slack,
             order=said_at,
             tell=DeadLetters(self.engine).told,
-            dispatcher=LocalDispatcher(self._others_wrote, machine.poll_seconds),
+            wakeups=LocalWakeups(self._others_wrote, machine.poll_seconds),
         )
         self.queues = Queues(self.engine)
         self.outbound = self._telling(bot, identity.bot_user_id, files)
@@ -272,14 +272,14 @@ class Bot:
             now=self.machine.now,
             tuning=self.machine.tuning,
             files=files,
-            meters=lambda session_id: self.engine.running.meters.get(session_id) or {},
+            meters=lambda session_id: self.engine.executor.meters.get(session_id) or {},
             posted=lambda: self.slack.sockets.posted(),
             link_hosts=self.settings.agents.link_hosts,
         )
         self.engine.subscribe(lambda state, events: outbound.notify())
         self.engine.subscribe(outbound.streams.happened)
         self.engine.subscribe(self._regained)
-        self.engine.running.on_stream = outbound.streams.heard
+        self.engine.executor.on_stream = outbound.streams.heard
         Meters(self.engine, outbound.notify)
         return outbound
 

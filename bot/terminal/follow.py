@@ -91,7 +91,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
     with writing(settings) as store:
         engine = make_engine(settings, store, gate, label=terminal_label(session_id), slack=False)
         screen = TerminalScreen(mode.out)
-        engine.running.on_stream = screen.streamed
+        engine.executor.on_stream = screen.streamed
         await engine.open()
         try:
             head = await engine.writer.call(store.head, session_id)

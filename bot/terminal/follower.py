@@ -37,7 +37,7 @@ from engine.language.errors import ClockJumped, InvalidAnswer, Owned, PromptTime
 from engine.nodes.runtime.folder import FileRefused
 from engine.nodes.types.registry import mode_of, node_types
 from engine.run import remote_commands
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from prompt_state.policy import ACTION_OF
 
@@ -137,7 +137,7 @@ class Follower:
         self._files = files
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._service = Service(engine, wants=self._mine)
+        self._service = Dispatcher(engine, wants=self._mine)
         self._serving: asyncio.Task[None] | None = None
         self._passed_over = -1
         self.left = False
@@ -166,10 +166,10 @@ class Follower:
                 self._serving = asyncio.create_task(self._service.run(), name="service")
                 state = await self._until_rest()
                 await self._end_service()
-                if self.left or not self._engine.at_work(self._session_id):
+                if self.left or not self._engine.sessions.at_work(self._session_id):
                     break
                 # A request that was in hand just then let the session go on: leaving now would cut what it began.
-                self._service = Service(self._engine, wants=self._mine)
+                self._service = Dispatcher(self._engine, wants=self._mine)
             state = await self._engine.state(self._session_id)
             await self._catch_up(state)
             return state

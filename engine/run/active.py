@@ -1,4 +1,4 @@
-"""A session that a process works for, what is remembered of others, and what a step's extensions and subscribers are."""
+"""A session that a process works for, what is cached of a released one, and what a step's extensions and subscribers are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Subscriber(Protocol):
 
 
 @dataclass
-class Live:
+class ActiveSession:
     """A session that this process works for."""
 
     session_id: str
@@ -42,14 +42,14 @@ class Live:
     fresh: bool = False
     """It was claimed, and no step was taken since."""
     found: bool = False
-    """It was read from the store by the last claim: what there is to do in it another process may have left behind."""
+    """The last claim loaded it from the store: another process may have left work behind in it."""
     epoch: int = 0
     state: State = field(default_factory=State)
     flow: Flow | None = None
     pausing: bool = False
     """A person pauses the session: nothing new begins, what runs is told to leave."""
-    doubtful: bool = False
-    """The last step failed: whether it was stored is not known, so the state is folded again before the next."""
+    stale: bool = False
+    """The last step failed: whether it was stored is not known, so it is loaded again before the next."""
     snapshot_seq: int = 0
     snapshot_bytes: int = 0
     """Which event the stored snapshot is of, and how large it is."""
@@ -65,8 +65,8 @@ class Live:
             stop.set()
 
 
-class Warm(NamedTuple):
-    """What is remembered of a session that this process gave up under `epoch`."""
+class Cached(NamedTuple):
+    """A session that this process released under `epoch`."""
 
     epoch: int
     state: State

@@ -36,14 +36,14 @@ from engine.language.errors import (
 from engine.run.engine import Engine
 from engine.run.failures import Failures, Tell
 from engine.run.remote_commands import BadRequest, command, migration_of
-from engine.run.wakeups import Dispatcher, LocalDispatcher
+from engine.run.wakeups import LocalWakeups, Wakeups
 
 log = logging.getLogger("sayso.service")
 
 SWEEP_SECONDS = 5.0
 """How often orphans are looked for although nothing woke us."""
 
-HOLD_SECONDS = 0.5
+BACKOFF_SECONDS = 0.5
 """After how long a held row is tried again, doubling up to `SWEEP_SECONDS`."""
 
 _AT_ONCE = 100
@@ -53,7 +53,7 @@ Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
 """Handles one row: True when it is consumed, False to hold it."""
 
 
-class Service:
+class Dispatcher:
     """The loop that keeps a process's sessions going."""
 
     def __init__(
@@ -62,14 +62,14 @@ class Service:
         *,
         handlers: Mapping[str, Handler] | None = None,
         wants: Callable[[Head], bool] = lambda head: True,
-        dispatcher: Dispatcher | None = None,
+        wakeups: Wakeups | None = None,
         order: Callable[[InboxRow], float] = lambda row: float(row.id),
         tell: Tell | None = None,
     ) -> None:
         self.engine = engine
         self._wants = wants
         self._handlers: dict[str, Handler] = {"request": self._request, **(handlers or {})}
-        self._dispatcher = dispatcher or LocalDispatcher(lambda: engine.writer.call(engine.store.changed))
+        self._wakeups = wakeups or LocalWakeups(lambda: engine.writer.call(engine.store.changed))
         self._order = order
         self._failures = Failures(engine, tell)
         self._lanes: dict[str, list[InboxRow]] = {}
@@ -84,7 +84,7 @@ class Service:
         self._pumping = asyncio.Lock()
         self.failure: BaseException | None = None
         engine.subscribe(self._heard)
-        engine.on_broken = self._fail
+        engine.stepper.on_poisoned = self._fail
 
     def _heard(self, state: State, events: Sequence[Event]) -> None:
         self._released = self._released or (state.ended and state.lock is not None)
@@ -95,7 +95,7 @@ class Service:
         self._told = True
         self._nudge.set()
         self._nudge = asyncio.Event()
-        self._dispatcher.notify()
+        self._wakeups.notify()
 
     def _fail(self, error: BaseException) -> None:
         """Going on is impossible: `run()` raises this."""
@@ -132,7 +132,7 @@ class Service:
 
     async def _wait(self, pause: float) -> None:
         try:
-            await self._dispatcher.wait(pause)
+            await self._wakeups.wait(pause)
             # Not told by this process: another one has committed, and may have given a lock back.
             self._released, self._told = self._released or not self._told, False
         except StorageBroken:
@@ -141,7 +141,7 @@ class Service:
             log.error("%s; looking again", error)
             with contextlib.suppress(TimeoutError):
                 # Not `wait_for`: on 3.11 it can swallow a cancellation that comes together with the result.
-                async with asyncio.timeout(HOLD_SECONDS):
+                async with asyncio.timeout(BACKOFF_SECONDS):
                     await self._stopping.wait()
 
     # --- orphans and timers --------------------------------------------------------------------------------
@@ -156,14 +156,14 @@ class Service:
             self.engine.store.orphans, limit=_AT_ONCE + len(self._unwanted) + len(self._idle)
         )
         self._idle = {session_id: seq for session_id, seq in self._idle.items() if session_id in orphans}
-        for session_id in dict.fromkeys([*self.engine.unsettled(), *orphans]):
+        for session_id in dict.fromkeys([*self.engine.sessions.stale(), *orphans]):
             await self._guarded(self._take_up(session_id), session_id)
 
     async def _take_up(self, session_id: str) -> None:
         """Go on with a session. One that only waits for a delivery is running and nobody's: once is enough."""
         head = await self._mine(session_id)
         if head is None or (
-            self._idle.get(session_id) == head.seq and session_id not in self.engine.unsettled()
+            self._idle.get(session_id) == head.seq and session_id not in self.engine.sessions.stale()
         ):
             return
         after = await self.engine.apply(session_id, None)
@@ -237,7 +237,7 @@ class Service:
             if timer.session_id not in self._unwanted:
                 left = timestamps.seconds_between(self.engine.now(), timer.due_at)
                 # One that is due already could not be fired just now: again, but not at once.
-                return min(left, SWEEP_SECONDS) if left > 0 else HOLD_SECONDS
+                return min(left, SWEEP_SECONDS) if left > 0 else BACKOFF_SECONDS
         return SWEEP_SECONDS
 
     # --- inbox ---------------------------------------------------------------------------------------------
@@ -265,13 +265,13 @@ class Service:
     async def _work(self, lane: str) -> None:
         """Handle a lane's rows in their order until none is left. A row that is held keeps the others waiting."""
         rows = self._lanes[lane]
-        delay = HOLD_SECONDS
+        delay = BACKOFF_SECONDS
         while rows and not self._stopping.is_set():
             row = min(rows, key=self._order)
             nudge = self._nudge
             if await self._handle(row):
                 rows.remove(row)
-                delay = HOLD_SECONDS
+                delay = BACKOFF_SECONDS
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
@@ -315,7 +315,7 @@ class Service:
 
     async def _request(self, row: InboxRow) -> bool:
         """A request of another process, or of this one's outbox: see `engine.run.remote_commands`."""
-        if row.session_id is not None and not self.engine.remembers(row.session_id):
+        if row.session_id is not None and not self.engine.sessions.known(row.session_id):
             try:
                 head = await self.engine.writer.call(self.engine.store.head, row.session_id)
             except Corrupt:

@@ -1,16 +1,32 @@
-"""What can be asked of the sessions of one store: start, resume, pause, end, look, fork, go on elsewhere.
+"""The engine of one store in one process: sessions, stepper and executor put together, and the commands for them.
 
-Each becomes a command, and every command goes through `Stepper.apply`.
+Each request becomes a command, and every command goes through `Stepper.apply`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.decide import locks
-from engine.decide.commands import Abort, Action, Answer, Begin, Command, Hold, Message, Resume, Start, Steer
+from engine.decide.commands import (
+    Abort,
+    Action,
+    Answer,
+    Begin,
+    Command,
+    Hold,
+    Message,
+    Policy,
+    Resume,
+    Start,
+    Steer,
+)
 from engine.decide.decide import take_turn
 from engine.flow import Flow
 from engine.journal.events import Event
@@ -32,21 +48,145 @@ from engine.language.errors import (
     SessionRunning,
     SnapshotRefused,
 )
+from engine.messages.limits import AgentFacts
 from engine.nodes.runtime.folder import copied_folder
+from engine.nodes.runtime.runner import Runner
 from engine.run import remote_commands
-from engine.run.active import Live, checked_id
+from engine.run.active import ActiveSession, Extension, checked_id, random_text, utc_now
+from engine.run.clock_watch import ClockWatch
+from engine.run.executor import Executor
+from engine.run.sessions import Sessions
+from engine.run.snapshot_files import Copies, SnapshotFiles
 from engine.run.stepper import Stepper
+from engine.storage.group_commit import Writer
+from engine.storage.port import Store
 
 if TYPE_CHECKING:
     from engine.decide.fork import Fork
     from engine.decide.migration import Plan
 
+log = logging.getLogger("sayso.engine")
+
 PAUSING_SECONDS = 1.0
-"""How long what was told to leave may take before the session is shown as pausing."""
+"""How long running nodes may take to leave before the session is shown as pausing."""
+
+LEAVE_SECONDS = 15.0
+"""How long a node that was told to leave may take: a program has 10 s between SIGTERM and SIGKILL."""
+
+DRAIN_SECONDS = 10.0
+"""How long running nodes may go on after a shutdown was asked for."""
 
 
-class Engine(Stepper):
-    """Runs sessions of one store in this process."""
+class Engine:
+    """Runs sessions of one store in this process.
+
+    `sessions` reads and claims them, `stepper` takes their steps, `executor` runs their nodes. Nothing here wakes by
+    itself: `engine.run.dispatcher` does.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: Policy,
+        runners: Mapping[str, Runner],
+        home: Path,
+        secret: Callable[[str], str] | None = None,
+        extensions: Sequence[Extension] = (),
+        label: str = "engine",
+        now: Callable[[], str] = utc_now,
+        steady: Callable[[], float] | None = None,
+        entropy: Callable[[], str] = random_text,
+        snapshot_dir: Path | None = None,
+        writer: Writer | None = None,
+        agents: AgentFacts | None = None,
+    ) -> None:
+        """`steady` are the seconds of a clock that only goes forward, by which jumps of `now` are seen; a `now` of one's
+        own decides as it is where it is left out."""
+        self.store = store
+        self.writer = writer or Writer(store)
+        self.now = now
+        self.sessions = Sessions(store, self.writer, now)
+        self.executor = Executor(runners, home, secret, self.sessions.forget)
+        self._copies = (
+            Copies(SnapshotFiles(snapshot_dir), self.writer, self.sessions.export) if snapshot_dir else None
+        )
+        steady = time.monotonic if steady is None and now is utc_now else steady
+        self.stepper = Stepper(
+            self.sessions,
+            self.executor,
+            policy=policy,
+            extensions=extensions,
+            watch=None if steady is None else ClockWatch(steady),
+            entropy=entropy,
+            agents=agents,
+            copies=self._copies,
+        )
+        self.closing: list[Callable[[], Awaitable[None]]] = []
+        """What is to be let go of at the end: connections of runners."""
+        self._policy, self._entropy, self._label = policy, entropy, label
+        # In the words of the parts, which document them.
+        self.apply = self.stepper.apply
+        self.subscribe = self.stepper.subscribe
+        self.verified_state = self.stepper.verified_state
+        self.clock_jumped = self.stepper.clock_jumped
+        self.state = self.sessions.state
+        self.head = self.sessions.head
+        self.journal = self.sessions.journal
+        self.flow_of = self.sessions.flow_of
+        self.export = self.sessions.export
+        self.parked = self.sessions.parked
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Start the writer thread and take a lease."""
+        self.writer.start()
+        self.sessions.owner = await self.writer.call(self.store.register, self._label)
+        await self.tidy_files()
+
+    async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Start nothing new; running nodes finish, or are cut after so many seconds; all of it is durable."""
+        self.stepper.draining = True
+        await self._between_steps()
+        tasks = self._tasks()
+        if tasks and seconds > 0:
+            await asyncio.wait(tasks, timeout=seconds)
+        self.stepper.patient = False
+        await self._between_steps(lambda live: live.stop_all())
+        await self._leave_behind(LEAVE_SECONDS)
+
+    async def _leave_behind(self, seconds: float) -> None:
+        """Wait for what was told to leave. What does not (a function of a user that looks at nothing) is left behind:
+        its start is durable, so the next claim finds it interrupted."""
+        tasks = self._tasks()
+        if not tasks:
+            return
+        _, stubborn = await asyncio.wait(tasks, timeout=seconds)
+        for task in stubborn:
+            log.error("%s did not leave within %g s and is left behind", task.get_name(), seconds)
+            task.cancel()
+
+    async def _between_steps(self, do: Callable[[ActiveSession], None] = lambda live: None) -> None:
+        """Do something with every session once the step that it is in is over: until then it may launch nodes."""
+        for live in list(self.sessions.active.values()):
+            async with live.lock:
+                do(live)
+
+    async def close(self) -> None:
+        """Drain without patience, carry out what is queued, and end the writer thread."""
+        await self.drain(0)
+        for close in self.closing:
+            await close()
+        await asyncio.to_thread(self.writer.close)
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for live in self.sessions.active.values() for task in live.tasks.values()]
+
+    async def tidy_files(self, orphan_seconds: float | None = None) -> None:
+        """Remove snapshot files that nobody needs any more, where there is a directory of them: see `Copies.tidy`."""
+        if self._copies is not None:
+            await self._copies.tidy(orphan_seconds)
 
     # --- what people ask for -------------------------------------------------------------------------------
 
@@ -63,23 +203,13 @@ class Engine(Stepper):
         """Start a session and return its id once its start is durable. Raises `InvalidInputs`, `NotAllowed`, and
         `SessionError` for a `session_id` that is none (`session-` and letters, digits, `-` or `_`)."""
         session_id = checked_id(session_id or f"session-{self._entropy()[:10]}")
-        if session_id in self._live:
+        if self.sessions.at_work(session_id):
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
-        live = Live(session_id, users=1, claimed=True, epoch=1, flow=flow)
-        self._flows[flow.digest] = flow
-        self._live[session_id] = live
+        self.sessions.add_flow(flow)
         command = Start(session_id, dict(inputs), actor, thread)
         new = NewSession(flow.name, flow.digest, flow.body(), thread_key=(thread or {}).get("key"))
-        try:
-            async with live.lock:
-                await self._step(live, command, consumed, new=new)
-        except BaseException:  # a caller who is cancelled leaves nothing claimed either
-            if not live.state.seq:
-                live.claimed = False
-            raise
-        finally:
-            live.users -= 1
-            self._forget(live)
+        async with self.sessions.created(session_id, flow) as live:
+            await self.stepper.step(live, command, consumed, new=new)
         return session_id
 
     async def resume(
@@ -139,33 +269,32 @@ class Engine(Stepper):
 
         Raises `UnknownSession`, `SessionEnded`, `NotAllowed`; nothing was told to leave then.
         """
-        live = self._live.setdefault(session_id, Live(session_id))
-        live.users += 1
-        try:
-            async with live.lock:
-                await self._take_up(live)
-                over = live.state.phase in ("finalizing", "ended")
-                if over or self._policy(actor, "pause", live.state, None) is not None:
-                    return await self._step(live, Hold(actor, reason), consumed)  # which refuses it
-                live.pausing = True
-                live.stop_all()
-            if live.tasks:
-                await asyncio.wait(list(live.tasks.values()), timeout=PAUSING_SECONDS)
-            if live.tasks:
-                # Not all leave at once: that it is being paused is seen by everybody, and holds after a crash.
+        with self.sessions.kept(session_id) as live:
+            try:
                 async with live.lock:
-                    await self._step(live, Hold(actor, reason, waits=True), ())
-            while live.tasks:
-                await asyncio.wait(list(live.tasks.values()))
-            async with live.lock:
-                await self._take_up(live)
-                # A flow that has ended meanwhile is not held: what comes at its end begins in this step.
+                    await self.sessions.claim(live)
+                    over = live.state.phase in ("finalizing", "ended")
+                    if over or self._policy(actor, "pause", live.state, None) is not None:
+                        return await self.stepper.step(
+                            live, Hold(actor, reason), consumed
+                        )  # which refuses it
+                    live.pausing = True
+                    live.stop_all()
+                if live.tasks:
+                    await asyncio.wait(list(live.tasks.values()), timeout=PAUSING_SECONDS)
+                if live.tasks:
+                    # Not all leave at once: that it is being paused is seen by everybody, and holds after a crash.
+                    async with live.lock:
+                        await self.stepper.step(live, Hold(actor, reason, waits=True), ())
+                while live.tasks:
+                    await asyncio.wait(list(live.tasks.values()))
+                async with live.lock:
+                    await self.sessions.claim(live)
+                    # A flow that has ended meanwhile is not held: what comes at its end begins in this step.
+                    live.pausing = False
+                    return await self.stepper.step(live, Hold(actor, reason), consumed)
+            finally:
                 live.pausing = False
-                return await self._step(live, Hold(actor, reason), consumed)
-        finally:
-            live.pausing = False
-            live.users -= 1
-            self._forget(live)
 
     async def refusal(self, session_id: str, action: Action, actor: Actor) -> str | None:
         """Why this actor may not do this to the session, or None. Raises `UnknownSession`."""
@@ -214,28 +343,20 @@ class Engine(Stepper):
             return state.session_id
         export.refuse_unpaused(state)
         flow = export.flow_in(file)
-        live = Live(checked_id(state.session_id), users=1, claimed=True, epoch=1, flow=flow)
+        checked_id(state.session_id)
         key = (state.thread or {}).get("key")
         new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
         try:
-            await self._create(live, events, state, new)
+            await self._create(flow, events, state, new)
         except LockHeld as error:
             raise SnapshotRefused(f"{error} Bring the session here when that one has ended.") from error
         return state.session_id
 
-    async def _create(self, live: Live, events: list[Event], state: State, new: NewSession) -> None:
+    async def _create(self, flow: Flow, events: list[Event], state: State, new: NewSession) -> None:
         """Store a session that begins with a whole journal, and launch what is begun in it."""
-        self._live[live.session_id] = live
-        try:
-            async with live.lock:
-                await self._commit(live, events, state, (), new)
-                await self._begin_the_rest(live)
-        except BaseException:  # a caller who is cancelled leaves nothing claimed either
-            live.claimed = False
-            raise
-        finally:
-            live.users -= 1
-            self._forget(live)
+        async with self.sessions.created(state.session_id, flow) as live:
+            await self.stepper.commit(live, events, state, (), new)
+            await self.stepper.begin_the_rest(live)
 
     # --- time travel ---------------------------------------------------------------------------------------
 
@@ -261,44 +382,48 @@ class Engine(Stepper):
 
         journal = await self.journal(session_id)
         new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
-        folders = self.running.workplace.folder(session_id), self.running.workplace.folder(new_id)
+        folders = self.executor.jobs.folder(session_id), self.executor.jobs.folder(new_id)
         paths = str(folders[0]), str(folders[1])
         begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths)
         refusal = self._policy(actor, "start", begun.state, None)
         if refusal is not None:
             raise NotAllowed(refusal)
-        flow = await self._flow(begun.state.flow_digest)
+        flow = await self.sessions.flow(begun.state.flow_digest)
         found = forks.answered(begun.state, derive_state(journal[: begun.seq]), answers) if answers else {}
         commands = [
             self._fork_answer(begun.state.prompts[prompt_id], answer, actor)
             for prompt_id, answer in found.items()
         ]
         copied(begun.copied)
-        live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow)
         new = NewSession(
             flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
         )
         with copied_folder(*folders):
             try:
-                state = await self._begin_fork(live, begun, commands, new)
+                state = await self._begin_fork(flow, begun, commands, new)
             except DayBudgetSpent as error:
-                live = Live(new_id, users=1, claimed=True, epoch=1, flow=flow, day_left=error.left)
-                state = await self._begin_fork(live, begun, commands, new)
+                state = await self._begin_fork(flow, begun, commands, new, error.left)
         if locks.pending(state):
             await self.apply(new_id, None)
         return new_id
 
     async def _begin_fork(
-        self, live: Live, begun: Fork, commands: Sequence[Command], new: NewSession
+        self,
+        flow: Flow,
+        begun: Fork,
+        commands: Sequence[Command],
+        new: NewSession,
+        day_left: Decimal | None = None,
     ) -> State:
         """Store a fork with what the commands make true in it; how it stands then."""
-        assert live.flow is not None
-        facts = self._facts(live)
+        facts = self.stepper.facts(
+            ActiveSession(begun.state.session_id, epoch=1, flow=flow, day_left=day_left)
+        )
         events, state = list(begun.events), begun.state
         for command in (*commands, Begin()):
-            turn = take_turn(live.flow, state, command, facts)
+            turn = take_turn(flow, state, command, facts)
             events, state = events + turn.events, turn.state
-        await self._create(live, events, state, new)
+        await self._create(flow, events, state, new)
         return state
 
     async def migrate(
@@ -311,8 +436,8 @@ class Engine(Stepper):
         """
         from engine.decide import migration
 
-        async with self._using(session_id) as live:
-            await self._take_up(live)
+        async with self.sessions.using(session_id) as live:
+            await self.sessions.claim(live)
             old, state = live.flow, live.state
             assert old is not None
             try:
@@ -321,18 +446,19 @@ class Engine(Stepper):
                 if refusal is not None:
                     raise NotAllowed(refusal)
             except SaysoError:
-                if not await self._left_as_found(live):
-                    await self._step(live, None, ())
+                if not await self.stepper.left_as_found(live):
+                    await self.stepper.step(live, None, ())
                 raise
             if flow.digest == old.digest:
-                await self._step(live, None, consumed)
+                await self.stepper.step(live, None, consumed)
                 return made
             events, after = migration.events(made, state, flow, actor, self.now())
-            live.flow = self._flows[flow.digest] = flow
-            await self._commit(live, events, after, consumed, None, Pin(flow.digest, flow.body()))
+            live.flow = flow
+            self.sessions.add_flow(flow)
+            await self.stepper.commit(live, events, after, consumed, None, Pin(flow.digest, flow.body()))
             if made.anew or made.left_out:
-                await self._step(live, None, ())
-            await self._begin_the_rest(live)
+                await self.stepper.step(live, None, ())
+            await self.stepper.begin_the_rest(live)
             return made
 
     def _fork_answer(self, prompt: PromptRun, answer: Json, actor: Actor) -> Answer:

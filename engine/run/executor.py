@@ -1,4 +1,4 @@
-"""The nodes that a process runs: they are started, told to leave, heard on their way, and their outcomes handed on."""
+"""Runs the begun nodes of a process: starts them, tells them to leave, and hands their outcomes on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from engine.journal.queries import doomed, launched
 from engine.journal.state import NodeRun, in_finally, scope_of
 from engine.nodes.runtime.runner import Runner
 from engine.nodes.types.meter import Meter
-from engine.run.active import Live
-from engine.run.job import Job, Workplace, no_secrets
+from engine.run.active import ActiveSession
+from engine.run.job import Job, JobRunner, no_secrets
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("sayso.engine")
 
 
-class Running:
+class Executor:
     """The running nodes of a process's sessions.
 
-    `record` makes an outcome durable. `lost` is told why one could not be made so, `left` each time that a
-    session has one running node less.
+    `left` is told each time that a session has one running node less.
     """
 
     def __init__(
@@ -39,23 +38,22 @@ class Running:
         runners: Mapping[str, Runner],
         home: Path,
         secret: Callable[[str], str] | None,
-        *,
-        record: Callable[[Live, Command], Awaitable[None]],
-        lost: Callable[[BaseException], None],
-        left: Callable[[Live], None],
+        left: Callable[[ActiveSession], None],
     ) -> None:
-        self.workplace = Workplace(runners, home, secret or no_secrets, self._metered, self._streamed)
+        self.jobs = JobRunner(runners, home, secret or no_secrets, self._metered, self._streamed)
+        self.on_outcome: Callable[[ActiveSession, Command], Awaitable[None]]
+        """Makes an outcome durable."""
+        self.on_lost: Callable[[BaseException], None]
+        """Told why an outcome could not be recorded."""
         self.meters: dict[str, dict[str, Meter]] = {}
-        """How far running nodes say that they are, by session and path; nothing of it is stored."""
+        """The progress that running nodes report, by session and path; nothing of it is stored."""
         self.on_meter: Callable[[str], None] = lambda session_id: None
         """Called with a session whose node said so."""
         self.on_stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
         """Told what a model says in a turn, by session and path, while it says it; nothing of it is stored."""
-        self._record = record
-        self._lost = lost
         self._left = left
 
-    def launch(self, live: Live) -> None:
+    def launch(self, live: ActiveSession) -> None:
         """Start the work of every node that is begun and not being worked on."""
         assert live.flow is not None
         for path in launched(live.state):
@@ -67,24 +65,24 @@ class Running:
                 live.stops[name] = asyncio.Event()
                 live.tasks[name] = asyncio.create_task(self._work(live, path, run, name), name=name)
 
-    async def _work(self, live: Live, path: str, run: NodeRun, name: str) -> None:
+    async def _work(self, live: ActiveSession, path: str, run: NodeRun, name: str) -> None:
         """Run → classify → record, and whatever happens, be gone afterwards."""
         try:
-            command = await self.workplace.perform(self._job(live, path, run, name))
-            await self._record(live, command)
+            command = await self.jobs.perform(self._job(live, path, run, name))
+            await self.on_outcome(live, command)
         except asyncio.CancelledError:
             # Left behind at a shutdown: its start is durable, so the next claim finds it interrupted.
             raise
         except BaseException as error:
             log.critical("%s: the outcome of %s could not be recorded: %s", live.session_id, path, error)
-            self._lost(error)
+            self.on_lost(error)
             raise
         finally:
             live.tasks.pop(name, None)
             live.stops.pop(name, None)
             self._left(live)
 
-    def _job(self, live: Live, path: str, run: NodeRun, name: str) -> Job:
+    def _job(self, live: ActiveSession, path: str, run: NodeRun, name: str) -> Job:
         assert live.flow is not None
         node = node_at(live.flow, live.state, path)
         if run.type == TURN:
@@ -96,13 +94,13 @@ class Running:
         secrets = live.flow.secrets if "/tool[" in path and run.type != TURN else frozenset()
         return Job(live.session_id, path, run, node, file, live.stops[name], secrets)
 
-    def stop_the_flow(self, live: Live) -> None:
+    def stop_the_flow(self, live: ActiveSession) -> None:
         """Tell all that is not part of `finally` to leave."""
         for name, stop in live.stops.items():
             if not in_finally(name):
                 stop.set()
 
-    def stop_doomed(self, live: Live) -> None:
+    def stop_doomed(self, live: ActiveSession) -> None:
         """Tell what still runs inside a container that is being given up to leave."""
         for path in launched(live.state):
             if doomed(live.state, path):

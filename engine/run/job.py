@@ -44,8 +44,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Workplace:
-    """What all nodes of a process share."""
+class JobRunner:
+    """Runs jobs with the runners and folders of a process."""
 
     runners: Mapping[str, Runner]
     home: Path

@@ -1,7 +1,7 @@
-"""What a process has of a store's sessions: it looks at them, claims them, remembers the last few, gives them up.
+"""The sessions of a store as one process has them: read, claimed, cached after their release, quarantined.
 
-Only who has claimed a session may write to it. Here nothing is decided and no event is written: a session is brought
-into memory as it is stored, brought there anew where that is in doubt, and set aside where its records do not verify.
+Only the holder of a claim may write to a session. Nothing is decided here and no event is written: a session is
+loaded as it is stored, loaded again where memory is stale, and quarantined where its records do not verify.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from engine.flow import Flow
 from engine.journal.events import Event, event_from_bytes
@@ -30,15 +30,15 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.run.active import Live, Warm
+from engine.run.active import ActiveSession, Cached
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 
 log = logging.getLogger("sayso.engine")
 
 _LEFT = "Session {} was written by a newer release of sayso. It is left as it is, and goes on under that one."
-WARM_SESSIONS = 256
-"""How many paused sessions are remembered, so that answers one after the other need no loading."""
+CACHED_SESSIONS = 256
+"""How many released sessions are cached, so that answers one after the other need no loading."""
 
 
 def stored_state(store: Store, session_id: str) -> State:
@@ -50,34 +50,35 @@ def stored_state(store: Store, session_id: str) -> State:
     return state if state is not None else derive_state(map(event_from_bytes, store.journal(session_id)))
 
 
-class Claimant:
-    """The sessions of one store, as one process has them."""
+class Sessions:
+    """The sessions of one store in this process. Whoever writes to one holds its claim and its lock."""
 
     def __init__(self, store: Store, writer: Writer, now: Callable[[], str]) -> None:
         self.store = store
         self.writer = writer
         self.now = now
         self.on_quarantine: Callable[[Head, str], Sequence[Row]] = lambda head, reason: ()
-        """What to show when a session is set aside."""
+        """What to show when a session is quarantined."""
         self.on_newer: Callable[[Head], Sequence[Row]] = lambda head: ()
         """What to show when a session is left to a newer release."""
         self._newer: set[str] = set()
         """Sessions that a newer release has to go on with."""
-        self._owner = ""
-        """Who claims; the store gives the name once it is open."""
-        self._live: dict[str, Live] = {}
-        self._warm: OrderedDict[str, Warm] = OrderedDict()
+        self.owner = ""
+        """The lease under which sessions are claimed; the store names it once it is open."""
+        self.active: dict[str, ActiveSession] = {}
+        """The sessions that this process works for, by id."""
+        self._cached: OrderedDict[str, Cached] = OrderedDict()
         self._flows: dict[str, Flow] = {}
-        self._unsettled: set[str] = set()
+        self._stale: set[str] = set()
         self._parked = asyncio.Event()
-        self._broken: BaseException | None = None
+        self._poison: BaseException | None = None
         """Why memory can no longer be trusted, once it cannot."""
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     async def state(self, session_id: str) -> State:
         """The state as it is stored, without claiming the session."""
-        live = self._live.get(session_id)
+        live = self.active.get(session_id)
         if live is not None and live.claimed and live.state.seq:
             return live.state
         return await self._folded(await self.writer.call(self.store.load, session_id))
@@ -96,7 +97,7 @@ class Claimant:
 
     async def flow_of(self, session_id: str) -> Flow:
         """The flow that the session pinned."""
-        return await self._flow((await self.head(session_id)).flow_digest)
+        return await self.flow((await self.head(session_id)).flow_digest)
 
     async def export(self, session_id: str) -> bytes:
         """The session as one portable file: snapshot, journal, pinned flow, signed with this store's key."""
@@ -110,23 +111,23 @@ class Claimant:
 
     async def parked(self, session_id: str) -> State:
         """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""
-        while session_id in self._live and self._broken is None:
+        while session_id in self.active and self._poison is None:
             await self._parked.wait()
-        if self._broken is not None:
-            raise self._broken
+        if self._poison is not None:
+            raise self._poison
         return await self.state(session_id)
 
     def at_work(self, session_id: str) -> bool:
         """Whether something in this process works for a session now."""
-        return session_id in self._live
+        return session_id in self.active
 
-    def remembers(self, session_id: str) -> bool:
-        """Whether this process works for a session, or did a moment ago: then its work is ours to do."""
-        return session_id in self._live or session_id in self._warm
+    def known(self, session_id: str) -> bool:
+        """Whether this process works for a session or has it cached: then its work is ours to do."""
+        return session_id in self.active or session_id in self._cached
 
-    def unsettled(self) -> frozenset[str]:
-        """Sessions of this process of which a step failed: take them up again (`apply(id, None)`)."""
-        return frozenset(self._unsettled)
+    def stale(self) -> frozenset[str]:
+        """Sessions of which a step failed in this process: claim them again (`apply(id, None)`)."""
+        return frozenset(self._stale)
 
     async def _folded(self, loaded: Loaded) -> State:
         """The state of a session as loaded."""
@@ -136,7 +137,8 @@ class Claimant:
             state = derive_state(await self.journal(loaded.head.session_id))
         return state
 
-    async def _flow(self, digest: str) -> Flow:
+    async def flow(self, digest: str) -> Flow:
+        """The flow that is stored under this digest."""
         if digest not in self._flows:
             from engine.flow.load import flow_from_body  # reading flows is loaded by the first that is read
 
@@ -145,23 +147,53 @@ class Claimant:
 
     # --- who works for a session ---------------------------------------------------------------------------------
 
-    @contextlib.asynccontextmanager
-    async def _using(self, session_id: str) -> AsyncIterator[Live]:
-        live = self._live.setdefault(session_id, Live(session_id))
+    def add_flow(self, flow: Flow) -> None:
+        """Cache a flow that was not read from the store."""
+        self._flows[flow.digest] = flow
+
+    @contextlib.contextmanager
+    def kept(self, session_id: str) -> Iterator[ActiveSession]:
+        """Keep a session in memory meanwhile, without its lock."""
+        live = self.active.setdefault(session_id, ActiveSession(session_id))
         live.users += 1
         try:
-            async with live.lock:
-                yield live
+            yield live
         finally:
             live.users -= 1
-            self._forget(live)
+            self.forget(live)
 
-    def _forget(self, live: Live) -> None:
-        if live.users or live.tasks or (live.claimed and not live.doubtful):
+    @contextlib.asynccontextmanager
+    async def using(self, session_id: str) -> AsyncIterator[ActiveSession]:
+        """Work for a session under its lock."""
+        with self.kept(session_id) as live:
+            async with live.lock:
+                yield live
+
+    @contextlib.asynccontextmanager
+    async def created(self, session_id: str, flow: Flow) -> AsyncIterator[ActiveSession]:
+        """Work for a session that the store gets meanwhile, claimed from its first event on. Where that fails nothing
+        stays claimed."""
+        self.active[session_id] = ActiveSession(session_id, claimed=True, epoch=1, flow=flow)
+        async with self.using(session_id) as live:
+            try:
+                yield live
+            except BaseException:  # a caller who is cancelled leaves nothing claimed either
+                if not live.state.seq:
+                    live.claimed = False
+                raise
+
+    def forget(self, live: ActiveSession) -> None:
+        """Drop a session from memory once nothing works for it."""
+        if live.users or live.tasks or (live.claimed and not live.stale):
             return
-        if self._live.get(live.session_id) is live:
-            del self._live[live.session_id]
+        if self.active.get(live.session_id) is live:
+            del self.active[live.session_id]
             self._tell_parked()
+
+    def poisoned(self, error: BaseException) -> None:
+        """An outcome could not be recorded: memory counts for nothing, and whoever waits gets the error."""
+        self._poison = error
+        self._tell_parked()
 
     def _tell_parked(self) -> None:
         """Let those look again who wait for a session to be parked."""
@@ -170,84 +202,89 @@ class Claimant:
 
     # --- claiming -----------------------------------------------------------------------------------------------
 
-    async def _take_up(self, live: Live) -> None:
+    async def claim(self, live: ActiveSession) -> None:
         """Make the state in memory the one that is stored, under a claim of ours."""
         if live.session_id in self._newer:
             raise SchemaTooNew(_LEFT.format(live.session_id))
         try:
-            if not live.claimed or (live.doubtful and not live.tasks):
-                await self._claim(live)
-            elif live.doubtful:
-                await self._fold_again(live)
+            if not live.claimed or (live.stale and not live.tasks):
+                await self._load_claimed(live)
+            elif live.stale:
+                await self._reload(live)
         except (Owned, Fenced, UnknownSession, SessionQuarantined):
-            self._unsettled.discard(live.session_id)
+            self._stale.discard(live.session_id)
             raise
         except (Corrupt, MalformedJournal) as error:
-            self._lose(live)
-            await self._set_aside(live.session_id, f"its records do not verify ({error})", error)
+            self.lose(live)
+            await self.quarantine(live.session_id, f"its records do not verify ({error})", error)
         except SchemaTooNew as error:
-            await self._leave(live, error)
+            await self._release_to_newer(live, error)
             raise SchemaTooNew(_LEFT.format(live.session_id)) from error
         except FlowError as error:
             raise SessionError(
                 f"Session {live.session_id} cannot go on in this release, which cannot read its flow: {error}"
             ) from error
         except StorageError:
-            self._unsettled.add(live.session_id)
+            self._stale.add(live.session_id)
             raise
 
-    async def _claim(self, live: Live) -> None:
-        live.epoch = await self.writer.claim(live.session_id, self._owner, self.now())
-        warm = self._warm.pop(live.session_id, None)
-        if warm is not None and warm.epoch == live.epoch - 1:
-            live.flow, live.state = warm.flow, warm.state
-            live.snapshot_seq, live.snapshot_bytes = warm.snapshot_seq, warm.snapshot_bytes
-            live.claimed, live.fresh, live.found, live.doubtful = True, True, False, False
-            return
+    async def _load_claimed(self, live: ActiveSession) -> None:
+        live.epoch = await self.writer.claim(live.session_id, self.owner, self.now())
+        cached = self._cached.pop(live.session_id, None)
+        live.found = cached is None or cached.epoch != live.epoch - 1
+        if cached is None or live.found:
+            await self._load(live, await self.writer.call(self.store.load, live.session_id))
+        else:
+            live.flow, live.state = cached.flow, cached.state
+            live.snapshot_seq, live.snapshot_bytes = cached.snapshot_seq, cached.snapshot_bytes
+        live.claimed, live.fresh, live.stale = True, True, False
+
+    async def _reload(self, live: ActiveSession) -> None:
+        """Load a session again of which a commit failed. Raises `Fenced`."""
         loaded = await self.writer.call(self.store.load, live.session_id)
-        live.flow = await self._flow(loaded.head.flow_digest)
+        if (loaded.head.epoch, loaded.head.owner) != (live.epoch, self.owner):
+            self.lose(live)
+            raise Fenced(f"Another owner has session {live.session_id}.")
+        await self._load(live, loaded)
+        live.stale = False
+
+    async def _load(self, live: ActiveSession, loaded: Loaded) -> None:
+        live.flow = await self.flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
-        live.claimed, live.fresh, live.found, live.doubtful = True, True, True, False
         live.snapshot_seq, live.snapshot_bytes = loaded.snapshot_seq, len(loaded.snapshot or b"")
 
-    def _keep_warm(self, live: Live) -> None:
-        """Remember the last few sessions that were given up. Nobody writes without claiming, and a claim raises the
-        epoch: when the next claim of ours is the very next one, what is remembered is what is stored."""
+    def cache(self, live: ActiveSession) -> None:
+        """Remember a session that is released. Nobody writes without claiming, and a claim raises the epoch: when the
+        next claim of ours is the very next one, what is cached is what is stored."""
         assert live.flow is not None
-        self._warm[live.session_id] = Warm(
+        self._cached[live.session_id] = Cached(
             live.epoch, live.state, live.flow, live.snapshot_seq, live.snapshot_bytes
         )
-        self._warm.move_to_end(live.session_id)
-        while len(self._warm) > WARM_SESSIONS:
-            self._warm.popitem(last=False)
+        self._cached.move_to_end(live.session_id)
+        while len(self._cached) > CACHED_SESSIONS:
+            self._cached.popitem(last=False)
 
-    async def _fold_again(self, live: Live) -> None:
-        """After a commit that failed, or of which nobody heard: what counts is what is stored. Raises `Fenced`."""
-        loaded = await self.writer.call(self.store.load, live.session_id)
-        if (loaded.head.epoch, loaded.head.owner) != (live.epoch, self._owner):
-            self._lose(live)
-            raise Fenced(f"Another owner has session {live.session_id}.")
-        live.flow = await self._flow(loaded.head.flow_digest)
-        live.state = await self._folded(loaded)
-        live.doubtful = False
+    def step_stored(self, live: ActiveSession) -> None:
+        """A step was stored: what is in memory is what is stored."""
+        self._stale.discard(live.session_id)
 
-    async def _set_aside(self, session_id: str, reason: str, cause: Exception) -> None:
+    async def quarantine(self, session_id: str, reason: str, cause: Exception) -> None:
         """Quarantine a session and tell its thread. Raises `SessionQuarantined`."""
         try:
             head = await self.writer.call(self.store.head, session_id)
         except Corrupt:
-            # A head that does not verify is shown only once it is set aside.
+            # A head that does not verify is shown only once it is quarantined.
             await self.writer.call(self.store.quarantine, session_id, reason, self.now())
             head = await self.writer.call(self.store.head, session_id)
         rows = self.on_quarantine(head, reason) if head is not None else ()
         await self.writer.call(self.store.quarantine, session_id, reason, self.now(), rows)
-        self._unsettled.discard(session_id)
+        self._stale.discard(session_id)
         raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
 
-    async def _leave(self, live: Live, error: SchemaTooNew) -> None:
+    async def _release_to_newer(self, live: ActiveSession, error: SchemaTooNew) -> None:
         """Give the claim on a session of a newer release up, and say so once; its records stay as they are."""
         self._newer.add(live.session_id)
-        self._unsettled.discard(live.session_id)
+        self._stale.discard(live.session_id)
         log.warning("%s is left as it is, for a newer release: %s", live.session_id, error)
         head = await self.head(live.session_id)
         given_up = Commit(
@@ -262,24 +299,25 @@ class Claimant:
         )
         await self.writer.commit(given_up)
 
-    def _doubt(self, live: Live) -> None:
-        """Whether the step was stored is not known: memory counts for nothing until it is folded again."""
-        live.doubtful = True
-        self._unsettled.add(live.session_id)
+    def mark_stale(self, live: ActiveSession) -> None:
+        """Whether the last step was stored is not known: the session is loaded again before the next."""
+        live.stale = True
+        self._stale.add(live.session_id)
 
-    async def _fenced(self, live: Live) -> None:
-        """Another owner has the session, or only a row was consumed before: then the session is still ours."""
+    async def fenced(self, live: ActiveSession) -> None:
+        """A commit was fenced: another owner has the session, or only a row was consumed before; then it is still
+        ours."""
         try:
             head = await self.writer.call(self.store.head, live.session_id)
         except StorageError:
             head = None
-        ours = (live.epoch, live.state.seq, self._owner)
+        ours = (live.epoch, live.state.seq, self.owner)
         if head is not None and (head.epoch, head.seq, head.owner) == ours and head.quarantined is None:
-            self._doubt(live)
+            self.mark_stale(live)
         else:
-            self._lose(live)
+            self.lose(live)
 
-    def _lose(self, live: Live) -> None:
+    def lose(self, live: ActiveSession) -> None:
         """Another owner has the session: stop its work here at once, write nothing."""
         live.claimed = False
         live.stop_all()

@@ -1,6 +1,6 @@
 """Wake-ups, never truth: something may have become ready. A wake-up may be lost, late or doubled.
 
-The embedded dispatcher is asyncio plus a look at the store: whoever is woken asks the store what there is to do.
+The local one is asyncio plus a look at the store: whoever is woken asks the store what there is to do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ POLL_SECONDS = 0.2
 """How often the commits of other processes are looked for."""
 
 
-class Dispatcher(Protocol):
+class Wakeups(Protocol):
     """Delivers wake-ups to one process."""
 
     def notify(self) -> None:
@@ -23,7 +23,7 @@ class Dispatcher(Protocol):
         """Return at the next wake-up, or after so many seconds."""
 
 
-class LocalDispatcher:
+class LocalWakeups:
     """Wakes for `notify()` in this process, and within `POLL_SECONDS` for commits of other processes."""
 
     def __init__(self, changed: Callable[[], Awaitable[bool]], poll_seconds: float = POLL_SECONDS) -> None:

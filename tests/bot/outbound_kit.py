@@ -26,7 +26,7 @@ from engine.language.actors import Actor
 from engine.language.codec import decode
 from engine.nodes.runtime.runner import Completed, NodeContext
 from engine.run.active import utc_now
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
@@ -116,7 +116,7 @@ class Rig:
             now=self.now,
         )
         self.writer = self.engine.writer = WatchedWriter(self.store, self.tell)
-        self.service = Service(self.engine, wants=lambda head: head.thread_key is not None)
+        self.service = Dispatcher(self.engine, wants=lambda head: head.thread_key is not None)
         self.engine.subscribe(self._happened)
         self.load_state: Callable[[str], Awaitable[State]] = self.engine.state
         self.outbound: Outbound | None = None

@@ -14,8 +14,8 @@ from bot.scenarios.scenario import Scenario
 from bot.terminal.output import Paint
 from engine.journal.state import ROOT
 from engine.run import job as work
-from engine.run.active import Live
-from engine.run.engine import Engine
+from engine.run.active import ActiveSession
+from engine.run.sessions import Sessions
 from tests.proof.mutants import Change, retries_are_forgotten, rewind
 
 FLOW = """
@@ -339,15 +339,15 @@ steps:
 
 def after_a_kill(patch: pytest.MonkeyPatch, change: Change) -> None:
     """A fault in what a process reads of a session that it has not had in memory before."""
-    claim = Engine._claim
+    claim = Sessions._load_claimed
 
-    async def claimed(self: Engine, live: Live) -> None:
-        known = live.session_id in self._warm
+    async def claimed(self: Sessions, live: ActiveSession) -> None:
+        known = live.session_id in self._cached
         await claim(self, live)
         if not known and not live.state.ended and live.flow is not None:
             live.state = change(live.flow, live.state)
 
-    patch.setattr(Engine, "_claim", claimed)
+    patch.setattr(Sessions, "_load_claimed", claimed)
 
 
 async def test_a_step_that_runs_again_after_a_kill_is_seen(

@@ -20,7 +20,7 @@ from engine.journal.records import Commit
 from engine.journal.state import State
 from engine.language.errors import Refused, SessionError
 from engine.nodes.runtime.table import runners
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.run.flow_files import load_flow_file
 from engine.storage.port import Store
@@ -57,7 +57,7 @@ async def drive(folder: Path, point: str) -> None:
     store = Deadly(open_sqlite(folder / "sayso.db"), point)
     engine = Engine(cast(Store, store), policy=everybody, runners=runners(), home=folder)
     await engine.open()
-    service = asyncio.create_task(Service(engine).run())
+    service = asyncio.create_task(Dispatcher(engine).run())
     if await engine.writer.call(engine.store.head, SESSION) is None:
         flow = load_flow_file(folder / "flow.yml")
         await engine.start(flow, {}, actor=ANA, session_id=SESSION)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from engine.nodes.runtime.table import runners
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.run.flow_files import load_flow_file
 from engine.storage.port import Store
@@ -26,7 +26,7 @@ async def drive(folder: Path, session_id: str, point: str) -> None:
     store = Deadly(open_sqlite(folder / "sayso.db"), point)
     engine = Engine(cast(Store, store), policy=everybody, runners=runners(), home=folder)
     await engine.open()
-    service = Service(engine, wants=lambda head: head.session_id == session_id)
+    service = Dispatcher(engine, wants=lambda head: head.session_id == session_id)
     over = asyncio.Event()
     engine.subscribe(lambda state, events: over.set() if state.ended else None)
     serving = asyncio.create_task(service.run())

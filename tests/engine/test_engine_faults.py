@@ -50,7 +50,7 @@ async def test_a_full_disk_makes_no_session(backing: Backing, tmp_path: Path) ->
             pass
         assert rig.store.heads() == []
         assert rig.live() == []
-        assert rig.engine.unsettled() == frozenset()
+        assert rig.engine.sessions.stale() == frozenset()
 
 
 @pytest.mark.parametrize("error", [FULL, StorageError("the database is locked")])
@@ -90,7 +90,7 @@ async def test_a_broken_disk_ends_the_engine(backing: Backing, tmp_path: Path) -
     store = FaultyStore(backing.open())
     async with running(store, tmp_path) as rig:
         told: list[BaseException] = []
-        rig.engine.on_broken = told.append
+        rig.engine.stepper.on_poisoned = told.append
         session_id = await rig.start(WORK)
         await rig.shop.running("a")
         store.failures = [StorageBroken("fsync failed")]
@@ -125,11 +125,11 @@ async def test_a_session_whose_take_up_failed_is_taken_up_later(backing: Backing
         store.failures = [FULL]
         with pytest.raises(StorageFull):
             await rig.engine.apply(session_id, None)
-        assert rig.engine.unsettled() == {session_id}
+        assert rig.engine.sessions.stale() == {session_id}
         async with served(rig.engine):
             await rig.committed.until("session:end", session_id)
         assert rig.shop.ran == ["a", "b"]
-        assert rig.engine.unsettled() == frozenset()
+        assert rig.engine.sessions.stale() == frozenset()
 
 
 async def test_a_cancelled_caller_takes_nothing_back(backing: Backing, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_cancelled_caller_takes_nothing_back(backing: Backing, tmp_path:
     async with running(store, tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
         answer = asyncio.ensure_future(rig.engine.resume(session_id, "fine", actor=ANA))
-        await until(lambda: bool(rig.live()) and rig.engine._live[session_id].claimed, pause=0)
+        await until(lambda: bool(rig.live()) and rig.engine.sessions.active[session_id].claimed, pause=0)
         answer.cancel()
         with pytest.raises(asyncio.CancelledError):
             await answer

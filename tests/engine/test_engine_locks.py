@@ -10,7 +10,7 @@ import pytest
 from engine.journal.records import DropLock, LockRow
 from engine.journal.state import State
 from engine.language.errors import SessionQuarantined, SnapshotRefused
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, FaultyStore, abandon, running, served
@@ -239,7 +239,7 @@ async def test_a_holder_that_is_set_aside_keeps_the_lock(backing: Backing, tmp_p
         await rig.committed.until("session:end", waits)
 
 
-async def looked(service: Service) -> None:
+async def looked(service: Dispatcher) -> None:
     """The service has looked for what may go on."""
     service._released = True
     await service._grant()

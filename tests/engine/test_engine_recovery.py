@@ -313,7 +313,7 @@ async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing
         session_id = (await rig.settled(ASK)).session_id
         head = rig.store.head(session_id)
         assert head is not None
-        epoch = rig.store.claim(session_id, rig.engine._owner, rig.clock.now)
+        epoch = rig.store.claim(session_id, rig.engine.sessions.owner, rig.clock.now)
         step = Commit(
             session_id,
             epoch,
@@ -340,7 +340,7 @@ async def test_a_damaged_journal_or_head_sets_the_session_aside(
     damage(backing, table, session_id)
     async with running(backing.open(), tmp_path) as rig:
         note = PutOutbox(f"quarantine:{session_id}", "lane", "note", b"{}")
-        rig.engine.on_quarantine = lambda head, reason: [note]
+        rig.engine.sessions.on_quarantine = lambda head, reason: [note]
         with pytest.raises((SessionQuarantined, Corrupt)):
             await rig.engine.apply(session_id, None)
         with pytest.raises(SessionQuarantined):

@@ -14,9 +14,9 @@ from engine.language.actors import Actor
 from engine.language.codec import decode, encode
 from engine.language.errors import StorageError
 from engine.run import remote_commands
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 from engine.run.remote_commands import BadRequest
-from engine.run.wakeups import LocalDispatcher
+from engine.run.wakeups import LocalWakeups
 from engine.storage.port import Store
 from tests.support.engine import (
     ANA,
@@ -359,7 +359,7 @@ async def test_a_timer_that_belongs_to_nothing_is_not_fired_in_a_rush(
         session_id = (await rig.settled(ASK)).session_id
         with_timer = PutTimer("stale", session_id, "2020-01-01T00:00:00.000Z")
         rig.store.consume((), rig.clock.now, [with_timer])
-        service = Service(rig.engine)
+        service = Dispatcher(rig.engine)
         await service._fire()
         assert await service._until_next() >= 0.1
         assert (await rig.engine.state(session_id)).phase == "waiting"
@@ -376,7 +376,7 @@ async def test_a_wake_up_that_came_before_the_wait_is_not_lost() -> None:
         asked.append(1)
         return len(asked) >= 2
 
-    dispatcher = LocalDispatcher(changed, poll_seconds=0.001)
+    dispatcher = LocalWakeups(changed, poll_seconds=0.001)
     dispatcher.notify()
     await asyncio.wait_for(dispatcher.wait(None), 5)
     assert asked == []
@@ -390,8 +390,8 @@ async def test_a_wait_ends_when_its_time_is_over() -> None:
     async def changed() -> bool:
         return False
 
-    await asyncio.wait_for(LocalDispatcher(changed, poll_seconds=0.001).wait(0.01), 5)
-    await asyncio.wait_for(LocalDispatcher(changed).wait(0), 5)
+    await asyncio.wait_for(LocalWakeups(changed, poll_seconds=0.001).wait(0.01), 5)
+    await asyncio.wait_for(LocalWakeups(changed).wait(0), 5)
 
 
 def test_an_actor_travels_with_all_its_facts() -> None:

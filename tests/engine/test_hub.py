@@ -274,7 +274,7 @@ async def test_a_node_that_does_not_leave_is_left_behind_and_found_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A shutdown ends although a node looks at nothing; the next engine finds its start without an outcome."""
-    monkeypatch.setattr("engine.run.stepper.LEAVE_SECONDS", 0.01)
+    monkeypatch.setattr("engine.run.engine.LEAVE_SECONDS", 0.01)
     begun = asyncio.Event()
 
     async def deaf(config: Any, ctx: NodeContext) -> Outcome:

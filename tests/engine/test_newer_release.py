@@ -15,7 +15,7 @@ from engine.journal import snapshot
 from engine.journal.events import SCHEMA_VERSION, event_from_bytes
 from engine.journal.records import Commit, Head, InboxItem, PutOutbox, Row
 from engine.language.errors import Corrupt, SchemaTooNew, SessionQuarantined
-from engine.run.engine import Engine
+from engine.run.sessions import Sessions
 from engine.storage import sealing
 from engine.storage.port import Store
 from tests.support.engine import ANA, START, Backing, EngineRig, flow_of, running, served
@@ -117,7 +117,7 @@ async def test_what_is_left_is_said_once(
         return [PutOutbox(f"newer:{head.session_id}", "lane", "note", b"{}", head.session_id)]
 
     async with running(backing.open(), tmp_path) as rig:
-        rig.engine.on_newer = note
+        rig.engine.sessions.on_newer = note
         with caplog.at_level(logging.WARNING, "sayso.engine"):
             for _ in range(3):
                 with pytest.raises(SchemaTooNew):
@@ -191,9 +191,9 @@ async def test_a_release_that_blames_is_found(
 ) -> None:
     """Seeded fault: a release that sets aside what it does not know loses the session for good."""
 
-    async def blames(self: Engine, live: object, error: Exception) -> None:
-        await self._set_aside(live.session_id, "it does not verify", error)  # type: ignore[attr-defined]
+    async def blames(self: Sessions, live: object, error: Exception) -> None:
+        await self.quarantine(live.session_id, "it does not verify", error)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(Engine, "_leave", blames)
+    monkeypatch.setattr(Sessions, "_release_to_newer", blames)
     with pytest.raises(SessionQuarantined):
         await test_an_unknown_event_is_left_for_a_newer_release(backing, tmp_path)

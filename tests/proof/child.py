@@ -31,7 +31,7 @@ from engine.language.errors import Refused, SaysoError, SessionError, StorageBro
 from engine.nodes.runtime.table import runners
 from engine.run import remote_commands
 from engine.run.active import utc_now
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.run.flow_files import load_flow_file
 from engine.storage.sqlite import open_sqlite
@@ -64,7 +64,7 @@ async def opened(folder: Path) -> AsyncIterator[Engine]:
 async def live(folder: Path, patience: float) -> int:
     """Bring the session to its end; the exit code."""
     async with opened(folder) as own:
-        service = Service(own)
+        service = Dispatcher(own)
         serving = asyncio.create_task(service.run())
         try:
             if await own.writer.call(own.writer.store.head, SESSION) is None:

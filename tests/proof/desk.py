@@ -31,7 +31,7 @@ class Desk:
         """These nodes do their work, one after the other, and their outcomes are recorded."""
         for path in paths:
             await self.bench.let(path)
-            live = self.engine._live[SESSION]
+            live = self.engine.sessions.active[SESSION]
             tasks = [task for name, task in live.tasks.items() if name.startswith(f"{path}#")]
             await asyncio.wait(tasks)
 

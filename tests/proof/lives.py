@@ -211,7 +211,7 @@ class Driver:
         if state.lock is not None:
             queue = await self.engine.writer.call(self.engine.store.locks, state.lock.name)
             assert [row.session_id for row in queue] == [SESSION], f"{path} runs without its lock"
-        live = self.engine._live.get(SESSION)
+        live = self.engine.sessions.active.get(SESSION)
         task = live.tasks.get(f"{path}#{run.attempt}") if live else None
         if task is None:
             # It may have been told to leave and be gone since the state was read.

@@ -21,8 +21,8 @@ from engine.flow import Flow
 from engine.journal.events import IterationStarted, event_from_bytes
 from engine.journal.fold import _FOLDS
 from engine.journal.state import ROOT, Frame, State, below, scope_of
-from engine.run.active import Live
-from engine.run.engine import Engine
+from engine.run.active import ActiveSession
+from engine.run.sessions import Sessions
 from engine.storage.memory import MemoryStore
 
 Change = Callable[[Flow, State], State]
@@ -41,14 +41,14 @@ def at_claim(change: Change) -> Callable[[pytest.MonkeyPatch], None]:
     """A fault in what a claim reads."""
 
     def apply(patch: pytest.MonkeyPatch) -> None:
-        claim = Engine._claim
+        claim = Sessions._load_claimed
 
-        async def claimed(self: Engine, live: Live) -> None:
+        async def claimed(self: Sessions, live: ActiveSession) -> None:
             await claim(self, live)
             if not live.state.ended and live.flow is not None:
                 live.state = change(live.flow, live.state)
 
-        patch.setattr(Engine, "_claim", claimed)
+        patch.setattr(Sessions, "_load_claimed", claimed)
 
     return apply
 

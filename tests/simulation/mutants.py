@@ -15,7 +15,7 @@ from bot.outbound import senders as rows
 from bot.serve.bolt import SlackApp
 from engine.decide.commands import Answer
 from engine.journal.records import Commit, InboxItem
-from engine.run.engine import Engine
+from engine.run.stepper import Stepper
 from engine.storage import sqlite_rows
 from engine.storage.sqlite import SqliteStore
 from prompt_state import routing
@@ -91,16 +91,16 @@ def a_live_reply_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
 
 def an_answer_is_committed_without_its_row(patch: pytest.MonkeyPatch) -> None:
     """The answer is one commit and the row that it came in another."""
-    apply = Engine.apply
+    apply = Stepper.apply
 
-    async def apart(self: Engine, session_id: str, command: Any, *, consumed: Any = ()) -> Any:
+    async def apart(self: Stepper, session_id: str, command: Any, *, consumed: Any = ()) -> Any:
         if not isinstance(command, Answer):
             return await apply(self, session_id, command, consumed=consumed)
         state = await apply(self, session_id, command)
         await self.writer.call(self.writer.store.consume, list(consumed), self.now())
         return state
 
-    patch.setattr(Engine, "apply", apart)
+    patch.setattr(Stepper, "apply", apart)
 
 
 def a_change_forgets_the_attempt_that_is_out(patch: pytest.MonkeyPatch) -> None:

@@ -45,9 +45,9 @@ from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.runner import Completed, NodeContext, Outcome, Runner
 from engine.nodes.runtime.table import runners as real_runners
-from engine.run.dispatcher import Service
+from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
-from engine.run.wakeups import LocalDispatcher
+from engine.run.wakeups import LocalWakeups
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
@@ -468,7 +468,7 @@ class EngineRig:
 
     def live(self) -> list[str]:
         """The sessions that this process still has in memory."""
-        return list(self.engine._live)
+        return list(self.engine.sessions.active)
 
 
 @asynccontextmanager
@@ -505,24 +505,24 @@ class Rounds:
     """The real dispatcher; `first` is set when the service has looked once at everything that there was to do."""
 
     def __init__(self, engine: Engine) -> None:
-        self._inner = LocalDispatcher(lambda: engine.writer.call(engine.store.changed))
+        self._inner = LocalWakeups(lambda: engine.writer.call(engine.store.changed))
         self.first = asyncio.Event()
 
     def notify(self) -> None:
-        """See `Dispatcher.notify`."""
+        """See `Wakeups.notify`."""
         self._inner.notify()
 
     async def wait(self, seconds: float | None) -> None:
-        """See `Dispatcher.wait`."""
+        """See `Wakeups.wait`."""
         self.first.set()
         await self._inner.wait(seconds)
 
 
 @asynccontextmanager
-async def served(engine: Engine, **options: Any) -> AsyncIterator[Service]:
+async def served(engine: Engine, **options: Any) -> AsyncIterator[Dispatcher]:
     """A service over an engine that has looked at everything once; stopped at the end. What it raised is raised."""
     rounds = Rounds(engine)
-    service = Service(engine, **{"dispatcher": rounds, **options})
+    service = Dispatcher(engine, **{"wakeups": rounds, **options})
     task = asyncio.create_task(service.run())
     first = asyncio.create_task(rounds.first.wait())
     await asyncio.wait({task, first}, return_when=asyncio.FIRST_COMPLETED)

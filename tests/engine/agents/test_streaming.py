@@ -28,7 +28,7 @@ async def test_pieces_are_told_with_their_session_and_path(tmp_path: Path) -> No
     """Whoever listens to the engine hears each piece of each model call, in order, and its end."""
     told: list[tuple[str, str, TurnEvent]] = []
     async with running(MemoryStore(), tmp_path, runners={"turn": runner()}) as rig:
-        rig.engine.running.on_stream = lambda session_id, path, event: told.append((session_id, path, event))
+        rig.engine.executor.on_stream = lambda session_id, path, event: told.append((session_id, path, event))
         session_id = await rig.start(FLOW)
         await rig.engine.parked(session_id)
     assert {(who, path) for who, path, _ in told} == {(session_id, "helper/turn[1]")}
@@ -46,6 +46,6 @@ async def test_a_listener_that_fails_disturbs_nothing(tmp_path: Path) -> None:
         raise ConnectionError("Slack is away")
 
     async with running(MemoryStore(), tmp_path, runners={"turn": runner()}) as rig:
-        rig.engine.running.on_stream = broken
+        rig.engine.executor.on_stream = broken
         state = await rig.settled(FLOW)
     assert state.nodes["helper"].output["text"] == "The disk of db-1 is full."

@@ -67,7 +67,7 @@ class Stage:
 
     async def start(self, *replies: Reply | Failure | Raw, more: str = "", flow: str = AGENT) -> None:
         """Start it."""
-        self.rig.engine.running.on_stream = self._hear
+        self.rig.engine.executor.on_stream = self._hear
         self.server.queue(*replies)
         loaded = load_flow(flow.format(more=f", {more}" if more else ""), "incident.yml")
         await self.rig.engine.start(loaded, {}, actor=ANA, session_id=SESSION)
