@@ -9,7 +9,7 @@ message that shows it. There may be any number in a thread; each has its own id.
 * `model`: the PromptState, its encoding, and the projection of a session's prompts into rows. The rows are
   written in the same commit as the events they follow from.
 * `store`: reading them back, after a restart as at any other time.
-* `policy`: `authorize(actor, action, target)`, the one place where it is decided who may do what.
+* `policy`: which of several prompts a person may answer, by `engine.decide.policy`.
 * `routing`: `route(message, thread)`, what a message in a thread means.
 * `text`: Slack's text as people meant it.
 
@@ -17,7 +17,7 @@ Invariants
 ----------
 * All of it is plain synchronous functions over values: no clock, randomness, network or log.
 * PromptState never says more than the journal: it can be projected again from the session's state at any time.
-* `authorize` refuses whatever it does not know. Free text never reaches an approval.
+* Free text never reaches an approval.
 * A message older than a prompt never answers it; by whose clock is no question, since both times are Slack's.
 
 What a crash does: nothing. Rows and events are one commit, and a reply that came meanwhile waits in the inbox.

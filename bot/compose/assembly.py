@@ -9,6 +9,7 @@ from bot.compose.environment import THIS_MACHINE, Machine
 from bot.compose.model_choice import TURN, Models, scripted
 from bot.config.settings import Settings
 from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.policy import Gate
 from engine.language.codec import Json
 from engine.messages.limits import DEFAULT_MODEL, AgentFacts
 from engine.nodes.runtime.runner import NodeContext, Outcome
@@ -17,7 +18,6 @@ from engine.nodes.runtime.table import with_runner
 from engine.run.active import Extension
 from engine.run.engine import Engine
 from engine.storage.port import Store
-from prompt_state.policy import Gate
 from prompt_state.projection import projection
 
 if TYPE_CHECKING:

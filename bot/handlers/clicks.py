@@ -15,6 +15,7 @@ from bot.rendering.menus import MENU
 from bot.rendering.text import escape, one_line
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Abort, Answer, Command, Undo
+from engine.decide.policy import Gate, authorize
 from engine.forms.ask import asked_fields
 from engine.journal.records import Head, InboxRow, Row
 from engine.journal.transitions import ENDED
@@ -23,7 +24,6 @@ from engine.language.codec import Json, decode
 from engine.run.engine import Engine
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
-from prompt_state.policy import Gate, authorize
 from prompt_state.question_row import PromptState
 from prompt_state.routing import read_message
 

@@ -10,13 +10,13 @@ from bot.rendering import phrases
 from bot.rendering.text import escape
 from bot.start.status import SessionStatus
 from engine.decide.commands import Resume
+from engine.decide.policy import Gate, authorize
 from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer, Refused, SessionError
 from engine.run.engine import Engine
-from prompt_state.policy import Gate, authorize
 from prompt_state.routing import Control
 
 

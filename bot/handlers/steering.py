@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from bot.rendering import phrases
 from engine.decide.commands import Answer, Command, Steer
+from engine.decide.policy import Gate, authorize
 from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.run.engine import Engine
-from prompt_state.policy import Gate, authorize
 
 
 def takes_messages(state: State) -> bool:

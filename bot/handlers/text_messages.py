@@ -29,6 +29,7 @@ from bot.wire.downloads import IncomingFiles, NotNow
 from bot.wire.users import LookupFailed, People, UnknownPerson
 from engine.decide import commands
 from engine.decide.commands import Answer, Command, Undo
+from engine.decide.policy import Gate
 from engine.journal.records import Consumed, Head, InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
@@ -37,7 +38,7 @@ from engine.nodes.runtime.folder import FileRefused
 from engine.run.engine import Engine
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
-from prompt_state.policy import Gate, may_act_on
+from prompt_state.policy import may_act_on
 from prompt_state.question_row import PromptState
 from prompt_state.routing import Answer as TextAnswer
 from prompt_state.routing import (

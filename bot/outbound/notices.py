@@ -13,12 +13,12 @@ from typing import TypeAlias
 from bot.intents.session_rows import ephemeral_row, note_row
 from bot.rendering.text import for_reader
 from bot.wire.users import LookupFailed, UnknownPerson
+from engine.decide.policy import Gate, authorize
 from engine.journal.records import Consumed, InboxRow, PutOutbox, Row
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.run.engine import Engine
-from prompt_state.policy import Gate, authorize
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.conversation")

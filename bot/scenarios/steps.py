@@ -12,12 +12,12 @@ from bot.scenarios.life import GaveUp
 from bot.scenarios.places import is_asked
 from bot.scenarios.scenario import Act
 from engine.decide.commands import Abort, Answer, Command, Edit, HandOver, Hold, Message, Resume, Steer, Undo
+from engine.decide.policy import ACTION_OF, Gate
 from engine.forms import match_option
 from engine.forms.ask import asked_fields
 from engine.journal.queries import asked_in_order
 from engine.journal.state import PromptRun, State
 from engine.language.actors import Actor
-from prompt_state.policy import ACTION_OF, Gate
 
 Fits: TypeAlias = Callable[[PromptRun], bool]
 

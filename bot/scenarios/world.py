@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bot.scenarios.document import PersonDoc
 from bot.scenarios.scenario import Scenario
+from engine.decide.policy import Gate
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.folds.agents import TURN
 from engine.language import timestamps
@@ -16,7 +17,6 @@ from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import Outcome
 from engine.storage.memory import MemoryStore
-from prompt_state.policy import Gate
 
 TEAM = "T0SCENARIO"
 CHANNEL = "C0SCENARIO"

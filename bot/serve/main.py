@@ -55,6 +55,7 @@ from bot.wire.read_limiter import ReadBudget
 from bot.wire.scopes import Report, needed_by, scope_report
 from bot.wire.sockets import HEARD
 from bot.wire.users import People
+from engine.decide.policy import Gate
 from engine.flow import Flow
 from engine.journal.events import Event, SessionReachable
 from engine.journal.records import Head, InboxRow
@@ -66,7 +67,6 @@ from engine.run.engine import DRAIN_SECONDS
 from engine.run.wakeups import LocalWakeups
 from engine.storage.backoff import is_busy, waited_out
 from engine.storage.port import Store
-from prompt_state.policy import Gate
 
 log = logging.getLogger("sayso")
 P = ParamSpec("P")

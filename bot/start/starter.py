@@ -21,15 +21,15 @@ from bot.start.rate_limits import RateLimits
 from bot.start.refusals import Refusal, Told
 from bot.wire.channels import Channels
 from bot.wire.users import LookupFailed, People, UnknownPerson
+from engine.decide.policy import Gate, authorize
+from engine.decide.target import AskedSpec
 from engine.flow import Flow
 from engine.journal.records import Consumed, InboxRow, Row
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError, StorageError, UnknownFlow
 from engine.run.engine import Engine
-from prompt_state.policy import Gate, authorize
 from prompt_state.question_row import thread_key
-from prompt_state.target import AskedSpec
 
 log = logging.getLogger("sayso.start")
 

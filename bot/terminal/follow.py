@@ -24,6 +24,7 @@ from bot.terminal.screen import TerminalScreen
 from bot.terminal.waits import line, waits_for
 from engine.decide import limits
 from engine.decide.locks import pending
+from engine.decide.policy import Gate
 from engine.forms.ask import asked_fields
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import NodeRun, PromptRun, State
@@ -32,7 +33,6 @@ from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.run.engine import Engine
 from engine.storage.port import Store
-from prompt_state.policy import Gate
 
 ONE_SIGNAL_SECONDS = 0.1
 """SIGTERMs so close together are one wish: `timeout` of the coreutils sends its signal to the program and to its group."""

@@ -27,6 +27,7 @@ from bot.rendering.locks import lock_fact
 from bot.terminal.forms import Filling, editing_of, filling_of
 from engine.decide import locks
 from engine.decide.commands import Answer, Edit, Policy, Shown
+from engine.decide.policy import ACTION_OF
 from engine.forms import Field, match_option
 from engine.journal.events import Event
 from engine.journal.records import Head, OutboxRow
@@ -39,7 +40,6 @@ from engine.nodes.types.registry import mode_of, node_types
 from engine.run import remote_commands
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
-from prompt_state.policy import ACTION_OF
 
 POLL_SECONDS = 0.25
 """How often a session that another process may have moved is looked at."""

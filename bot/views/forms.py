@@ -12,12 +12,11 @@ from bot.rendering.forms import form_errors, form_pages, form_view, read_form
 from bot.views.kinds import PromptKind, taken
 from bot.views.prompt_lookup import Asked, PromptLookup, prompt_meta
 from engine.decide.approvals import change_problem
-from engine.decide.commands import Answer, Command, Edit
+from engine.decide.commands import Action, Answer, Command, Edit
 from engine.forms import Field, check_form
 from engine.forms.ask import asked_fields
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
-from prompt_state.policy import Action
 
 BACK = f"{INSIDE}back"
 PageView: TypeAlias = Callable[[int, Sequence[str], Mapping[str, Json]], View]

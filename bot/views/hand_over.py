@@ -6,10 +6,9 @@ from bot.inbound.view_values import Errors, Submission, Verdict, View
 from bot.rendering.modals import about, field_block, modal
 from bot.views.kinds import PromptKind, taken
 from bot.views.prompt_lookup import Asked, prompt_meta
-from engine.decide.commands import Command, HandOver
+from engine.decide.commands import Action, Command, HandOver
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from prompt_state.policy import Action
 
 PERSON = "person"
 

@@ -19,6 +19,7 @@ from bot.rendering.home import (
 from bot.views.service import Kind
 from bot.wire.permalinks import Links, Spot
 from bot.wire.users import LookupFailed, People
+from engine.decide.policy import Gate
 from engine.journal.state import State
 from engine.journal.transitions import ENDED
 from engine.language.actors import requester_of
@@ -26,7 +27,7 @@ from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.engine import Engine
 from prompt_state import store as prompts
-from prompt_state.policy import Gate, may_act_on
+from prompt_state.policy import may_act_on
 from prompt_state.question_row import PromptState
 
 _LOOKED_AT = 100

@@ -9,11 +9,11 @@ from typing import Protocol
 from bot.inbound.view_values import Accept, Opened, Opening, Refuse, Show, Submission, Verdict, View, Words
 from bot.views.prompt_lookup import Asked, PromptLookup, named
 from bot.views.service import Kind
-from engine.decide.commands import Command
+from engine.decide.commands import Action, Command
+from engine.decide.policy import ACTION_OF
 from engine.journal.records import InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from prompt_state.policy import ACTION_OF, Action
 
 
 class Talk(Protocol):

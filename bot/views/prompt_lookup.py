@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from bot.inbound.view_values import Opening, Submission
 from bot.rendering.phrases import closed_text
 from bot.wire.users import LookupFailed, People
+from engine.decide.commands import Action
+from engine.decide.policy import Gate, authorize
 from engine.decide.question import timed_out
 from engine.flow import Flow
 from engine.journal.state import PromptRun, State
@@ -14,7 +16,6 @@ from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.run.engine import Engine
 from prompt_state import store as prompts
-from prompt_state.policy import Action, Gate, authorize
 from prompt_state.question_row import PromptState
 
 UNKNOWN = "This question is not known here any more."

@@ -30,8 +30,10 @@ Files:
 * `locks`: locks: one session at a time goes on under a name
 * `migration`: whether a paused session can go on with another text of its flow, and what that changes in
   its state
+* `policy`: `authorize(actor, action, target)`: who may do what; it refuses whatever it does not know
 * `preview`: what a node is about to do, in words that a person can check before it does: the text of an
   approval that covers it
+* `principals`: whom an entry of `approvers` and `who` means
 * `projections`: what the engine itself writes beside a step's events: timers as they stand, and deliveries
   to be made
 * `prompt_timers`: the clocks of a session: of its questions (deadline, reminders, escalation), and of a
@@ -42,6 +44,7 @@ Files:
 * `rejections`: what the decision on an approval does to its node
 * `replies`: what people and time do to a session: answers, messages, presses, deadlines, the end
 * `step`: one call of `decide`: the events that it writes and the state after them
+* `target`: what the policy reads of a session and its prompt
 * `verify`: what only the flow's text knows of a history: its nodes, lists, edges, types and time limits
 * `agents/`: Agents: conversations with a model as part of a flow
 """

@@ -21,14 +21,18 @@ Action: TypeAlias = Literal[
     "edit",
     "hand_over",
     "undo",
-    "cancel",
     "steer",
+    "stop",
     "pause",
     "resume",
+    "cancel",
+    "status",
+    "help",
+    "list",
 ]
-"""What a person wants to do, as the policy knows it: `answer` an ask, `decide` an approval, `resolve` an
-interrupted or failed node, `edit` what an approval proposes, `hand_over` a prompt, `undo` an answer, `cancel` a
-session, `steer` it with a message."""
+"""What a person wants to do, as the policy knows it: `answer` an ask or an input, `decide` an approval, `resolve` an
+interrupted or failed node or a question about a cap, `edit` what an approval proposes, `hand_over` a prompt, `undo` an
+answer; the rest as people say it."""
 
 
 class Asked(Protocol):

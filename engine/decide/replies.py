@@ -5,7 +5,8 @@ from __future__ import annotations
 from engine.decide import containers, edges, limits, locks, prompt_timers, question
 from engine.decide.approvals import OPEN_PHASES, is_over, open_prompt, start_undo, vote
 from engine.decide.behaviours import conversations
-from engine.decide.commands import Abort, Action, Answer, Due, Hold, Message, Resume, Shown, Steer
+from engine.decide.commands import Abort, Answer, Due, Hold, Message, Resume, Shown, Steer
+from engine.decide.policy import ACTION_OF
 from engine.decide.rejections import conclude
 from engine.decide.step import Turn
 from engine.forms import match_option
@@ -27,22 +28,11 @@ def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) 
         turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values), code=code)
 
 
-_ACTIONS: dict[str, Action] = {
-    "ask": "answer",
-    "input": "answer",
-    "approval": "decide",
-    "interrupted": "resolve",
-    "failed": "resolve",
-    "budget": "resolve",
-    "limit": "resolve",
-}
-
-
 def answer(turn: Turn, command: Answer) -> None:
     if command.key in turn.state.seen:
         return
     prompt = open_prompt(turn, command.prompt_id, command.nonce)
-    turn.permit(command.actor, _ACTIONS[prompt.kind], prompt)
+    turn.permit(command.actor, ACTION_OF[prompt.kind], prompt)
     answer = question.check(
         turn.flow,
         prompt,
@@ -201,7 +191,7 @@ def _is_choice(prompt: PromptRun, text: str) -> bool:
 
 
 def _may_answer(turn: Turn, actor: Actor, prompt: PromptRun) -> bool:
-    return turn.facts.policy(actor, _ACTIONS[prompt.kind], turn.state, prompt) is None
+    return turn.facts.policy(actor, ACTION_OF[prompt.kind], turn.state, prompt) is None
 
 
 def shown(turn: Turn, command: Shown) -> None:

@@ -17,6 +17,7 @@ from bot.outbound.outbox_worker import Outbound
 from bot.wire.client import bot_client
 from bot.workspace import Workspace
 from engine.decide.commands import Answer
+from engine.decide.policy import Gate
 from engine.flow.load import load_flow
 from engine.journal.events import Event
 from engine.journal.records import OutboxRow, PutOutbox, Row
@@ -30,7 +31,6 @@ from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
-from prompt_state.policy import Gate
 from prompt_state.question_row import Owner, project, thread_key
 from tests.support.workspace import Json, running_workspace
 

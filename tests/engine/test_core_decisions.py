@@ -11,12 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine.decide.commands import Answer, Edit, HandOver
+from engine.decide.policy import Gate
 from engine.journal.fold import derive_state
 from engine.journal.state_json import from_bytes, to_bytes
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.errors import AlreadyAnswered, FlowError, InvalidAnswer, NotAllowed
-from prompt_state.policy import Gate
 from prompt_state.question_row import PromptState, prompt_row
 from tests.support.engine import Scenario, flow_of, given
 from tests.support.proving import tries

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from engine.decide.commands import Due, Hold, NodeDone, Resume, Undo
+from engine.decide.policy import Gate
 from engine.journal.fold import derive_state
 from engine.journal.history import tree
 from engine.journal.state import PromptRun
 from engine.journal.state_json import from_bytes, to_bytes
 from engine.language.errors import AlreadyAnswered, NotAllowed, PromptClosed
-from prompt_state.policy import Gate
 from tests.engine.test_core_decisions import BEA, CEM, UMA, row
 from tests.support.engine import ANA, BEN, Scenario, given
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from engine.decide.commands import Answer, Hold, Resume
+from engine.decide.policy import Gate
 from engine.flow.load import flow_from_body
 from engine.journal.fold import derive_state
 from engine.journal.state_json import from_bytes, to_bytes
 from engine.language.codec import Json
 from engine.language.errors import NotAllowed
-from prompt_state.policy import Gate
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 
 BAD = "{{ nodes.check.good == false }}"

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.decide.policy import ACTION_OF, Action, Gate, authorize
+from engine.decide.target import AskedSpec, Target
 from engine.language.actors import Actor
-from prompt_state.policy import ACTION_OF, Action, Gate, authorize, may_act_on
-from prompt_state.target import AskedSpec, Target
+from prompt_state.policy import may_act_on
 from tests.prompt_state.prompt_cases import TEAM, approval, ask, person
 
 ACTIONS: tuple[Action, ...] = get_args(Action)

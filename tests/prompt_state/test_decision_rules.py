@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 
+from engine.decide.policy import ACTION_OF, Action, authorize
+from engine.decide.target import AskedSpec, Target
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from prompt_state.policy import ACTION_OF, Action, authorize
-from prompt_state.target import AskedSpec, Target
 from tests.prompt_state.test_authorize import ANA, BEN, CLEO, TEAM, TERMINAL, person
 
 ADA = person("UADA")

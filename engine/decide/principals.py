@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from engine.decide.target import Target
 from engine.language.actors import Actor
-from prompt_state.target import Target
 
 UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
 

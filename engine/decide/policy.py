@@ -1,0 +1,295 @@
+"""Who may do what: one pure function for every way in (message, button, modal, slash command, shortcut, CLI).
+
+It fails closed: an action, a kind of prompt or a fact that it does not know is refused. Three steps:
+
+1. The gate. People of this workspace only: no bots or workflows, no edited text, nobody deactivated, no guests
+   unless they are allowed. At the terminal: `local:<user>`; one that is played (`--as`) only where the session
+   has no channel, so that nobody plays in front of people who take it for real.
+2. The rule of the action (`_RULES`).
+3. Nothing else. There is no bypass: an admin approves only where listed.
+
+Whom entries of `approvers` and `who` mean, `engine.decide.principals` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from engine.decide.commands import Action
+from engine.decide.commands import Asked as AskedOf
+from engine.decide.principals import UNKNOWN, in_channel, in_words, is_listed, is_requester, named, only_these
+from engine.decide.target import Asked, AskedSpec, Target
+from engine.journal.state import State
+from engine.language.actors import Actor, requester_of
+from engine.language.codec import Json
+
+ACTION_OF: Mapping[str, Action] = {
+    "ask": "answer",
+    "input": "answer",
+    "approval": "decide",
+    "interrupted": "resolve",
+    "failed": "resolve",
+    "budget": "resolve",
+    "limit": "resolve",
+}
+"""What it is called to answer a prompt of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether it may be done; if not, `reason` is the sentence that the refused person reads."""
+
+    allowed: bool
+    reason: str | None = None
+
+
+def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
+    """Whether this actor may do this to that. Total: what it does not know, it refuses with a reason."""
+    if actor.is_channel_watch and action == "pause":
+        return Verdict(True)
+    rule = _RULES.get(action)
+    reason = _gate(actor, action, target)
+    if reason is None:
+        reason = "This cannot be done here." if rule is None else rule(actor, action, target)
+    return Verdict(reason is None, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """`authorize` with this installation's settings, as the engine calls it inside its transaction."""
+
+    home_team: str | None
+    admins: frozenset[str] = frozenset()
+    allow_guests: bool = False
+    allow_local: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    users: frozenset[str] = frozenset()
+
+    def __call__(self, actor: Actor, action: Action, state: State, prompt: AskedOf | None) -> str | None:
+        """None where it is allowed, else the sentence that tells this person why not."""
+        asked = None
+        if prompt is not None:
+            asked = AskedSpec.of(prompt.spec, (prompt.actor or {}).get("id"))
+        has_channel = bool((state.thread or {}).get("channel"))
+        return authorize(actor, action, self.target(state.actor, has_channel, asked)).reason
+
+    def target(self, requester: Mapping[str, Json], has_channel: bool, prompt: Asked | None = None) -> Target:
+        """The target for a session that this requester (an actor's record) started."""
+        requester_id, name = requester_of(requester), requester.get("name")
+        known = {requester_id: name} if requester_id and name else {}
+        return Target(
+            home_team=self.home_team,
+            has_channel=has_channel,
+            requester_id=requester_id,
+            prompt=prompt,
+            admins=self.admins,
+            allow_guests=self.allow_guests,
+            allow_local=self.allow_local,
+            names={**known, **self.names},
+            users=self.users,
+        )
+
+
+# --- the gate: each returns why not, or None ---------------------------------------------------------------
+
+_NOT_PEOPLE = "Only people can do this, not apps or workflows."
+
+
+def _gate(actor: Actor, action: Action, target: Target) -> str | None:
+    if actor.is_trigger and action == "start":
+        return None
+    if not actor.id or actor.is_bot or actor.is_app:
+        return _NOT_PEOPLE
+    if actor.edited:
+        return "Edited text does not count. Please write it again as a new message."
+    if actor.kind == "slack":
+        return _slack_gate(actor, target)
+    if actor.kind == "local":
+        return _local_gate(actor, target)
+    return _NOT_PEOPLE
+
+
+def _slack_gate(actor: Actor, target: Target) -> str | None:
+    if actor.simulated or ":" in actor.id:
+        return _NOT_PEOPLE
+    if not actor.facts_known:
+        return UNKNOWN
+    if actor.deleted:
+        return "This account is deactivated."
+    if actor.is_stranger or target.home_team is None or actor.team_id != target.home_team:
+        return "Only members of this workspace can do this."
+    if (actor.is_restricted or actor.is_ultra_restricted) and not target.allow_guests:
+        return "Guests cannot do this in this workspace."
+    if target.users and not is_listed(actor, sorted(target.users), target):
+        return "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
+    return None
+
+
+def _local_gate(actor: Actor, target: Target) -> str | None:
+    if not actor.facts_known or actor.deleted:
+        return _NOT_PEOPLE
+    if actor.simulated and target.has_channel:
+        return "This run lives in a Slack channel, where nobody can be played with --as."
+    if not actor.simulated and (not actor.id.startswith("local:") or actor.id == "local:"):
+        return _NOT_PEOPLE
+    return None
+
+
+# --- the rules ---------------------------------------------------------------------------------------------
+
+
+def _start(actor: Actor, action: Action, target: Target) -> str | None:
+    starters = target.prompt.who if target.prompt is not None else None
+    if not target.has_channel:
+        return None if actor.kind == "local" else "Please start this in a channel."
+    if actor.kind == "system":
+        return None if actor.is_trigger else _NOT_PEOPLE
+    if actor.kind == "local" and (starters is None or actor.id not in starters):
+        return f"Runs in a Slack channel are started from there, unless the flow lists {actor.id} as `allowed_to_start`."
+    if starters is None:
+        return in_channel(actor, "start this")
+    return None if is_listed(actor, starters, target) else only_these(starters, "start this", target)
+
+
+def _look(actor: Actor, action: Action, target: Target) -> str | None:
+    """To see what goes on: whoever can read the thread, and whoever may steer it."""
+    if actor.kind == "local" or _owner(actor, action, target) is None:
+        return None
+    return in_channel(actor, "see this") if target.has_channel else _owner(actor, action, target)
+
+
+def _answer(actor: Actor, action: Action, target: Target) -> str | None:
+    prompt = target.prompt
+    if prompt is None or ACTION_OF.get(prompt.kind) != "answer":
+        return "This is not answered with a reply: please use its buttons."
+    if actor.id in prompt.excluded:
+        return _HANDED_OVER
+    entries = prompt.who
+    if entries is None:
+        entries = ("channel",) if target.requester_id is None else ("requester",)
+    # Without a channel the terminal is where the conversation is.
+    at_terminal = actor.kind == "local" and not target.has_channel and "channel" in entries
+    if at_terminal or is_listed(actor, entries, target):
+        return None
+    return only_these(entries, "answer this", target)
+
+
+def _decide(actor: Actor, action: Action, target: Target) -> str | None:
+    prompt = target.prompt
+    if prompt is None or prompt.kind != "approval":
+        return "This is no approval."
+    if prompt.exclude_requester and actor.id in prompt.editors and not is_requester(actor, target):
+        return _somebody_else("You changed this", actor, prompt, target)
+    return _approver(actor, prompt, target)
+
+
+def _approver(actor: Actor, prompt: Asked, target: Target) -> str | None:
+    """Whether this person has a say in an approval at all."""
+    entries = prompt.approvers or ()
+    if actor.id in prompt.excluded:
+        return _HANDED_OVER
+    if prompt.exclude_requester and is_requester(actor, target):
+        return _somebody_else("You started this", actor, prompt, target)
+    if is_listed(actor, entries, target):
+        return None
+    return only_these(entries, "approve this", target)
+
+
+_HANDED_OVER = "You handed this over, so somebody else answers it now."
+
+
+def _somebody_else(why: str, actor: Actor, prompt: Asked, target: Target) -> str:
+    entries = [entry for entry in prompt.approvers or () if entry not in ("requester", actor.id)]
+    others = in_words(entries, target, "or")
+    return f"{why}, so somebody else has to approve it" + (f": {others}." if others else ".")
+
+
+def _edit(actor: Actor, action: Action, target: Target) -> str | None:
+    """Whoever may decide, and who changed it before: that person cannot approve it any more, but mend it."""
+    prompt = target.prompt
+    if prompt is None or prompt.kind != "approval":
+        return "This is no approval, so there is nothing to change."
+    return _approver(actor, prompt, target)
+
+
+def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
+    prompt = target.prompt
+    if prompt is None or ACTION_OF.get(prompt.kind) != "resolve":
+        return "This is no question about an interrupted or failed step, or about a cap."
+    if actor.id in prompt.excluded:
+        return _HANDED_OVER
+    if is_listed(actor, prompt.who or (), target):
+        return None
+    admins = sorted(target.admins - {"channel", "requester"})
+    day = prompt.kind == "budget" and prompt.exclude_requester
+    if day and admins and not is_listed(actor, admins, target):
+        return "The cap of the day is everybody's, so only SAYSO_ADMINS can say how this goes on."
+    return _owner(actor, "resolve", target)
+
+
+def _hand_over(actor: Actor, action: Action, target: Target) -> str | None:
+    """Whoever may answer it themselves; an ask also the requester and the admins."""
+    kind = None if target.prompt is None else ACTION_OF.get(target.prompt.kind)
+    if kind == "decide":
+        return _decide(actor, kind, target)
+    if kind == "resolve":
+        return _resolve(actor, kind, target)
+    if kind != "answer":
+        return "This is no question that could be handed over."
+    reason = _answer(actor, kind, target)
+    return None if reason is None or _owner(actor, action, target) is None else reason
+
+
+def _undo(actor: Actor, action: Action, target: Target) -> str | None:
+    """Who answered, the requester and the admins."""
+    prompt = target.prompt
+    if prompt is not None and prompt.answered_by is not None and actor.id == prompt.answered_by:
+        return None
+    return _owner(actor, action, target)
+
+
+def _owner(actor: Actor, action: Action, target: Target) -> str | None:
+    """The requester and the admins."""
+    admins = sorted(target.admins - {"channel", "requester"})
+    if is_requester(actor, target) or is_listed(actor, admins, target):
+        return None
+    if actor.kind == "local" and not actor.simulated and target.allow_local:
+        return None
+    verb = _VERBS.get(action, "do this")
+    if target.requester_id is None and not admins:
+        return f"Nobody can {verb}: it was started by no person, and SAYSO_ADMINS names nobody."
+    people = [named("requester", target)] if target.requester_id is not None else []
+    return f"Only {' and '.join([*people, *(['the admins'] if admins else [])])} can {verb}."
+
+
+_VERBS: Mapping[str, str] = {
+    "resolve": "say how this goes on",
+    "steer": "steer this",
+    "undo": "undo this",
+    "stop": "stop this",
+    "pause": "pause this",
+    "resume": "resume this",
+    "cancel": "cancel this",
+    "status": "see this",
+    "help": "see this",
+    "list": "see this",
+}
+
+_RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
+    "start": _start,
+    "answer": _answer,
+    "decide": _decide,
+    "resolve": _resolve,
+    "edit": _edit,
+    "hand_over": _hand_over,
+    "undo": _undo,
+    "steer": _owner,
+    "stop": _owner,
+    "pause": _owner,
+    "resume": _owner,
+    "cancel": _owner,
+    "status": _look,
+    "help": _look,
+    "list": _look,
+}
