@@ -200,11 +200,11 @@ def run(
 def _server() -> socket.socket:
     """The server of this process. It ends when this process does, which closes the socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for end in (ours, theirs):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
+    for side in (ours, theirs):
+        side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
     command = [sys.executable, "-m", "tests.support.prefork", str(theirs.fileno())]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    subprocess.Popen(
+    process = subprocess.Popen(
         command,
         cwd=ROOT,
         env=environ,
@@ -213,6 +213,12 @@ def _server() -> socket.socket:
         start_new_session=True,
     )
     theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
     return ours
 
 
