@@ -25,11 +25,10 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The long version of what `make test` shows: a pause at any point changes nothing. Generated values are new each time.
+# The long version of what `make test` shows a sample of. Generated values are new each time.
+SAMPLED = $(shell grep -rlE "support.proving import|hypothesis|canaries" tests --include='test_*.py')
 prove: $(VENV)/.dev
-	PROVE=1 $(BIN)/python -m pytest -n auto --dist worksteal tests/proof tests/simulation tests/cli/test_crowds.py \
-		tests/cli/test_one_server.py tests/storage/test_storage_freshness.py tests/bot/test_malformed_payloads.py $(ARGS)
-	PROVE=1 $(BIN)/python -m pytest -n auto --dist worksteal -m hypothesis --ignore tests/proof --ignore tests/simulation $(ARGS)
+	PROVE=1 $(BIN)/python -m pytest -n auto --dist worksteal $(sort $(SAMPLED) tests/proof tests/simulation) $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench $(ARGS)

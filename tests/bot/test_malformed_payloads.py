@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from bot.workspace import payloads
 from engine.journal.records import InboxRow
 from tests.proof.sampling import SEED
 from tests.support.inprocess import Json, Town, play, town
+from tests.support.proving import PROVE
 
 TALK = """
 flow: talk
@@ -34,7 +34,7 @@ nodes:
 STRANGE: tuple[Any, ...] = (
     None, True, 12.5, -1, "", "x", "12:30", "\ud800", [], ["U1"], {}, {"id": 3}, [[]], "9" * 400, "\u0000"
 )  # fmt: skip
-SAMPLE = None if os.environ.get("PROVE") else 500
+SAMPLE = None if PROVE else 500
 
 
 def envelopes(place: Town) -> list[Json]:

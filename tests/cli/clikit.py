@@ -12,6 +12,8 @@ import re
 import select
 import signal
 import struct
+import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -73,8 +75,14 @@ class Cli:
         return path.read_text().splitlines() if path.exists() else []
 
     def run(self, *arguments: str, stdin: str = "") -> Done:
-        """Run a command to its end, with pipes."""
+        """Run a command to its end, with pipes; in a Python of its own where the environment says what that reads."""
         environ = environment(self.cwd, **self.env)
+        if "PYTHONPATH" in self.env:
+            argv = [sys.executable, *command(*arguments)]
+            done = subprocess.run(
+                argv, cwd=self.cwd, env=environ, input=stdin, capture_output=True, text=True, timeout=DEADLINE
+            )
+            return Done(done.returncode, done.stdout, done.stderr)
         done = prefork.run(command(*arguments), cwd=self.cwd, env=environ, stdin=stdin, timeout=DEADLINE)
         return Done(done.returncode, done.stdout, done.stderr)
 

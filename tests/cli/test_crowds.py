@@ -21,11 +21,11 @@ from tests.cli import crowd, crowd_checks
 from tests.cli.clikit import Cli, until
 from tests.proof.sampling import SEED
 from tests.support.engine import ANA, counted, everybody, flow_of, running, shell_runners
+from tests.support.proving import PROVE
 
 pytestmark = pytest.mark.process
-LONG = bool(os.environ.get("PROVE"))
-SEEDS = range(SEED, SEED + 24) if LONG else (1, 2)
-ROUNDS = 6 if LONG else 2
+SEEDS = range(SEED, SEED + 24) if PROVE else (1,)
+ROUNDS = 6 if PROVE else 1
 
 BESIDE = """flow: beside
 nodes:
@@ -158,7 +158,7 @@ def test_what_a_crowd_of_commands_says_is_what_happened(seed: int, tmp_path: Pat
     assert not crowd_checks.problems(played)
 
 
-@pytest.mark.skipif(not LONG, reason="a long one, for make prove")
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS[:8])
 def test_the_same_beside_a_bot_that_is_killed(seed: int, tmp_path: Path) -> None:

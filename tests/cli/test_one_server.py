@@ -18,9 +18,10 @@ from bot.terminal.exit_codes import Exit
 from engine.storage.home_lease import Holder, read_holder
 from tests.cli.clikit import Cli, until
 from tests.cli.test_serving import ASKS, dev_url, page
+from tests.support.proving import PROVE
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1800)]
-ROUNDS = 200 if os.environ.get("PROVE") else 2
+ROUNDS = 200 if PROVE else 1
 STARTS = multiprocessing.get_context("forkserver")
 STARTS.set_forkserver_preload(["bot.cli.serving", "tests.cli.test_one_server"])
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.proof.sampling import SEED
+from tests.support.proving import PROVE
 
 
 @pytest.fixture(scope="session")
 def long() -> bool:
     """Whether the long version runs (`make prove`)."""
-    return bool(os.environ.get("PROVE"))
+    return PROVE
 
 
 def pytest_report_header() -> str | None:
     """Say the seed."""
-    return f"the points are chosen by PROVE_SEED={SEED}" if os.environ.get("PROVE") else None
+    return f"the points are chosen by PROVE_SEED={SEED}" if PROVE else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -23,11 +22,11 @@ from tests.proof.talks import Death, Mortal, Person, begin, live, opened, said
 from tests.support.claude_mind import Direct, Mind
 from tests.support.claude_server import Reply, call, claude_server
 from tests.support.engine import SESSION, START, Backing, Clock
+from tests.support.proving import PROVE
 
-LONG = bool(os.environ.get("PROVE"))
-RUNS = 200 if LONG else 10
-OVER_HTTP = 25 if LONG else 1
-DAYS = 20 if LONG else 1
+RUNS = 200 if PROVE else 10
+OVER_HTTP = 25 if PROVE else 1
+DAYS = 20 if PROVE else 1
 SESSIONS = [f"session-0badcaf{number}" for number in range(4)]
 MOST_LIVES = 150
 
@@ -123,7 +122,7 @@ async def test_a_model_that_loops_never_bills_more_than_its_cap(tmp_path: Path, 
     """Killed, held and broken off at random, an agent stops at its cap and asks; what was billed is within it."""
     used: list[float] = []
     for number in range(RUNS):
-        chance = random.Random(f"{SEED if LONG else 0}:{number}")
+        chance = random.Random(f"{SEED if PROVE else 0}:{number}")
         mind = looping(chance)
         wallet = await spend(Direct(mind), mind, chance, tmp_path)
         used.append(float(mind.billed / wallet.cap))
@@ -140,7 +139,7 @@ async def test_a_file_that_grows_between_calls_never_takes_them_past_their_cap(
     log = tmp_path / "sessions" / SESSION / "grows.log"
     log.parent.mkdir(parents=True)
     for number in range(RUNS // 2):
-        chance = random.Random(f"{SEED if LONG else 0}:file:{number}")
+        chance = random.Random(f"{SEED if PROVE else 0}:file:{number}")
         log.write_text("it began\n" * chance.choice([1, 300, 9000]))
 
         def grow(chance: random.Random = chance) -> None:
@@ -156,7 +155,7 @@ async def test_a_file_that_grows_between_calls_never_takes_them_past_their_cap(
 async def test_the_same_over_http(tmp_path: Path, hit: Counter[str]) -> None:
     """What a server counts, with Anthropic's SDK and streams that break off, stays within the cap."""
     for number in range(OVER_HTTP):
-        chance = random.Random(f"{SEED if LONG else 0}:http:{number}")
+        chance = random.Random(f"{SEED if PROVE else 0}:http:{number}")
         async with claude_server() as server:
             server.mind = mind = looping(chance)
             provider = ClaudeProvider(server.environ())
@@ -178,7 +177,7 @@ async def test_sessions_at_once_never_bill_more_than_the_cap_of_the_day(
 ) -> None:
     """Four looping sessions, killed at random, share a day's cap: it holds, and each of them asks people at it."""
     for number in range(DAYS):
-        chance, folder = random.Random(f"{SEED if LONG else 0}:day:{number}"), tmp_path
+        chance, folder = random.Random(f"{SEED if PROVE else 0}:day:{number}"), tmp_path
         mind, cap = looping(chance), Decimal(chance.choice(["0.4", "0.8"]))
         backing, states, flow = Backing("memory", folder), dict[str, State](), loop()
         for life in range(MOST_LIVES):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from itertools import repeat
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 from tests.proof import talk_process
 from tests.proof.sampling import part
 from tests.proof.talks import RESUMED, Death, Run, compare, compare_effects, paid, run, same_length
+from tests.support.proving import PROVE
 
-LONG = bool(os.environ.get("PROVE"))
 MOST_PAIRS = 60
 
 
@@ -89,10 +88,10 @@ async def test_a_process_that_is_killed_in_a_conversation_changes_nothing(
     expected = await talk_process.run(same_length(tmp_path, 0), [])
     assert expected.mind.refused == []
     points = deaths((await plain(tmp_path / "direct")).commits)
-    chosen = points if LONG else [Death(3), Death(8, before=True)]
+    chosen = points if PROVE else [Death(3), Death(8, before=True)]
     for number, death in enumerate(chosen, 1):
         compare(expected, await talk_process.run(same_length(tmp_path, number), [death]))
         hit["points at which the process of a conversation was killed"] += 1
-    found = await talk_process.run(same_length(tmp_path, 999), repeat(Death(3 if LONG else 5)))
+    found = await talk_process.run(same_length(tmp_path, 999), repeat(Death(3 if PROVE else 5)))
     compare(expected, found)
     hit["processes of a conversation that is killed all the time"] += found.lives

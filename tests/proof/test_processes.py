@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from tests.proof.flows import FLOWS
 from tests.proof.lives import Life, compare, drops, every, holds, pairs
 from tests.proof.process import Processes
 from tests.proof.sampling import part
+from tests.support.proving import PROVE
 
-LONG = bool(os.environ.get("PROVE"))
 SHORT = ("foreach_asks", "parallel", "lock_behind_another")
 FEW_COMMITS = 5
 """In the long version a flow that takes up to so many commits is killed at every two points."""
@@ -23,20 +22,20 @@ MOST_POINTS = 6
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("name", FLOWS if LONG else SHORT)
+@pytest.mark.parametrize("name", FLOWS if PROVE else SHORT)
 def test_a_kill_after_any_commit_changes_nothing(name: str, tmp_path: Path, hit: Counter[str]) -> None:
     """SIGKILL right after a commit, or a hold before an act; a new process brings the session to the same end."""
     processes = Processes(name, tmp_path)
     expected = processes.run([])
-    lives = drops(expected.commits) + holds(expected.acts)[:: 2 if LONG else 4]
-    if LONG and expected.commits <= FEW_COMMITS:
+    lives = drops(expected.commits) + holds(expected.acts)[:: 2 if PROVE else 4]
+    if PROVE and expected.commits <= FEW_COMMITS:
         lives += pairs(expected.commits)
-    for life in part(lives, MOST_POINTS, name) if LONG else lives:
+    for life in part(lives, MOST_POINTS, name) if PROVE else lives:
         compare(expected.story, processes.run(life).story)
         hit["points at which a process was killed or held, and another one went on"] += len(life)
 
 
-@pytest.mark.parametrize("name", part(sorted(FLOWS), 30, "all") if LONG else ("sub_flow_in_parallel",))
+@pytest.mark.parametrize("name", part(sorted(FLOWS), 30, "all") if PROVE else ("sub_flow_in_parallel",))
 def test_a_process_for_each_commit_changes_nothing(name: str, tmp_path: Path, hit: Counter[str]) -> None:
     """One run in which every process is killed after the first commit that says something new."""
     processes = Processes(name, tmp_path)

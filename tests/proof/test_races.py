@@ -19,9 +19,9 @@ from tests.proof import child, syscalls
 from tests.support import prefork
 from tests.support.engine import ANA, counted, flow_of, served, shell_runners
 from tests.support.engine import running as engine_running
+from tests.support.proving import PROVE
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1800)]
-PROVE = bool(os.environ.get("PROVE"))
 RACERS = 8
 ROUNDS = 25 if PROVE else 1
 ACKNOWLEDGED = 400 if PROVE else 40

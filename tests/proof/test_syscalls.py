@@ -16,9 +16,9 @@ import pytest
 from tests.proof import syscalls
 from tests.proof.sampling import part
 from tests.proof.syscalls import Point
+from tests.support.proving import PROVE
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(7200)]
-PROVE = bool(os.environ.get("PROVE"))
 FAULTS = {
     "KILL": "system calls at which a process was killed",
     "ENOSPC": "system calls from which on the disk was full",

@@ -32,12 +32,12 @@ from tests.storage.storagekit import (
     sample_item,
     step,
 )
+from tests.support.proving import PROVE
 
 FRAME = 24 + 4096
 """Bytes of a frame in the WAL: its header and a page."""
 WAL_HEADER = 32
 STEPS = 12
-PROVE = bool(os.environ.get("PROVE"))
 
 
 @pytest.fixture
