@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +25,7 @@ from engine.journal.records import (
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from tests.support import prefork
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -217,19 +217,12 @@ def sample_item(session_id: str) -> InboxItem:
     return InboxItem(f"message-{session_id}", "message", b'{"text":"yes"}', session_id, "T1:C1:1.0")
 
 
-def python(script: str, *args: str) -> subprocess.Popen[str]:
+def python(script: str, *args: str) -> prefork.Forked:
     """Another process that runs a script of ours, with pipes to talk to it."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])}
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    return prefork.start(["-c", script, *args], cwd=ROOT, env=os.environ, stdin=subprocess.PIPE, stderr=2)
 
 
-def tell(process: subprocess.Popen[str], line: str) -> str:
+def tell(process: prefork.Forked, line: str) -> str:
     """Send a line and wait for the answering line."""
     assert process.stdin is not None
     assert process.stdout is not None

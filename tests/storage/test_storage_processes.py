@@ -6,7 +6,6 @@ import fcntl
 import multiprocessing
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from engine.journal.records import InboxItem, PutTimer
 from engine.language.errors import Fenced, Owned, StorageError
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, python, step, tell
+from tests.support.prefork import Forked
 
 pytestmark = pytest.mark.process
 
@@ -61,17 +61,17 @@ def store(path: Path) -> Iterator[SqliteStore]:
     store.close()
 
 
-def start(path: Path) -> subprocess.Popen[str]:
+def start(path: Path) -> Forked:
     return python(WORKER, str(path))
 
 
-def ready(process: subprocess.Popen[str]) -> None:
+def ready(process: Forked) -> None:
     assert process.stdout is not None
     assert process.stdout.readline().strip() == "ready"
 
 
 @pytest.fixture
-def worker(path: Path, store: SqliteStore) -> Iterator[subprocess.Popen[str]]:
+def worker(path: Path, store: SqliteStore) -> Iterator[Forked]:
     """Another process on the same database."""
     process = start(path)
     ready(process)
@@ -79,12 +79,12 @@ def worker(path: Path, store: SqliteStore) -> Iterator[subprocess.Popen[str]]:
     finish(process)
 
 
-def finish(process: subprocess.Popen[str]) -> None:
+def finish(process: Forked) -> None:
     with suppress(OSError):
         process.communicate(timeout=30)
 
 
-def ask_all(processes: list[subprocess.Popen[str]], line: str) -> list[str]:
+def ask_all(processes: list[Forked], line: str) -> list[str]:
     """Send a line to all before hearing any, so that they race."""
     for process in processes:
         assert process.stdin is not None
@@ -114,9 +114,7 @@ def test_eight_processes_race_and_one_wins(path: Path) -> None:
     store.close()
 
 
-def test_a_killed_owners_session_can_be_claimed_at_once(
-    store: SqliteStore, worker: subprocess.Popen[str]
-) -> None:
+def test_a_killed_owners_session_can_be_claimed_at_once(store: SqliteStore, worker: Forked) -> None:
     """After kill -9 the session is an orphan, a claim raises its epoch, and the dead one's commit is fenced."""
     ours = store.register("cli")
     assert tell(worker, "create session-1") == "None"
@@ -133,7 +131,7 @@ def test_a_killed_owners_session_can_be_claimed_at_once(
     assert list(store.journal("session-1")) == [event("a")]
 
 
-def test_a_stopped_process_is_alive(store: SqliteStore, worker: subprocess.Popen[str]) -> None:
+def test_a_stopped_process_is_alive(store: SqliteStore, worker: Forked) -> None:
     """A process that merely hangs keeps its sessions: it may wake up."""
     assert tell(worker, "create session-1") == "None"
     worker.send_signal(signal.SIGSTOP)
@@ -143,9 +141,7 @@ def test_a_stopped_process_is_alive(store: SqliteStore, worker: subprocess.Popen
     assert tell(worker, "step session-1 1 1 b") == "None"
 
 
-def test_files_of_dead_owners_are_removed(
-    path: Path, store: SqliteStore, worker: subprocess.Popen[str]
-) -> None:
+def test_files_of_dead_owners_are_removed(path: Path, store: SqliteStore, worker: Forked) -> None:
     """Owner files do not pile up after crashes."""
     worker.kill()
     worker.wait()
@@ -156,7 +152,7 @@ def test_files_of_dead_owners_are_removed(
 
 
 def test_two_that_ask_do_not_mistake_each_other_for_the_owner(
-    path: Path, store: SqliteStore, worker: subprocess.Popen[str]
+    path: Path, store: SqliteStore, worker: Forked
 ) -> None:
     """While somebody else looks whether an owner is dead, it is dead for us too."""
     assert tell(worker, "create session-1") == "None"
@@ -169,7 +165,7 @@ def test_two_that_ask_do_not_mistake_each_other_for_the_owner(
         assert store.orphans() == ["session-1"]
 
 
-def test_commits_of_other_processes_are_noticed(store: SqliteStore, worker: subprocess.Popen[str]) -> None:
+def test_commits_of_other_processes_are_noticed(store: SqliteStore, worker: Forked) -> None:
     """A message that another process stored is seen by asking, once."""
     assert store.changed() in (True, False)
     assert not store.changed()
@@ -179,7 +175,7 @@ def test_commits_of_other_processes_are_noticed(store: SqliteStore, worker: subp
     assert [row.key for row in store.inbox()] == ["m1"]
 
 
-def test_a_fenced_process_goes_on_with_what_it_may(store: SqliteStore, worker: subprocess.Popen[str]) -> None:
+def test_a_fenced_process_goes_on_with_what_it_may(store: SqliteStore, worker: Forked) -> None:
     """Being fenced in one session does not harm the others of that process."""
     assert tell(worker, "create session-1") == "None"
     assert tell(worker, "create session-2") == "None"

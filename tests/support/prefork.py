@@ -100,7 +100,8 @@ class Forked:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """What it still says, once it has ended."""
         if self.stdin is not None:
-            self.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.stdin.close()
         said = {"out": "", "err": ""}
         pipes = {"out": self.stdout, "err": self.stderr}
 
