@@ -1,15 +1,17 @@
 """Writes the parts of the documentation that the code knows better than any author.
 
 `python -m docs.generate` brings every one of them up to date; `--check` only says which are stale. They are the
-state diagram in the README, and the references of flows, events, settings and commands. A generated part of a page
-that also has written parts stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
+state diagram and the map of the rooms in `docs/architecture.md`, and the references of flows, events, settings and
+commands. A generated part of a page that also has written parts stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union, get_args
 
@@ -31,9 +33,10 @@ HELP_WIDTH = 100
 
 def pages() -> dict[Path, str]:
     """Every file that has generated parts, with the text it should have."""
-    readme = ROOT / "README.md"
+    architecture = ROOT / "docs/architecture.md"
+    written = with_part(architecture.read_text(), "states", states())
     return {
-        readme: with_part(readme.read_text(), "states", states()),
+        architecture: with_part(written, "rooms", rooms()),
         ROOT / "docs/flow-reference.md": flow_reference_markdown(),
         ROOT / "docs/events.md": event_reference(),
         ROOT / "docs/settings.md": settings_reference((ROOT / ".env.example").read_text()),
@@ -62,6 +65,37 @@ def with_part(text: str, name: str, part: str) -> str:
 def states() -> str:
     """The session's state machine as a diagram."""
     return f"```mermaid\n{transitions.mermaid()}\n```"
+
+
+# --- rooms -------------------------------------------------------------------------------------------------
+
+
+def rooms() -> str:
+    """The map of the rooms: each package's rooms, from the top layer down, with the first sentence of its page."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    pure = next(contract["source_modules"] for contract in contracts if contract["name"].startswith("Pure"))
+    lines = ["| room | | |", "|---|---|---|"]
+    for package in ("bot", "prompt_state", "engine"):
+        lines += [_room(name, name in pure) for name in _layers(package, contracts) or [package]]
+    return "\n".join(lines)
+
+
+def _layers(package: str, contracts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The rooms of a package, in the order of its import contract."""
+    layers = next((one["layers"] for one in contracts if one.get("containers") == [package]), [])
+    return [f"{package}.{name.strip()}" for layer in layers for name in layer.split("|")]
+
+
+def _room(name: str, pure: bool) -> str:
+    path = ROOT.joinpath(*name.split("."))
+    if not path.is_dir():
+        path = path.with_suffix(".py")
+    page = path / "__init__.py" if path.is_dir() else path
+    text = ast.get_docstring(ast.parse(page.read_text())) or ""
+    sentence = re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
+    link = f"[`{name.replace('.', '/')}{path.suffix}`](../{path.relative_to(ROOT)})"
+    return f"| {link} | {'pure' if pure else ''} | {sentence} |"
 
 
 # --- events ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ MOVES = ("wait", "retry", "undo")
 
 
 def waits_for(state: State, store: Store) -> list[dict[str, Json]]:
-    """All that can move the session now, each by its `kind`: `person`, `lock` or `time`; see docs/how-to.md.
+    """All that can move the session now, each by its `kind`: `person`, `lock` or `time`; see docs/sessions.md.
 
     Empty for one that has ended, and for one that a process is working for. Raises `StorageError`.
     """

@@ -1,6 +1,6 @@
 """The session's state machine: a table. An event that the table does not list in a phase is a failed lookup.
 
-The README's diagram is generated from this table (`mermaid()`), and a test fails when it is stale.
+The diagram in docs/architecture.md is generated from this table (`mermaid()`); a test fails when it is stale.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def first_flow() -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("page", ["docs/quickstart.md", "docs/how-to.md"])
+@pytest.mark.parametrize("page", ["docs/quickstart.md", "docs/sessions.md"])
 def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
     """Whoever types what the page shows, in a folder with the README's flow, sees what it shows."""
     (tmp_path / "flows").mkdir()

@@ -13,9 +13,12 @@ from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import play
 from docs import generate
 from engine.flow.load import load_flow
+from engine.run.flow_files import load_flows
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+PAGES = sorted([*TOP, *(ROOT / "docs").glob("*.md")])
+GENERATED = {"docs/cli.md", "docs/events.md", "docs/flow-reference.md", "docs/settings.md"}
 PATHS = re.compile(r"`((?:bot|engine|prompt_state|tests|docs|examples)/[\w./-]*)(?:::(\w+))?`")
 
 
@@ -56,14 +59,44 @@ def test_a_generated_part_needs_its_place() -> None:
         generate.with_part("no markers here", "states", "x")
 
 
+def test_the_map_has_every_room() -> None:
+    """The map in the architecture page has a line for each folder of a package, and no other."""
+    shown = set(re.findall(r"^\| \[`([\w/.]+)`\]", (ROOT / "docs/architecture.md").read_text(), re.M))
+    rooms = {
+        name(page.parent) for package in ("bot", "engine") for page in (ROOT / package).glob("*/__init__.py")
+    }
+    nodes = {"engine/nodes/api.py", "engine/nodes/runtime", "engine/nodes/types"}
+    assert shown == rooms - {"engine/nodes"} | nodes | {"prompt_state"}
+
+
+def test_the_cookbook_has_every_example() -> None:
+    """Each example has a line with a start that its inputs allow."""
+    page = (ROOT / "docs/cookbook.md").read_text()
+    starts = {found[1]: found[2].split() for found in re.finditer(r"`@sayso ([\w-]+)([^`]*)`\]", page)}
+    served = load_flows(ROOT / "examples")[0]
+    assert set(starts) == set(served)
+    for flow, values in starts.items():
+        assert {value.partition("=")[0] for value in values} <= set(served[flow].inputs)
+
+
+def test_the_written_pages_are_short() -> None:
+    """A fact stands once: what people write by hand has at most 35,000 words."""
+    written = [page for page in PAGES if name(page) not in GENERATED | {"CHANGELOG.md"}]
+    texts = [
+        re.sub(r"(?s)<!-- generated: (\w+) -->.*?<!-- end of \1 -->", "", page.read_text())
+        for page in written
+    ]
+    assert sum(len(text.split()) for text in texts) <= 35_000
+
+
 def test_every_event_and_setting_is_documented() -> None:
     """No event and no variable that the code reads is missing from its page."""
     events = (ROOT / "docs/events.md").read_text()
     settings = (ROOT / "docs/settings.md").read_text()
     journal = (ROOT / "engine/journal/events.py").read_text()
-    assert [
-        kind for kind in re.findall(r'Literal\["(\w+:\w+)"\] =', journal) if f"`{kind}`" not in events
-    ] == []
+    kinds = re.findall(r'tag="(\w+:\w+)"', journal)
+    assert kinds
+    assert [kind for kind in kinds if f"`{kind}`" not in events] == []
     read = set(re.findall(r'"((?:SAYSO|SLACK)_[A-Z_]+[A-Z])"', (ROOT / "bot/config/settings.py").read_text()))
     assert read
     assert [variable for variable in sorted(read) if f"`{variable}`" not in settings] == []
