@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -35,7 +35,7 @@ from engine.nodes.runtime.runner import (
     Refusal,
     first_of,
 )
-from engine.nodes.runtime.secrets import Resolver
+from engine.nodes.runtime.secrets import Resolver, redacted
 from engine.nodes.types.addresses import why_refused
 
 MAX_REDIRECTS = 5
@@ -52,13 +52,14 @@ async def http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     try:
         request = prepare(config, ctx.idempotency_key, resolver)
     except Refusal as refusal:
-        return _without_secrets(refusal.outcome, resolver.redactor())
+        return redacted(refusal.outcome, resolver.redactor())
     if ctx.aborted.is_set():
         return Interrupted("cut", "the session was leaving before the request was sent")
     redactor = resolver.redactor()
     exchange = _Exchange(request)
     outcome = await _within(_perform(exchange, redactor), exchange, ctx)
-    return _without_secrets(outcome, redactor)
+    # Outputs are clean already; a message may quote what the client or the server said.
+    return outcome if isinstance(outcome, Completed) else redacted(outcome, redactor)
 
 
 @dataclass
@@ -189,13 +190,6 @@ def _shown(
 def _says_json(response: aiohttp.ClientResponse) -> bool:
     kind = response.content_type.lower()
     return kind == "application/json" or kind.endswith("+json")
-
-
-def _without_secrets(outcome: Outcome, redactor: Redactor) -> Outcome:
-    """Outputs are clean already; a message may quote what the client or the server said."""
-    if isinstance(outcome, Completed):
-        return outcome
-    return replace(outcome, message=redactor.text(outcome.message))
 
 
 # --- the client ----------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.language.codec import Json, encode
-from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome, Refusal, Runner
-from engine.nodes.runtime.secrets import Resolver
+from engine.nodes.runtime.runner import NodeContext, Outcome, Refusal, Runner
+from engine.nodes.runtime.secrets import Resolver, redacted
 from engine.nodes.runtime.user_code import Context, supervise
 from engine.nodes.types.spec import OwnSpec
 
@@ -23,13 +23,7 @@ def own_runner(kind: OwnSpec) -> Runner:
         async def work(context: Context) -> Json:
             return await kind.instance.run(kind.config.model_validate_json(encode(given)), context)
 
-        outcome = await supervise(kind.name, work, ctx)
-        if isinstance(outcome, Completed):
-            return Completed(redactor.json(outcome.output))
-        message, details = redactor.text(outcome.message), redactor.json(outcome.details)
-        if isinstance(outcome, Failed):
-            return Failed(outcome.type, message, details)
-        return type(outcome)(outcome.reason, message, details)
+        return redacted(await supervise(kind.name, work, ctx), redactor)
 
     return run
 

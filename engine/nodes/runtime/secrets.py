@@ -12,6 +12,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.folder import NO_LINK, content
 from engine.nodes.runtime.redact import Redactor
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome, Refusal, as_text
+from engine.nodes.runtime.runner import Completed, Interrupted, Outcome, Refusal, as_text
 
 PREFIX = "SAYSO_SECRET_"
 RESERVED = frozenset({"KEY"})
@@ -154,16 +155,17 @@ def without_secrets(outcome: Outcome, names: Iterable[str], secret: Callable[[st
     for name in names:
         with contextlib.suppress(SaysoError):
             values[name] = secret(name)
-    redactor = Redactor(values)
-    match outcome:
-        case Completed(output):
-            return Completed(redactor.json(output))
-        case Failed(kind, message, details):
-            return Failed(kind, redactor.text(message), redactor.json(details))
-        case Interrupted(reason, message, details):
-            # What it saved for itself nobody else reads.
-            kept = details if reason == "left" else redactor.json(details)
-            return Interrupted(reason, redactor.text(message), kept)
+    if isinstance(outcome, Interrupted) and outcome.reason == "left":
+        # What it saved for itself nobody else reads.
+        return replace(outcome, message=Redactor(values).text(outcome.message))
+    return redacted(outcome, Redactor(values))
+
+
+def redacted(outcome: Outcome, redactor: Redactor) -> Outcome:
+    """An outcome without the secrets that a redactor knows."""
+    if isinstance(outcome, Completed):
+        return Completed(redactor.json(outcome.output))
+    return replace(outcome, message=redactor.text(outcome.message), details=redactor.json(outcome.details))
 
 
 def _read(directory: Path, name: str) -> str | None:

@@ -24,9 +24,8 @@ from engine.language.codec import Json
 from engine.nodes.runtime.capture import Capture
 from engine.nodes.runtime.process import Command, Ended, run_command
 from engine.nodes.runtime.progress_lines import MeterLines
-from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal, as_text
-from engine.nodes.runtime.secrets import Resolver
+from engine.nodes.runtime.secrets import Resolver, redacted
 
 MAX_OUTPUT = 256 * 1024
 """Bytes kept of each of stdout and stderr, unless `max_output` says otherwise."""
@@ -42,7 +41,7 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     try:
         command = _command(config, ctx, resolver)
     except Refusal as refusal:
-        return _without_secrets(refusal.outcome, resolver.redactor())
+        return redacted(refusal.outcome, resolver.redactor())
     if ctx.aborted.is_set():
         return Interrupted("cut", "the session was leaving before the program began")
     redactor = resolver.redactor()
@@ -60,7 +59,7 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
             stderr=lambda data: show.after(stderr, data),
         )
     except (OSError, ValueError) as error:
-        return _without_secrets(_not_started(command, error), redactor)
+        return redacted(_not_started(command, error), redactor)
     if lines is not None:
         stdout.add(lines.rest())
     return _outcome(command, ended, (stdout, stderr), config.get("ok_codes", [0]), ctx)
@@ -96,10 +95,6 @@ def _ending(code: int | None) -> str:
     return (
         f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
     )
-
-
-def _without_secrets(outcome: Failed, redactor: Redactor) -> Failed:
-    return Failed(outcome.type, redactor.text(outcome.message), redactor.json(outcome.details))
 
 
 class _Progress:
