@@ -173,10 +173,10 @@ def prepare(folder: Path, policy: str, answer: str) -> Path:
 
 async def killed(folder: Path, log: Path, times: int = 1) -> None:
     """Run a process until the function has begun, and kill it."""
-    process = await child(folder)
+    process = child(folder)
     await until(lambda: len(counted(log)) == times)
     process.send_signal(signal.SIGKILL)
-    await process.wait()
+    process.wait(30)
 
 
 @pytest.mark.process
@@ -185,7 +185,7 @@ async def test_killed_in_a_python_node_a_person_is_asked(tmp_path: Path) -> None
     log = prepare(tmp_path, "", "again")
     await killed(tmp_path, log)
     (tmp_path / "gate").touch()
-    await finish(tmp_path)
+    finish(tmp_path)
     assert asked(tmp_path) == {"work": 1}
     assert Counter(counted(log)) == {"session-0badcafe:work": 2}
     starts = [event for event in journal(tmp_path) if event.type == "node:started" and event.path == "work"]
@@ -198,7 +198,7 @@ async def test_killed_where_running_twice_does_no_harm(tmp_path: Path) -> None:
     log = prepare(tmp_path, "on_crash: again,", "done")
     await killed(tmp_path, log)
     (tmp_path / "gate").touch()
-    await finish(tmp_path)
+    finish(tmp_path)
     assert asked(tmp_path) == {}
     assert Counter(counted(log)) == {"session-0badcafe:work": 2}
     assert (tmp_path / "ended").read_text() == "complete"
