@@ -58,5 +58,5 @@ def _codes(flow: Flow) -> set[_Code]:
         for node in nodes.nodes:
             key = code_key(node.type, node.config)
             if key is not None and "{{" not in key:
-                found.add(_Code(key, node.type == "python", Path(file).parent if file else None))
+                found.add(_Code(key, "/" not in key, Path(file).parent if file else None))
     return found
