@@ -81,7 +81,7 @@ def spec(kind: str = "approval", **fields: Any) -> dict[str, Any]:
 
 def prompt(kind: str = "approval", status: str = "requested", **fields: Any) -> PromptRun:
     """A prompt at the node `gate`; fields of `PromptRun` go to the prompt and all others to its spec."""
-    own = {name: fields.pop(name) for name in PromptRun._fields if name in fields}
+    own = {name: fields.pop(name) for name in PromptRun.__struct_fields__ if name in fields}
     made = PromptRun("prompt-1", "gate", kind, status, spec(kind, **fields), T0)
     return replace(made, **own)
 
