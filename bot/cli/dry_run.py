@@ -223,7 +223,7 @@ class Walk:
         if node.agent is not None and "tools" in found:
             found["tools"] = Value([tool.name for tool in node.agent.tools])
         if not any(value.needs for value in found.values()):
-            spec.settle({name: value.value for name, value in found.items()})
+            spec.normalize({name: value.value for name, value in found.items()})
         return found
 
     def _note(self, node: Node, config: dict[str, Value]) -> None:

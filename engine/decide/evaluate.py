@@ -48,7 +48,7 @@ def evaluate_config(
     try:
         names = context(node.compiled, flow, state, scope, now) | dict(also or {})
         evaluated = node.compiled.evaluate(names)
-        return node.spec.settle(evaluated)
+        return node.spec.normalize(evaluated)
     except ExpressionError as error:
         raise ExpressionError(f"node {node.id}: {error}") from error
     except SaysoError as error:

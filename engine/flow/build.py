@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from engine.flow.build_agents import Around, inputs_of, with_agent
+from engine.flow.build_agents import BuildContext, inputs_of, with_agent
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
 from engine.flow.model import FINALLY, Edge, Edition, Flow, Limits, NodeList
 from engine.flow.node import ROOT, Gate, Node, Retry
@@ -28,7 +28,9 @@ def build(
 ) -> Flow:
     """The flow of a document that has passed every check. `pinned` are the packages that a session's text names for its
     node types, `absent` those of the types that cannot be used here, with why; `edition` is that of the text."""
-    builder = _Builder(Around(document.tools, _kept(located.data), document.flow, located, frozenset(absent)))
+    builder = _Builder(
+        BuildContext(document.tools, _kept(located.data), document.flow, located, frozenset(absent))
+    )
     builder.add(ROOT, document.nodes, ("nodes",), document.edges)
     if document.finally_ is not None:
         builder.add(FINALLY, document.finally_, ("finally",), None)
@@ -90,8 +92,8 @@ def _held(document: NodeDoc) -> Iterator[_Held]:
 class _Builder:
     """Builds lists of nodes, each before those inside it, so that the flow's own list stands first."""
 
-    def __init__(self, around: Around) -> None:
-        self.around = around
+    def __init__(self, context: BuildContext) -> None:
+        self.context = context
         self.lists: dict[str, NodeList] = {}
         self._held: list[NodeList] = []
 
@@ -100,7 +102,7 @@ class _Builder:
     ) -> None:
         """Builds a list and what is inside it."""
         nodes = (self._node(list_id, document, n, (*path, n)) for n, document in enumerate(documents))
-        self.lists[list_id] = NodeList(list_id, tuple(nodes), _edges(edges or ()), self.around.flow)
+        self.lists[list_id] = NodeList(list_id, tuple(nodes), _edges(edges or ()), self.context.flow)
         self.lists |= {held.id: held for held in self._held}
         self._held.clear()
         for index, document in enumerate(documents):
@@ -112,7 +114,7 @@ class _Builder:
 
     def _node(self, list_id: str, document: NodeDoc, index: int, path: Path) -> Node:
         config = document.with_ or {}
-        spec, compiled = self.around.compiled(document.type, config)
+        spec, compiled = self.context.compiled(document.type, config)
         conditions = {name: _condition(config.get(name)) for name in spec.condition_fields}
         node = Node(
             id=document.id,
@@ -127,7 +129,7 @@ class _Builder:
             on_error=document.on_error,
             pin=document.pin,
             secrets=compiled.secrets,
-            line=self.around.located.spans[path][0].line,
+            line=self.context.located.spans[path][0].line,
             list_id=list_id,
             lists={held.key: held.list_id for held in _held(document)},
             retry=_retry(document.retry),
@@ -140,7 +142,7 @@ class _Builder:
         )
         if not spec.talks:
             return node
-        agent, lists = with_agent(node, node.retry, path, self.around)
+        agent, lists = with_agent(node, node.retry, path, self.context)
         self._held += lists
         return agent
 

@@ -33,9 +33,9 @@ _PLAIN = ("name", "description", "input", "timeout", "on_crash")
 
 
 @dataclass(frozen=True)
-class Around:
-    """What the nodes of a file have around them: its own tools, the agents whose conversation a later one gets, its
-    places, the node types that it uses and that cannot be used here."""
+class BuildContext:
+    """What building a node needs of its file: the tools of the file, the agents whose conversation a later one gets, the
+    flow's name, the places, and the node types that cannot be used here."""
 
     tools: Mapping[str, ToolDoc]
     kept: frozenset[str]
@@ -52,9 +52,11 @@ class Around:
         return spec, compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
 
 
-def with_agent(node: Node, retry: Retry | None, path: Path, around: Around) -> tuple[Node, list[NodeList]]:
+def with_agent(
+    node: Node, retry: Retry | None, path: Path, context: BuildContext
+) -> tuple[Node, list[NodeList]]:
     """The node of an agent with its plan, and its two lists; `path` is where it stands, `retry` that of its calls."""
-    builder = _Tools(node, path, around)
+    builder = _Tools(node, path, context)
     for index, item in enumerate(node.config.get("tools") or []):
         builder.add(entry_of(item), (*path, "with", "tools", index))
     plan = AgentPlan(
@@ -62,23 +64,23 @@ def with_agent(node: Node, retry: Retry | None, path: Path, around: Around) -> t
         rules=tuple(_rules(node.config.get("approvals") or {}, builder.plans)),
         output=node.config.get("output"),
         context=tuple(node.config.get("context") or ()),
-        keeps=node.id in around.kept,
+        keeps=node.id in context.kept,
     )
     turn_list, tools_list = f"{node.id}:turn", f"{node.id}:tools"
     turn = replace(
-        _node(f"{node.id}.turn", "turn", {}, node.line, around),
+        _node(f"{node.id}.turn", "turn", {}, node.line, context),
         name=node.name,
         list_id=turn_list,
         retry=retry or TURN_RETRY,
         on_crash=node.on_crash,
     )
     nodes = tuple(tool.node for tool in builder.plans)
-    lists = [NodeList(turn_list, (turn,), (), around.flow), NodeList(tools_list, nodes, (), around.flow)]
+    lists = [NodeList(turn_list, (turn,), (), context.flow), NodeList(tools_list, nodes, (), context.flow)]
     return replace(node, agent=plan, retry=None, lists={"turn": turn_list, "tools": tools_list}), lists
 
 
-def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int, around: Around) -> Node:
-    spec, compiled = around.compiled(kind, config)
+def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int, context: BuildContext) -> Node:
+    spec, compiled = context.compiled(kind, config)
     return Node(
         id=node_id,
         type=kind,
@@ -95,20 +97,20 @@ def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int, around
 class _Tools:
     """Collects the tools of one agent, each in its place."""
 
-    def __init__(self, agent: Node, path: Path, around: Around) -> None:
+    def __init__(self, agent: Node, path: Path, context: BuildContext) -> None:
         self.agent = agent
-        self.around = around
+        self.context = context
         self.plans: list[ToolPlan] = []
 
     def add(self, entry: Entry, path: Path) -> None:
         """The tools that an entry of the list gives: one, or as many as it names of an MCP server."""
-        if entry.name in self.around.tools and entry.settings is None:
-            self._add_own(entry.name, self.around.tools[entry.name])
+        if entry.name in self.context.tools and entry.settings is None:
+            self._add_own(entry.name, self.context.tools[entry.name])
         else:
-            self._add_builtin(entry, self.around.located.spans[path][0].line)
+            self._add_builtin(entry, self.context.located.spans[path][0].line)
 
     def _add_own(self, name: str, document: ToolDoc) -> None:
-        line = self.around.located.spans[("tools", name)][0].line
+        line = self.context.located.spans[("tools", name)][0].line
         config = document.with_ or {}
         node = self._placed(name, document.type, config, line, document.timeout, document.on_crash)
         is_flow = node.spec.calls
@@ -152,7 +154,7 @@ class _Tools:
         timeout: float | None,
         on_crash: OnCrash | None,
     ) -> Node:
-        made = _node(f"{self.agent.id}.{name}", kind, config, line, self.around)
+        made = _node(f"{self.agent.id}.{name}", kind, config, line, self.context)
         return replace(
             made,
             name=name,

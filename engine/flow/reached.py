@@ -70,8 +70,8 @@ def reached(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, 
         return [*found, _behind(nodes, found, Way(last, last + 1)) if nodes else NOWHERE]
     # Only a node that waits for all of its ways finds all that they surely come from.
     if not any(as_mapping(edge).get("gate") == "any" for edge in edges):
-        found = [_settled(state, order, incoming, leading) for state in found]
-    return [*found, _settled(NOWHERE, order, incoming, leading)]
+        found = [_certain(state, order, incoming, leading) for state in found]
+    return [*found, _certain(NOWHERE, order, incoming, leading)]
 
 
 def _met(states: list[Reached]) -> Reached:
@@ -97,7 +97,7 @@ def _passed(node: Mapping[str, Any]) -> Facts:
     return NOTHING
 
 
-def _settled(
+def _certain(
     state: Reached, order: Sequence[int], incoming: Sequence[Sequence[Way]], leading: Sequence[Way]
 ) -> Reached:
     """With every node that nothing can leave out: those at the beginning, and those that an unconditional way leads to

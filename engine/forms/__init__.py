@@ -24,7 +24,7 @@ Files:
   as words
 """
 
-from engine.forms.definition import FORM_SCHEMA, form_faults, settle_form
+from engine.forms.definition import FORM_SCHEMA, form_faults, normalize_form
 from engine.forms.display import form_text, limits_text, value_text
 from engine.forms.options import is_numbered, match_option
 from engine.forms.parse import MOST_TEXT, Field, is_empty, most_text
@@ -45,6 +45,6 @@ __all__ = [
     "match_option",
     "most_text",
     "parse_typed",
-    "settle_form",
+    "normalize_form",
     "value_text",
 ]

@@ -49,13 +49,15 @@ def form_faults(form: Json) -> Iterator[Fault]:
     yield from _form(form, lenient=True)
 
 
-def settle_form(form: Mapping[str, Json]) -> dict[str, Json]:
+def normalize_form(form: Mapping[str, Json]) -> dict[str, Json]:
     """The form of a prompt from an evaluated one: `{"fields": [...]}`. Raises `ValueError` with all that is wrong."""
     faults = list(_form(form, lenient=False))
     if faults:
         raise ValueError("; ".join(_sentence(fault) for fault in faults[:5]))
     required = form.get("required") or []
-    return {"fields": [_settled(name, body, name in required) for name, body in form["properties"].items()]}
+    return {
+        "fields": [_normalized(name, body, name in required) for name, body in form["properties"].items()]
+    }
 
 
 def _sentence(fault: Fault) -> str:
@@ -64,7 +66,7 @@ def _sentence(fault: Fault) -> str:
     return f"form: {'.'.join(place)}: {fault.message}{hint}" if place else f"form: {fault.message}{hint}"
 
 
-def _settled(name: str, body: Mapping[str, Json], required: bool) -> dict[str, Json]:
+def _normalized(name: str, body: Mapping[str, Json], required: bool) -> dict[str, Json]:
     field: dict[str, Json] = {
         "name": name,
         "type": body["type"],
@@ -364,7 +366,7 @@ class _Field:
         default = self.body.get("default")
         if is_empty(default) or self.open(default) or self._undecided():
             return
-        field = _settled(self.name, {**self.body, "default": None}, required=False)
+        field = _normalized(self.name, {**self.body, "default": None}, required=False)
         try:
             read_value(field, default)
         except InvalidAnswer as error:

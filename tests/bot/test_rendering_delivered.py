@@ -45,7 +45,7 @@ def settled(config: dict[str, Any], value: Any) -> dict[str, Any] | None:
     assert spec.check(config) == []
     evaluated = compile_config(config, frozenset(), spec.verbatim_fields, spec.markup)
     try:
-        return spec.settle(evaluated.evaluate({"inputs": {"x": value}}))
+        return spec.normalize(evaluated.evaluate({"inputs": {"x": value}}))
     except (InvalidConfig, ExpressionError):
         return None
 

@@ -15,8 +15,8 @@ from engine.forms import (
     form_faults,
     form_text,
     match_option,
+    normalize_form,
     parse_typed,
-    settle_form,
 )
 from engine.forms.patterns import pattern_problem
 from engine.language.codec import Json, copy
@@ -46,7 +46,7 @@ ACCESS: dict[str, Json] = {
 
 def fields_of(properties: dict[str, Json], *required: str) -> list[dict[str, Json]]:
     """Settled fields."""
-    found: list[dict[str, Json]] = settle_form({"properties": properties, "required": list(required)})[
+    found: list[dict[str, Json]] = normalize_form({"properties": properties, "required": list(required)})[
         "fields"
     ]
     return found
@@ -68,7 +68,7 @@ def said(faults: list[Fault]) -> str:
 def test_a_settled_form_spells_out_every_field() -> None:
     """Types, labels, options and limits of a form stand in its fields, in the order of the file."""
     assert not list(form_faults(ACCESS))
-    fields = settle_form(ACCESS)["fields"]
+    fields = normalize_form(ACCESS)["fields"]
     assert [(entry["name"], entry["type"], entry["required"]) for entry in fields] == [
         ("system", "choice", True),
         ("days", "integer", False),
@@ -152,13 +152,13 @@ def test_expressions_leave_open_what_they_will_decide() -> None:
     }
     assert not list(form_faults(form))
     with pytest.raises(ValueError, match=r"form: x\.enum: expected a list, not the text"):
-        settle_form(form)
+        normalize_form(form)
 
 
 def test_no_option_left_is_said_when_the_form_is_asked() -> None:
     """Options that an earlier output gave are checked like those of the file, once they are there."""
     with pytest.raises(ValueError, match=r"form: x\.enum: there is nothing to choose from"):
-        settle_form({"properties": {"x": {"type": "string", "enum": []}}})
+        normalize_form({"properties": {"x": {"type": "string", "enum": []}}})
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_patterns_that_never_end_are_refused(pattern: str) -> None:
 
 def test_a_filled_in_form_gives_values_and_takes_defaults() -> None:
     """What is not named gets its default, what is empty is empty, options may be named by their labels."""
-    fields = settle_form(ACCESS)["fields"]
+    fields = normalize_form(ACCESS)["fields"]
     values, wrong = check_form(
         fields, {"system": "database", "reason": "On call\nthis week", "urgent": "", "scopes": []}
     )
@@ -196,7 +196,7 @@ def test_a_filled_in_form_gives_values_and_takes_defaults() -> None:
 
 def test_every_wrong_field_is_told_by_itself() -> None:
     """One sentence a field, for all fields at once; an unknown name is told with the nearest one."""
-    fields = settle_form(ACCESS)["fields"]
+    fields = normalize_form(ACCESS)["fields"]
     values, wrong = check_form(
         fields,
         {"system": "mail", "days": 99, "reason": " ", "scopes": ["read", "write", "admin"], "urgnt": True},
@@ -307,14 +307,14 @@ def test_any_form_is_sound_or_has_a_fault(form: Any) -> None:
     """Whatever stands in a file: it has faults, or it can be settled; nothing is raised but what is said."""
     faults = list(form_faults(form))
     if not faults and isinstance(form, dict) and "{{" not in repr(form):
-        assert settle_form(form)["fields"]
+        assert normalize_form(form)["fields"]
 
 
 @settings(max_examples=tries(150))
 @given(data=st.data())
 def test_any_values_are_read_or_refused_field_by_field(data: st.DataObject) -> None:
     """Whatever is filled in, each field has a value or a sentence; what was read is read again as the same."""
-    fields = settle_form(data.draw(written_forms()))["fields"]
+    fields = normalize_form(data.draw(written_forms()))["fields"]
     names = st.sampled_from([entry["name"] for entry in fields])
     given_values = data.draw(st.dictionaries(names | st.text(max_size=5), anything(), max_size=6))
     values, wrong = check_form(fields, given_values)
@@ -333,7 +333,7 @@ def test_any_values_are_read_or_refused_field_by_field(data: st.DataObject) -> N
 @given(form=written_forms())
 def test_the_defaults_of_a_form_fit_it(form: Any) -> None:
     """What `on_timeout: default` takes is what somebody could have filled in, except where a field needs a person."""
-    fields = settle_form(form)["fields"]
+    fields = normalize_form(form)["fields"]
     values, wrong = check_form(fields, {})
     taken = defaults(fields)
     assert {name: value for name, value in taken.items() if name in values} == values

@@ -227,7 +227,7 @@ def test_an_agent_says_what_it_answers_with_and_what_it_knows(flow: Flow, fix: N
 
 def test_only_what_is_evaluated_is_recorded_of_an_agent(fix: Node) -> None:
     """The settled configuration has the prompt and the limits; tools and approvals are in the flow that is pinned."""
-    settled = node_types()["agent"].settle({**fix.config, "files": [], "model": "m", "max_cost": 2})
+    settled = node_types()["agent"].normalize({**fix.config, "files": [], "model": "m", "max_cost": 2})
     assert settled.keys() == {
         "prompt", "system", "model", "max_tokens", "temperature", "max_turns", "max_cost", "max_tokens_total", "files",
     }  # fmt: skip

@@ -147,7 +147,7 @@ def test_every_line_is_that_of_the_file(nested: Flow) -> None:
 )
 def test_a_switch_compares_text(value: Json, text: str) -> None:
     """Whatever scalar a switch gets, its cases are compared with one text for it."""
-    assert node_types()["switch"].settle({"on": value}) == {"on": text}
+    assert node_types()["switch"].normalize({"on": value}) == {"on": text}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_containers_settle_with_their_defaults(
     kind: str, with_: dict[str, Json], settled: dict[str, Json]
 ) -> None:
     """What a container gets when it starts is plain JSON with every default filled in."""
-    assert node_types()[kind].settle(with_) == settled
+    assert node_types()[kind].normalize(with_) == settled
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_containers_settle_with_their_defaults(
 def test_a_container_refuses_what_it_cannot_run_with(kind: str, with_: dict[str, Json]) -> None:
     """An evaluated value of the wrong kind fails the node and names the field."""
     with pytest.raises(InvalidConfig, match=list(with_ or ["on"])[-1]):
-        node_types()[kind].settle(with_)
+        node_types()[kind].normalize(with_)
 
 
 NAMES = [

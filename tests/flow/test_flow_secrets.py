@@ -151,14 +151,14 @@ def test_a_reference_in_another_field_is_no_configuration(field: str) -> None:
     if field == "script":
         del config["run"]
     with pytest.raises(InvalidConfig):
-        node_types()["shell"].settle(config)
+        node_types()["shell"].normalize(config)
 
 
 def test_references_survive_settling() -> None:
     """The configuration that is journaled has the references, beside values that became text."""
     env = "{T: 'Bearer {{ secrets.T }}', U: '{{ secrets.U }}', N: 3}"
     node = flow_with("- {id: x, type: shell, with: {run: [a], env: " + env + "}}").nodes[0]
-    settled = node.spec.settle(node.compiled.evaluate({}))
+    settled = node.spec.normalize(node.compiled.evaluate({}))
     assert settled["env"] == {
         "T": {"$secret_text": ["Bearer ", {"$secret": "T"}]},
         "U": {"$secret": "U"},
@@ -179,14 +179,14 @@ def test_a_request_takes_secrets_everywhere() -> None:
         "- {id: y, type: http, with: {url: '{{ secrets.U }}', body: 'a {{ secrets.T }}'}}"
     ).nodes
     assert (first.secrets, second.secrets) == ({"T", "K"}, {"T", "U"})
-    settled = first.spec.settle(first.compiled.evaluate({}))
+    settled = first.spec.normalize(first.compiled.evaluate({}))
     assert settled["url"] == {"$secret_text": ["https://a/bot", {"$secret": "T"}, "/send"]}
     assert settled["query"] == {
         "key": {"$secret": "K"},
         "list": ["a", {"$secret_text": ["b", {"$secret": "K"}]}],
     }
     assert settled["json"] == {"deep": [{"token": {"$secret_text": ["Bearer ", {"$secret": "T"}]}}]}
-    settled = second.spec.settle(second.compiled.evaluate({}))
+    settled = second.spec.normalize(second.compiled.evaluate({}))
     assert (settled["url"], settled["body"]) == ({"$secret": "U"}, {"$secret_text": ["a ", {"$secret": "T"}]})
 
 

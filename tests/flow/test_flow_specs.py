@@ -132,7 +132,7 @@ def test_a_configuration_is_settled_with_units_and_defaults(
     """What a runner gets: every field, durations in seconds, sizes in bytes, arguments as text."""
     spec = node_types()[kind]
     assert spec.check(with_) == []
-    assert spec.settle(with_) == settled
+    assert spec.normalize(with_) == settled
     encode(settled)
 
 
@@ -251,7 +251,7 @@ def test_an_evaluated_value_of_the_wrong_type_is_refused() -> None:
         {"run": ["ls"], "max_output": "12"},
     ):
         with pytest.raises(InvalidConfig):
-            node_types()["shell"].settle(config)
+            node_types()["shell"].normalize(config)
 
 
 def test_every_type_documents_its_fields_and_outputs() -> None:
@@ -294,7 +294,7 @@ def test_any_configuration_is_settled_or_refused(kind: str, data: st.DataObject)
     with_ = data.draw(st.dictionaries(names, JSON_VALUES, max_size=5))
     faults = spec.check(with_)
     try:
-        spec.settle(with_)
+        spec.normalize(with_)
     except InvalidConfig:
         assert faults or any("{{" in repr(value) for value in with_.values())
     else:

@@ -49,7 +49,7 @@ def test_a_function_is_a_type_with_its_parameters_as_fields() -> None:
     assert (spec.field_names(), spec.doc, spec.timeout) == (["who", "times"], "Greets somebody.", 7.0)
     assert spec.on_crash({}) == "again"
     assert list(node_types())[-1] == "greet"
-    assert flow_of(FLOW).nodes[0].spec.settle({"who": "ana"}) == {"who": "ana", "times": 1}
+    assert flow_of(FLOW).nodes[0].spec.normalize({"who": "ana"}) == {"who": "ana", "times": 1}
 
 
 @pytest.mark.parametrize(

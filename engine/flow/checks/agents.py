@@ -34,7 +34,7 @@ ANY = "*"
 
 
 @dataclass(frozen=True)
-class Around:
+class AgentContext:
     """What an agent has around it: what its expressions may name, the tools of the file, whether people may be asked."""
 
     scope: Scope
@@ -42,14 +42,14 @@ class Around:
     asks: bool
 
 
-def check_agent(node: Mapping[str, Any], around: Around) -> Iterator[Fault]:
+def check_agent(node: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     """All that is wrong with an agent beyond the shape of its `with`. Paths begin at the node."""
     with_ = as_mapping(node.get("with"))
     for fault in _agent(with_, around):
         yield fault.under(("with",))
 
 
-def _agent(with_: Mapping[str, Any], around: Around) -> Iterator[Fault]:
+def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     known: dict[str, Entry] = {}
     for index, item in enumerate(as_list(with_.get("tools"))):
         for fault in _entry(item, around, known):
@@ -93,7 +93,7 @@ def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
 # --- the tools of an agent -------------------------------------------------------------------------------
 
 
-def _entry(item: Any, around: Around, known: dict[str, Entry]) -> Iterator[Fault]:
+def _entry(item: Any, around: AgentContext, known: dict[str, Entry]) -> Iterator[Fault]:
     """One entry of `tools`; `known` collects the tools by the names that the model has for them."""
     entry = entry_of(item)
     if not entry.name:
@@ -117,7 +117,7 @@ def _entry(item: Any, around: Around, known: dict[str, Entry]) -> Iterator[Fault
     yield from _names(entry, known)
 
 
-def _builtin(entry: Entry, around: Around) -> Iterator[Fault]:
+def _builtin(entry: Entry, around: AgentContext) -> Iterator[Fault]:
     kind = cast(ToolKind, entry.name)
     model = TOOLS[kind]
     if kind in ASKS_PEOPLE and not around.asks:
@@ -194,7 +194,7 @@ def _names(entry: Entry, known: dict[str, Entry]) -> Iterator[Fault]:
 # --- approvals ---------------------------------------------------------------------------------------------
 
 
-def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Around) -> Iterator[Fault]:
+def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: AgentContext) -> Iterator[Fault]:
     """One entry of `approvals`. Paths begin at its name."""
     if name in known and known[name].name in ASKS_PEOPLE:
         yield Fault((name,), "whom the model asks decides nothing by that", "leave it out", on_key=True)
@@ -220,7 +220,7 @@ def _no_tool(name: str, known: Iterable[str]) -> str | None:
     return suggest(name, names, None if names else "it has no tools")
 
 
-def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: Around) -> Iterator[Fault]:
+def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: AgentContext) -> Iterator[Fault]:
     for fault in RuleDoc.conflicts(rule):
         yield fault.under(path)
     if rule.get("when") is not None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from engine.flow import reachability
-from engine.flow.checks.agents import Around, check_agent, check_unused_tools, check_used_tools
+from engine.flow.checks.agents import AgentContext, check_agent, check_unused_tools, check_used_tools
 from engine.flow.checks.covers import check_covers
 from engine.flow.checks.edges import check_edges, sound_pairs
 from engine.flow.checks.raw_lists import Part, as_list, as_mapping, ids, items, parts, places, spec_at, talks
@@ -244,7 +244,7 @@ def _fields(
         for fault in schema_faults(schema) if isinstance(schema, dict) else ():
             yield fault.under(("with", name))
     if spec.talks:
-        yield from check_agent(node, Around(scope, site.tools, site.asks))
+        yield from check_agent(node, AgentContext(scope, site.tools, site.asks))
 
 
 def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fault]:

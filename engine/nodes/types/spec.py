@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from engine.forms import settle_form
+from engine.forms import normalize_form
 from engine.language.codec import Json, encode
 from engine.language.diagnostics import Fault, faults_of, field_names
 from engine.language.errors import SaysoError
@@ -229,22 +229,22 @@ class NodeSpec:
             raise InvalidConfig("; ".join(sentence(fault) for fault in faults))
         return config
 
-    def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
+    def normalize(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
         """The configuration as plain JSON, with defaults filled in: seconds, bytes, the names of the file.
 
         Raises `InvalidConfig`.
         """
         config = self.validate(evaluated)
-        settled: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=self.brief)
+        normalized: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=self.brief)
         for name in self.sparse_fields:
-            if settled.get(name) is None:
-                settled.pop(name, None)
-        if self.mode == "prompt" and settled.get("form") is not None:
+            if normalized.get(name) is None:
+                normalized.pop(name, None)
+        if self.mode == "prompt" and normalized.get("form") is not None:
             try:
-                settled["form"] = settle_form(settled["form"])
+                normalized["form"] = normalize_form(normalized["form"])
             except ValueError as error:
                 raise InvalidConfig(str(error)) from error
-        return settled
+        return normalized
 
     def _read(self, with_: Given) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
         """The configuration, or what keeps it from being one, each fault with the value that it is about."""
@@ -290,10 +290,10 @@ class OwnSpec(NodeSpec):
     instance: Any
     """An instance of its class, which does the work."""
 
-    def settle(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
-        """See `NodeSpec.settle`."""
-        settled: dict[str, Json] = self.validate(evaluated).model_dump(mode="json", by_alias=True)
-        return settled
+    def normalize(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
+        """See `NodeSpec.normalize`."""
+        normalized: dict[str, Json] = self.validate(evaluated).model_dump(mode="json", by_alias=True)
+        return normalized
 
     def _validated(self, with_: Mapping[str, Json]) -> BaseModel:
         return self.config.model_validate_json(encode(dict(with_)))
