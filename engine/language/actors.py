@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from engine.language.codec import Json
-from engine.language.errors import MalformedJournal
 
 ActorKind: TypeAlias = Literal["slack", "local", "system"]
 
@@ -99,23 +98,6 @@ class Actor:
         if self.simulated:
             record["simulated"] = True
         return record
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Json]) -> Actor:
-        """The actor of a journaled record. Its facts are not known, so by itself it may do nothing.
-
-        Raises `MalformedJournal` for a record without an id.
-        """
-        actor_id, simulated = record.get("id"), record.get("simulated", False) is True
-        if not isinstance(actor_id, str) or not actor_id:
-            raise MalformedJournal(f"an actor needs an id, and this record has none: {dict(record)!r}")
-        kind: ActorKind = "slack"
-        if simulated or actor_id.startswith(_LOCAL):
-            kind = "local"
-        elif actor_id.startswith(_SYSTEM):
-            kind = "system"
-        name, email = record.get("name"), record.get("email")
-        return cls(id=actor_id, kind=kind, name=name, email=email, simulated=simulated)
 
 
 def named(record: Mapping[str, Json]) -> dict[str, Json]:

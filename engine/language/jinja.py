@@ -246,13 +246,12 @@ def _collect(node: nodes.Node, *, optional: bool) -> Iterator[Reference]:
     path = static_path(node)
     if path is not None:
         if path[0] not in _CONSTANTS:
-            yield Reference(path, optional=optional)
+            yield Reference(path, optional)
         return
     if isinstance(node, nodes.Getitem):
         inner = static_path(node.node)
         if inner is not None:
-            fixed = isinstance(node.arg, nodes.Const | nodes.Slice)
-            yield Reference(inner, computed=not fixed, optional=optional)
+            yield Reference(inner, optional)
             yield from _collect(node.arg, optional=False)
             return
     if isinstance(node, nodes.Call):

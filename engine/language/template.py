@@ -38,12 +38,10 @@ Run: TypeAlias = Callable[[Mapping[str, Any]], Json]
 class Reference(NamedTuple):
     """A name that an expression uses, with the fields behind it: `nodes.gate.decision`.
 
-    `computed` says that a subscript which is no constant follows, `optional` that it stands under `default` or
-    `is defined` and may be missing.
+    `optional`: it stands under `default` or `is defined` and may be missing.
     """
 
     path: Names
-    computed: bool = False
     optional: bool = False
 
 

@@ -75,24 +75,9 @@ def _document(source: Json, title: str | None) -> Json:
     return {"type": "document", "source": source, **({"title": title} if title else {})}
 
 
-def tool_result_block(tool_use_id: str, content: str | Sequence[Json], *, is_error: bool = False) -> Json:
-    """What a tool gave: text, or blocks of text, pictures and documents."""
-    block = {
-        "type": "tool_result",
-        "tool_use_id": tool_use_id,
-        "content": content if isinstance(content, str) else list(content),
-    }
-    return {**block, "is_error": True} if is_error else block
-
-
 def user(*blocks: str | Json) -> Message:
     """A user's message; texts become text blocks."""
     return Message("user", tuple(text_block(block) if isinstance(block, str) else block for block in blocks))
-
-
-def assistant(*blocks: str | Json) -> Message:
-    """A model's message; texts become text blocks."""
-    return Message("assistant", user(*blocks).content)
 
 
 # --- legality ------------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.language.actors import Actor
-from engine.language.codec import copy
-from engine.language.errors import MalformedJournal
 from tests.prompt_state.prompt_cases import person
 
 
@@ -31,31 +29,6 @@ from tests.prompt_state.prompt_cases import person
 def test_a_record_says_who_and_nothing_more(actor: Actor, record: dict[str, object]) -> None:
     """Journaled are id, name, e-mail and whether somebody was played; facts are not."""
     assert actor.record() == record
-
-
-@pytest.mark.parametrize(
-    ("actor", "kind"),
-    [
-        (person("UANA", name="Ana"), "slack"),
-        (Actor.local("ana"), "local"),
-        (Actor.itself("timer"), "system"),
-        (Actor.pretend("U0BEN"), "local"),
-    ],
-)
-def test_a_record_read_back_is_the_same_one_without_facts(actor: Actor, kind: str) -> None:
-    """Read back from the journal an actor has its id, name and kind, and no facts: it can do nothing by itself."""
-    back = Actor.from_record(copy(actor.record()))
-    assert (back.id, back.name, back.email, back.kind) == (actor.id, actor.name, actor.email, kind)
-    assert back.simulated == actor.simulated
-    assert not back.facts_known
-    assert back.record() == actor.record()
-
-
-@pytest.mark.parametrize("record", [{}, {"id": None}, {"id": ""}, {"id": 7}, {"name": "Ana"}])
-def test_a_record_without_an_id_is_refused(record: dict[str, object]) -> None:
-    """An actor that nobody can name is a malformed journal."""
-    with pytest.raises(MalformedJournal, match="an actor needs an id"):
-        Actor.from_record(record)
 
 
 def test_one_who_is_played_has_what_the_name_says() -> None:

@@ -386,7 +386,7 @@ BARRED = [
     ("a terminal with a Slack id", replace(TERMINAL, id="UBEN"), NOT_PEOPLE),
     ("a terminal without a name", replace(TERMINAL, id="local:"), NOT_PEOPLE),
     ("a terminal of which nothing is known", replace(TERMINAL, facts_known=False), NOT_PEOPLE),
-    ("only a journaled record", Actor.from_record(BEN.record()), UNKNOWN),
+    ("only a journaled record", Actor(id=BEN.id, name=BEN.name), UNKNOWN),
 ]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from engine.language.codec import Json
 from engine.messages.messages import Message, user
 from engine.messages.turns import Tool, TurnRequest
 from engine.models.claude import ClaudeProvider
@@ -120,3 +122,18 @@ class ScriptedRig:
 
     def left(self) -> int:
         return len(self.turns) - self.provider.position
+
+
+def tool_result_block(tool_use_id: str, content: str | Sequence[Json], *, is_error: bool = False) -> Json:
+    """What a tool gave: text, or blocks of text, pictures and documents."""
+    block = {
+        "type": "tool_result",
+        "tool_use_id": tool_use_id,
+        "content": content if isinstance(content, str) else list(content),
+    }
+    return {**block, "is_error": True} if is_error else block
+
+
+def assistant(*blocks: str | Json) -> Message:
+    """A model's message; texts become text blocks."""
+    return Message("assistant", user(*blocks).content)

@@ -26,11 +26,11 @@ from engine.messages.errors import (
     StreamCut,
     Unavailable,
 )
-from engine.messages.messages import Message, assistant, tool_result_block, user
+from engine.messages.messages import Message, user
 from engine.messages.turns import TextDelta, TurnEvent, Usage
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import complete
-from tests.providers.providerkit import request
+from tests.providers.providerkit import assistant, request, tool_result_block
 from tests.providers.strategies import legal_conversations
 from tests.support.claude_server import KEY, ClaudeServer, Failure, Raw, Reply, call, claude_server, sse, text
 from tests.support.proving import tries

@@ -10,14 +10,13 @@ from hypothesis import given
 from engine.language.codec import decode, encode
 from engine.messages.messages import (
     Message,
-    assistant,
     image_block,
     legal,
     pdf_block,
     text_document_block,
-    tool_result_block,
     user,
 )
+from tests.providers.providerkit import assistant, tool_result_block
 from tests.providers.strategies import any_conversations, legal_conversations
 from tests.support.claude_rules import Refusal, check
 

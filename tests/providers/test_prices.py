@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.language.codec import encode
-from engine.messages.messages import Message, assistant, image_block, pdf_block, tool_result_block, user
+from engine.messages.messages import Message, image_block, pdf_block, user
 from engine.messages.money import dollars
 from engine.messages.prices import (
     DEFAULTS,
@@ -23,7 +23,7 @@ from engine.messages.prices import (
     worst_case,
 )
 from engine.messages.turns import Usage
-from tests.providers.providerkit import request
+from tests.providers.providerkit import assistant, request, tool_result_block
 from tests.providers.strategies import legal_conversations
 
 SONNET = DEFAULTS["claude-sonnet-5-5"]

@@ -12,7 +12,7 @@ import pytest
 
 from engine.language.codec import decode, encode
 from engine.messages.errors import InvalidRequest, ProviderError, StreamCut
-from engine.messages.messages import Message, assistant, legal, tool_result_block, user
+from engine.messages.messages import Message, legal, user
 from engine.messages.turns import (
     BlockDone,
     Finished,
@@ -25,7 +25,15 @@ from engine.messages.turns import (
 )
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import complete
-from tests.providers.providerkit import FAILURES, ClaudeRig, Rig, ScriptedRig, request
+from tests.providers.providerkit import (
+    FAILURES,
+    ClaudeRig,
+    Rig,
+    ScriptedRig,
+    assistant,
+    request,
+    tool_result_block,
+)
 from tests.support.claude_server import claude_server
 
 LONG = "The disk of db-1 is full – 98 % — since nine o'clock. \N{FIRE}\n" * 20

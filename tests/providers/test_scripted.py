@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from engine.messages.errors import Overloaded, ScriptError
-from engine.messages.messages import assistant, tool_result_block, user
+from engine.messages.messages import user
 from engine.messages.turns import TurnEvent, Usage
 from engine.models.provider import complete
 from engine.models.scripted import ScriptedProvider, load_script, script_from
-from tests.providers.providerkit import request
+from tests.providers.providerkit import assistant, request, tool_result_block
 
 SCRIPT = """
 turns:
