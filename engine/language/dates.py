@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from zoneinfo import ZoneInfo
 
 from engine.language import timestamps
-from engine.language.durations import format_duration, parse_duration, parse_moment
+from engine.language.durations import parse_duration, parse_moment
 from engine.language.working_hours import known_zone
 
 _DIRECTIVE = re.compile(r"%(.?)")
@@ -41,8 +41,3 @@ def written(moment: str, form: str, zone: str) -> str:
         raise ValueError(f"date knows %{', %'.join(_DIRECTIVES)}, in at most {MAX_FORMAT} characters")
     here = timestamps.from_text(parse_moment(moment)).astimezone(UTC if zone == "UTC" else ZoneInfo(zone))
     return here.strftime(form)
-
-
-def duration(seconds: float) -> str:
-    """So many seconds as a duration: `1h30m`. Raises `ValueError`."""
-    return format_duration(seconds)

@@ -26,6 +26,7 @@ from jinja2.runtime import Context
 from engine.language import dates, matching
 from engine.language.codec import Json
 from engine.language.diagnostics import shape_of
+from engine.language.durations import format_duration
 from engine.language.value_types import MAX_BYTES, BadValue, TooLarge, as_text, fail_undefined, plain
 
 MAX_RANGE = 10_000
@@ -287,7 +288,7 @@ def _date(value: str, form: str = "%Y-%m-%d", zone: str = "UTC") -> str:
 
 
 def _duration(value: float) -> str:
-    return _own(dates.duration, value)
+    return _own(format_duration, value)
 
 
 def _project(value: Iterable[Any], **fields: str) -> list[dict[str, Any]]:

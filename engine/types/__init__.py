@@ -9,6 +9,7 @@ nothing is ever reported of it, and it is checked when it is evaluated.
 * `lattice`: the types, their union, and their words.
 * `schema`: types of inputs, forms and JSON Schemas; `annotations`: of Python functions, read and never imported.
 * `facts`: what a condition makes true: `nodes.gate is not none` excludes null from that path.
+* `pieces`: the types of values in which expressions stand.
 * `signatures`: what each filter and test takes and gives.
 * `inference`: the type of an expression, and all that is wrong on the way to it.
 

@@ -18,10 +18,9 @@ Files:
   it will do is known when the approval is asked
 * `edges`: what is wrong with the edges of a list of nodes: ends that are not there, circles, loops that
   lead nowhere
-* `fits`: what does not fit together although each part of it is sound: cases that no value has, rows of a
-  table that have other fields than its columns, arguments that a Python function does not take
 * `inputs`: what is wrong with one input, of a flow or of a tool: its name, and how its type, choices and
   default go together
+* `misfits`: whether what expressions give fits the fields that they stand in
 * `nodes`: what hangs together in lists of nodes: ids, types, what each type takes, and what expressions may
   name where
 * `raw_lists`: the lists of nodes in a flow's raw data: where each node stands, before anybody knows whether
@@ -29,8 +28,6 @@ Files:
 * `shape`: the JSON Schema of what an agent answers, as it stands in a file: what is wrong with it, and
   where
 * `text`: names, and expressions in texts: what is wrong with them, in the words that a flow's author reads
-* `types`: what expressions in a text give: their types, what is wrong with them, and whether it fits where
-  it stands
 * `visibility`: checks the names in expressions against what surely exists when the node runs
 * `warnings`: what is allowed in a flow that loads, and is probably not meant
 """

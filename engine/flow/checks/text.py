@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from engine.flow.checks.types import typed, typed_condition
-from engine.flow.checks.visibility import Scope, check_names
+from engine.flow.checks.visibility import Scope, check_names, fault_in
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path
 from engine.language.errors import ExpressionError
 from engine.language.expressions import compile_condition, inspect_text
-from engine.language.template import BadExpression, has_expression
+from engine.language.template import BadExpression, Segment, has_expression, split_text
 from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
+from engine.types.facts import NOTHING
+from engine.types.lattice import BOOLEAN, LIST, MAPPING, MISSING, NUMBER, TEXT, Type, words
 from engine.types.pieces import Pieces
 
 
@@ -66,7 +67,7 @@ def check_text(
         else:
             yield from check_names([(segment, reference)], path, scope)
     if scope.typed and not bad:
-        yield from typed(text, path, scope, record)
+        yield from _typed(text, path, scope, record)
 
 
 def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
@@ -82,8 +83,55 @@ def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
     if isinstance(value, str):
         yield from check_names(inspect_text(value)[1], path, scope)
         if scope.typed:
-            yield from typed_condition(value, path, scope)
+            yield from _typed_condition(value, path, scope)
 
 
 def _bad(error: BadExpression, path: Path) -> Fault:
     return Fault(path, error.message, error.hint, offset=error.offset, snippet=error.snippet or None)
+
+
+def _typed(text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None) -> Iterator[Fault]:
+    """What is wrong with the types in the expressions of a text; `record` is told what they give."""
+    from engine.language.jinja import parse_expression
+    from engine.types.inference import Inference
+
+    pieces: Pieces = []
+    for part in split_text(text):
+        if not isinstance(part, Segment):
+            pieces.append(part)
+            continue
+        inference = Inference(scope)
+        pieces.append(inference.of(parse_expression(part.source)))
+        for wrong in inference.wrong:
+            yield fault_in(part, path, *wrong)
+    if record is not None:
+        record[path] = pieces
+
+
+def _typed_condition(text: str, path: Path, scope: Scope) -> Iterator[Fault]:
+    """The same for a condition, which must be true or false."""
+    from engine.language.jinja import parse_expression
+    from engine.types.inference import Inference
+
+    for part in split_text(text):
+        if not isinstance(part, Segment):
+            continue
+        inference = Inference(scope)
+        found = inference.condition(parse_expression(part.source), NOTHING)
+        for wrong in inference.wrong:
+            yield fault_in(part, path, *wrong)
+        if found.unknown or not found.kinds & ~(BOOLEAN | MISSING) or inference.wrong:
+            continue
+        may = "may give" if found.kinds & BOOLEAN else "gives"
+        told = words(found.without(BOOLEAN))
+        because = f" ({found.why})" if found.nullable and found.why else ""
+        message = f"the condition {may} {told}{because}, and must be true or false"
+        yield fault_in(part, path, message, _to_flag(found), "")
+
+
+def _to_flag(found: Type) -> str | None:
+    if found.kinds & (LIST | MAPPING):
+        return "ask how much is in it: `... | length > 0`"
+    if found.kinds & TEXT:
+        return "compare it: `... == 'yes'`, `... != ''`"
+    return "compare it: `... > 0`" if found.kinds & NUMBER else "compare it with true: `... == true`"

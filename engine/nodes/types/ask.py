@@ -11,7 +11,7 @@ from engine.forms.ask import lacks_default
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
 from engine.language.template import has_expression
-from engine.nodes.types.fields import Config, Duration, FileSize, Label, Person, Text
+from engine.nodes.types.fields import Config, Duration, FileSize, Label, Person, Text, listed
 from engine.nodes.types.outputs import AT, FILES, PERSON
 from engine.nodes.types.prompts import (
     AskOutcome,
@@ -53,10 +53,6 @@ class Choice(Config):
         return label or self.value
 
 
-def _accept(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 class AskConfig(Config):
     """Asks in the thread and waits: for a reply, for one of the choices, for a form, or for files."""
 
@@ -80,7 +76,7 @@ class AskConfig(Config):
     accept: Annotated[
         list[Literal["text", "files"]],
         Field(min_length=1, max_length=2),
-        BeforeValidator(_accept),
+        BeforeValidator(listed),
         WithJsonSchema(
             {
                 "anyOf": [

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, kind_of, suggest
 from engine.language.template import has_expression
-from engine.nodes.types.fields import Config, Text
+from engine.nodes.types.fields import DM, ONE_PERSON, Config, Text
 from engine.nodes.types.preview import block
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.annotations import Sources
@@ -23,15 +23,13 @@ MAX_FILES = 10
 MAX_COLUMNS = 20
 
 _CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,}|#[^\s#@<>]{1,80}", re.ASCII)
-_ONE_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s:]+@[^@\s]+\.[^@\s]+|requester", re.ASCII)
 _PICTURE = re.compile(r"https://[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d{1,5})?/.*", re.ASCII | re.DOTALL)
 _CONTENT = ("text", "markdown", "fields", "table", "images", "files")
-_DM = "dm:"
 
 
 def _place(value: Any) -> str:
-    if isinstance(value, str) and value.startswith(_DM):
-        return _DM + _one_person(value.removeprefix(_DM))
+    if isinstance(value, str) and value.startswith(DM):
+        return DM + _one_person(value.removeprefix(DM))
     if not isinstance(value, str) or not _CHANNEL.fullmatch(value):
         raise ValueError(
             f"{kind_of(value)} is no place: write a channel's id (C012ABCDEF), its name (#ops), or dm: and a person"
@@ -40,7 +38,7 @@ def _place(value: Any) -> str:
 
 
 def _one_person(value: Any) -> str:
-    if not isinstance(value, str) or not _ONE_PERSON.fullmatch(value):
+    if not isinstance(value, str) or not ONE_PERSON.fullmatch(value):
         raise ValueError(
             f"{kind_of(value)} is not one person: write a user id (U012ABCDEF), an e-mail address or requester"
         )

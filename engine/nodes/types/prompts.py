@@ -14,7 +14,7 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.durations import parse_duration
 from engine.language.template import has_expression
-from engine.nodes.types.fields import Config, Duration
+from engine.nodes.types.fields import DM, ONE_PERSON, Config, Duration, listed
 
 GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
 """Go on at a node of the same list."""
@@ -22,13 +22,9 @@ GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
 CHANNEL = re.compile(r"#?[CG][A-Z0-9]{2,}", re.ASCII)
 """An entry of `to` that is a channel, by its id."""
 
-DM = "dm:"
-"""What an entry of `to` begins with that is told in a direct message."""
-
 LEAST_REMINDER = 60.0
 """Seconds. Whoever is reminded more often stops reading."""
 
-_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s:]+@[^@\s]+\.[^@\s]+|requester", re.ASCII)
 _GROUP = re.compile(r"@[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 
@@ -36,23 +32,19 @@ def _target(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected a person, a group or a channel, not {kind_of(value)}")
     if value.startswith(DM):
-        if not _PERSON.fullmatch(value.removeprefix(DM)):
+        if not ONE_PERSON.fullmatch(value.removeprefix(DM)):
             raise ValueError(
                 f"{kind_of(value)} names no one person: write dm: and a user id, an e-mail address or requester"
             )
         return value
     if CHANNEL.fullmatch(value):
         return value.removeprefix("#")
-    if not _PERSON.fullmatch(value) and not _GROUP.fullmatch(value):
+    if not ONE_PERSON.fullmatch(value) and not _GROUP.fullmatch(value):
         raise ValueError(
             f"{kind_of(value)} names nobody: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
             "requester, a channel's id (#C012ABCDEF), or dm: and a person"
         )
     return value
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 def _time_of_day(value: Any) -> str:
@@ -116,7 +108,7 @@ class Escalation(Config):
     """Who else is told when nobody has answered for so long."""
 
     after: Duration = Field(description="How long after people could see the question.")
-    to: Annotated[list[Target], BeforeValidator(_listed), Field(min_length=1, max_length=10)] = Field(
+    to: Annotated[list[Target], BeforeValidator(listed), Field(min_length=1, max_length=10)] = Field(
         description="Who is told. People (user ids, e-mail addresses, `requester`) and user groups (`@sre`) are "
         "mentioned in the thread; a channel (`#C012ABCDEF`) gets a message with a link; `dm:` and a person a direct "
         "message with a link."

@@ -1,4 +1,4 @@
-"""What expressions in a text give: their types, what is wrong with them, and whether it fits where it stands."""
+"""Whether what expressions give fits the fields that they stand in."""
 
 from __future__ import annotations
 
@@ -6,66 +6,13 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
-from engine.flow.checks.visibility import Scope, fault_in
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path
-from engine.language.template import Segment, split_text
 from engine.nodes.types.spec import NodeSpec
-from engine.types.facts import NOTHING
-from engine.types.lattice import BOOLEAN, LIST, MAPPING, MISSING, NULL, NUMBER, TEXT, Type, shown, words
+from engine.types.lattice import BOOLEAN, LIST, MAPPING, NULL, NUMBER, TEXT, Type, shown, words
 from engine.types.pieces import Pieces, Record, single
 
 _MOST_VALUES = 8
-
-
-def typed(text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None) -> Iterator[Fault]:
-    """What is wrong with the types in the expressions of a text; `record` is told what they give."""
-    from engine.language.jinja import parse_expression
-    from engine.types.inference import Inference
-
-    pieces: Pieces = []
-    for part in split_text(text):
-        if not isinstance(part, Segment):
-            pieces.append(part)
-            continue
-        inference = Inference(scope)
-        pieces.append(inference.of(parse_expression(part.source)))
-        for wrong in inference.wrong:
-            yield fault_in(part, path, *wrong)
-    if record is not None:
-        record[path] = pieces
-
-
-def typed_condition(text: str, path: Path, scope: Scope) -> Iterator[Fault]:
-    """The same for a condition, which must be true or false."""
-    from engine.language.jinja import parse_expression
-    from engine.types.inference import Inference
-
-    for part in split_text(text):
-        if not isinstance(part, Segment):
-            continue
-        inference = Inference(scope)
-        found = inference.condition(parse_expression(part.source), NOTHING)
-        for wrong in inference.wrong:
-            yield fault_in(part, path, *wrong)
-        if found.unknown or not found.kinds & ~(BOOLEAN | MISSING) or inference.wrong:
-            continue
-        may = "may give" if found.kinds & BOOLEAN else "gives"
-        told = words(found.without(BOOLEAN))
-        because = f" ({found.why})" if found.nullable and found.why else ""
-        message = f"the condition {may} {told}{because}, and must be true or false"
-        yield fault_in(part, path, message, _to_flag(found), "")
-
-
-def _to_flag(found: Type) -> str | None:
-    if found.kinds & (LIST | MAPPING):
-        return "ask how much is in it: `... | length > 0`"
-    if found.kinds & TEXT:
-        return "compare it: `... == 'yes'`, `... != ''`"
-    return "compare it: `... > 0`" if found.kinds & NUMBER else "compare it with true: `... == true`"
-
-
-# --- whether they fit --------------------------------------------------------------------------------------
 
 
 class _Sample(NamedTuple):
