@@ -18,7 +18,7 @@ DECIDED = """
     Ended while it waits / Ended while a step runs / Archived, bot removed / Channel gets another id / Another thread /
     Token revoked / Slack is down while something is asked / The flow's file changes / Another release /
     The clock is put back or forward / A pause of weeks / Missed while away / The requester leaves the company /
-    A pause inside a loop / A process that lost its run / No room on the disk
+    A pause inside a loop / A process that lost its claim / No room on the disk
 """
 
 
