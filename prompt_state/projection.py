@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.journal.events import Event, TimerFired
 from engine.journal.records import Row
 from engine.journal.state import State
-from prompt_state.question_row import Owner, project
+from prompt_state.question_row import project
 
 
 def projection(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
@@ -18,5 +18,4 @@ def projection(before: State, after: State, events: Sequence[Event]) -> Sequence
         if isinstance(event, TimerFired) and (timer := before.timers.get(event.timer_id)) is not None
         if timer.purpose == "undo" and timer.prompt_id is not None
     }
-    owner = Owner(after.session_id, after.thread, after.actor)
-    return project(owner, after.prompts, events, after.seq, also=over)
+    return project(after, events, also=over)

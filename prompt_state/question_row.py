@@ -8,14 +8,14 @@ the session's state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.alias_generators import to_camel
+from msgspec import Struct, ValidationError, convert, to_builtins
 
+from engine.forms.question import Question
+from engine.journal.events import Event
 from engine.journal.records import PutPrompt
+from engine.journal.state import Asked, State
 from engine.language.actors import requester_of
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import NotJson, SchemaTooNew
@@ -33,24 +33,18 @@ OPEN_STATUSES: tuple[PromptStatus, ...] = ("requested", "shown")
 
 _SUMMARY = 140
 
-_CONFIG = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True)
 
-
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(TypedDict):
     """One choice: `value` is what the flow gets, `label` what people read, `style` how a button looks."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
-    value: Any
+    value: Json
     label: str
-    style: str | None = None
+    style: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One person's vote on an approval that several people decide: `approve` or `reject`."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
     actor_id: str
     vote: Literal["approve", "reject"]
     at: str
@@ -58,32 +52,19 @@ class Vote:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PromptState:
-    """A prompt in a thread. Times are UTC ISO-8601; `message_ts` and `thread_ts` are Slack's."""
+class PromptState(Question, kw_only=True, forbid_unknown_fields=True):
+    """A question in a thread. Times are UTC ISO-8601; `message_ts` and `thread_ts` are Slack's."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+    kind: PromptKind
+    message: str
+    nonce: str
+    options: tuple[Option, ...] = ()  # type: ignore[assignment]  # a checked dict is a dict
     prompt_id: str
     session_id: str
     path: str
-    kind: PromptKind
     status: PromptStatus
-    message: str
-    nonce: str
-    """Buttons carry it: a button of an older copy of the prompt does not match."""
-    accepts_text: bool = False
-    options: tuple[Option, ...] = ()
-    approvers: tuple[str, ...] | None = None
-    who: tuple[str, ...] | None = None
-    exclude_requester: bool = False
     requester_id: str | None = None
     requester_name: str | None = None
-    number: int | None = None
-    """What people call it in this session (`#3: yes`); it never changes."""
-    node_id: str = ""
-    node_name: str | None = None
-    generation: int = 1
-    """Counts the copies that were shown; a timer of an older one changes nothing."""
     thread_key: str | None = None
     channel: str | None = None
     thread_ts: str | None = None
@@ -97,38 +78,9 @@ class PromptState:
     answered_at: str | None = None
     """When it was closed: answered, expired or cancelled."""
     answer_summary: str | None = None
-    form: dict[str, Any] | None = None
-    """The fields that are asked for, `{"fields": [...]}`; see `engine.forms`."""
-    values: dict[str, Any] = field(default_factory=dict)
-    """What the form's fields are at the moment, for an approval: as proposed, or as people changed them."""
-    accepts_files: bool = False
-    max_files: int | None = None
-    max_size: int | None = None
-    """Bytes that one file may have."""
-    undo_seconds: float | None = None
     undo_until: str | None = None
     """Until when the answer may be taken back; None where it is final."""
-    required: int = 1
-    """How many different people have to approve."""
-    veto: Literal["any", "majority"] = "any"
-    require_reason: bool = False
-    """Whether a rejection says why."""
-    editable: tuple[str, ...] = ()
-    """The fields of the form that an approver may change."""
-    covers: dict[str, Any] | None = None
-    """What runs once this is approved: `{nodeId, path, type, text, digest, validSeconds}`."""
     votes: tuple[Vote, ...] = ()
-    editors: tuple[str, ...] = ()
-    """Who changed what is to be approved, by id: they count as requesters."""
-    excluded: tuple[str, ...] = ()
-    """Who handed the prompt over, by id: they answer it no more."""
-    handed: tuple[dict[str, Any], ...] = ()
-    """Each time that it was handed over: `{by, to, at}`."""
-    timeout_seconds: float | None = None
-    on_timeout: str = "fail"
-    remind_seconds: float | None = None
-    escalate: tuple[dict[str, Any], ...] = ()
-    hours: dict[str, Any] | None = None
 
     @property
     def open(self) -> bool:
@@ -137,11 +89,9 @@ class PromptState:
 
     def to_bytes(self) -> bytes:
         """The stored form: JSON in camelCase with its version. What only some prompts have stands in theirs only."""
-        document = {"version": VERSION, **_adapter().dump_python(self, by_alias=True)}
-        for key, nothing in _unsaid().items():
-            if document[key] == nothing:
-                del document[key]
-        return encode(document)
+        fields = to_builtins(self)
+        some = {name: fields[name] for name in _OF_SOME if fields[name] != _DEFAULTS[name]}
+        return encode({"version": VERSION, **{name: fields[name] for name in _OF_ALL}, **some})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PromptState:
@@ -163,42 +113,29 @@ class PromptState:
         return _checked(document)
 
 
-class PromptRunLike(Protocol):
-    """What the projection reads of a prompt in the engine's state."""
+_OF_ALL = (
+    "promptId", "sessionId", "path", "kind", "status", "message", "nonce", "acceptsText", "options", "approvers", "who",
+    "excludeRequester", "requesterId", "requesterName", "number", "nodeId", "nodeName", "generation", "threadKey",
+    "channel", "threadTs", "messageTs", "deadline", "snapshotSeq", "answeredBy", "answeredByName", "answeredAt",
+    "answerSummary",
+)  # fmt: skip
+"""What every row has, in the order in which it is stored."""
 
-    @property
-    def prompt_id(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def spec(self) -> dict[str, Json]: ...
-    @property
-    def shown(self) -> dict[str, Json] | None: ...
-    @property
-    def answer(self) -> dict[str, Json] | None: ...
-    @property
-    def actor(self) -> dict[str, Json] | None: ...
-    @property
-    def at(self) -> str | None: ...
-    @property
-    def deadline(self) -> str | None: ...
-    @property
-    def votes(self) -> tuple[dict[str, Json], ...]: ...
-    @property
-    def undo_until(self) -> str | None: ...
+_OF_SOME = (
+    "form", "values", "acceptsFiles", "maxFiles", "maxSize", "undoSeconds", "undoUntil", "required", "veto",
+    "requireReason", "editable", "covers", "votes", "editors", "excluded", "handed", "timeoutSeconds", "onTimeout",
+    "remindSeconds", "escalate", "hours",
+)  # fmt: skip
+"""What stands in a row only where it is not the default."""
 
+_DEFAULTS = to_builtins(
+    PromptState(kind="ask", message="", nonce="", prompt_id="", session_id="", path="", status="requested")
+)
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The session that prompts belong to: its id, thread (`{team, channel, threadTs, key}`), and who started it."""
+_SHARED = {*_OF_ALL, *_OF_SOME} & {*Question.__struct_encode_fields__}
+"""What a row has of a question as it is."""
 
-    session_id: str
-    thread: Mapping[str, Json] | None = None
-    requester: Mapping[str, Json] = field(default_factory=dict)
+_SECONDS = ("undoSeconds", "timeoutSeconds", "remindSeconds")
 
 
 def thread_key(team: str, channel: str, thread_ts: str) -> str:
@@ -212,66 +149,55 @@ def changed_prompt_ids(events: Iterable[object]) -> set[str]:
     return {prompt_id for prompt_id in found if isinstance(prompt_id, str)}
 
 
-def project(
-    owner: Owner,
-    prompts: Mapping[str, PromptRunLike],
-    events: Iterable[object],
-    seq: int,
-    *,
-    also: Iterable[str] = (),
-) -> list[PutPrompt]:
-    """The rows that a commit of `events` writes. `prompts` are those of the state after them, `seq` its seq; `also` are
-    prompts that changed and that no event names (the time to take an answer back is over)."""
-    requester, thread = owner.requester, owner.thread
+def project(state: State, events: Iterable[Event], *, also: Iterable[str] = ()) -> list[PutPrompt]:
+    """The rows that a commit of `events` writes. `state` is the one after them; `also` are prompts that changed and that
+    no event names (the time to take an answer back is over)."""
     return [
-        prompt_row(owner.session_id, thread, requester, prompts[prompt_id], seq)
+        prompt_row(state, state.prompts[prompt_id])
         for prompt_id in sorted(changed_prompt_ids(events).union(also))
-        if prompt_id in prompts
+        if prompt_id in state.prompts
     ]
 
 
-def prompt_row(
-    session_id: str,
-    thread: Mapping[str, Json] | None,
-    requester: Mapping[str, Json],
-    prompt: PromptRunLike,
-    seq: int,
-) -> PutPrompt:
-    """A prompt of the engine's state as a row. Raises `MalformedPrompt` when its spec is not one."""
-    state = prompt_state(Owner(session_id, thread, requester), prompt, seq)
+def prompt_row(state: State, prompt: Asked) -> PutPrompt:
+    """A question of a session as a row."""
+    row = prompt_state(state, prompt)
     return PutPrompt(
-        prompt_id=state.prompt_id,
-        session_id=state.session_id,
-        status=state.status,
-        body=state.to_bytes(),
-        thread_key=state.thread_key,
-        deadline=state.deadline,
+        prompt_id=row.prompt_id,
+        session_id=row.session_id,
+        status=row.status,
+        body=row.to_bytes(),
+        thread_key=row.thread_key,
+        deadline=row.deadline,
     )
 
 
-def prompt_state(owner: Owner, prompt: PromptRunLike, seq: int) -> PromptState:
-    """A prompt of the engine's state as its thread sees it. Raises `MalformedPrompt` when its spec is not one."""
-    actor = prompt.actor or {}
-    document = {
-        "promptId": prompt.prompt_id,
-        "sessionId": owner.session_id,
-        "path": prompt.path,
-        "kind": prompt.kind,
-        "status": prompt.status,
-        "requesterId": requester_of(owner.requester),
-        "requesterName": owner.requester.get("name"),
-        "deadline": prompt.deadline,
-        "snapshotSeq": seq,
-        "answeredBy": actor.get("id"),
-        "answeredByName": actor.get("name"),
-        "answeredAt": prompt.at,
-        "answerSummary": summary(prompt.kind, prompt.answer),
-        "undoUntil": prompt.undo_until,
-        "votes": [_vote(vote) for vote in prompt.votes],
-        **_from_spec(prompt.spec),
-        **_place(owner.thread or {}, prompt.shown or {}),
-    }
-    return _checked(document)
+def prompt_state(state: State, prompt: Asked) -> PromptState:
+    """A question of a session as its thread sees it. Raises `MalformedPrompt` when it lacks what a row has."""
+    actor, asked = prompt.actor or {}, to_builtins(prompt)
+    return _checked(
+        {
+            **{name: asked[name] for name in _SHARED},
+            **{name: float(asked[name]) for name in _SECONDS if asked[name] is not None},
+            "promptId": prompt.prompt_id,
+            "sessionId": state.session_id,
+            "nonce": prompt.nonce or None,
+            "path": prompt.path,
+            "status": prompt.status,
+            "options": [_option(option) for option in prompt.options],
+            "requesterId": requester_of(state.actor),
+            "requesterName": state.actor.get("name"),
+            "deadline": prompt.deadline,
+            "snapshotSeq": state.seq,
+            "answeredBy": prompt.answered_by,
+            "answeredByName": actor.get("name"),
+            "answeredAt": prompt.at,
+            "answerSummary": summary(prompt.kind, prompt.answer),
+            "undoUntil": prompt.undo_until,
+            "votes": [_vote(vote) for vote in prompt.votes],
+            **_place(state.thread or {}, prompt.shown or {}),
+        }
+    )
 
 
 def summary(kind: str, answer: Mapping[str, Json] | None) -> str | None:
@@ -290,61 +216,8 @@ def _vote(vote: Mapping[str, Json]) -> dict[str, Json]:
     return {"actorId": actor.get("id"), "actorName": actor.get("name"), **told}
 
 
-def _from_spec(spec: Mapping[str, Json]) -> dict[str, Json]:
-    """The part that `prompt:requested` fixed, and people changed since. What must be there and is not is found by
-    `_checked`."""
-    options = [
-        {"value": option.get("value"), "label": str(option.get("label")), "style": option.get("style")}
-        for option in spec.get("options") or ()
-    ]
-    return {
-        "message": spec.get("message"),
-        "nonce": spec.get("nonce"),
-        "acceptsText": spec.get("acceptsText", False),
-        "options": options,
-        "approvers": spec.get("approvers"),
-        "who": spec.get("who"),
-        "excludeRequester": spec.get("excludeRequester") or False,
-        "number": spec.get("number"),
-        "nodeId": spec.get("nodeId") or "",
-        "nodeName": spec.get("nodeName"),
-        "generation": spec.get("generation") or 1,
-        **{name: spec[name] for name in _AS_TOLD if spec.get(name) is not None},
-    }
-
-
-_AS_TOLD = (
-    "form",
-    "values",
-    "acceptsFiles",
-    "maxFiles",
-    "maxSize",
-    "undoSeconds",
-    "required",
-    "veto",
-    "requireReason",
-    "editable",
-    "covers",
-    "editors",
-    "excluded",
-    "handed",
-    "timeoutSeconds",
-    "onTimeout",
-    "remindSeconds",
-    "escalate",
-    "hours",
-)
-"""Fields of a spec that a row has as they are; those that are left out have the defaults of `PromptState`."""
-
-_OF_SOME = frozenset({*_AS_TOLD, "undoUntil", "votes"})
-
-
-@cache
-def _unsaid() -> dict[str, Json]:
-    """What the fields that only some prompts have are in all others, where they are left out."""
-    nothing = PromptState("", "", "", "ask", "requested", "", "")
-    defaults = _adapter().dump_python(nothing, by_alias=True)
-    return {key: value for key, value in defaults.items() if key in _OF_SOME}
+def _option(option: Mapping[str, Json]) -> dict[str, Json]:
+    return {"value": option.get("value"), "label": str(option.get("label")), "style": option.get("style")}
 
 
 def _place(thread: Mapping[str, Json], shown: Mapping[str, Json]) -> dict[str, Json]:
@@ -358,17 +231,8 @@ def _place(thread: Mapping[str, Json], shown: Mapping[str, Json]) -> dict[str, J
 
 
 def _checked(document: dict[str, Json]) -> PromptState:
-    """The PromptState of a document, every field of its type. Goes through JSON: what is built is what is read."""
+    """The PromptState of a document, every field of its type."""
     try:
-        return _adapter().validate_json(encode(document))
-    except (ValidationError, NotJson) as error:
-        problem = str(error)
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
-        raise MalformedPrompt(f"prompt {document.get('promptId')!r} is malformed: {problem}") from error
-
-
-@cache
-def _adapter() -> TypeAdapter[PromptState]:
-    return TypeAdapter(PromptState)
+        return convert(document, PromptState)
+    except ValidationError as error:
+        raise MalformedPrompt(f"prompt {document.get('promptId')!r} is malformed: {error}") from error

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from engine.forms import match_option
+from engine.forms.ask import takes_typed_choice
 from engine.journal.transitions import ENDED
 from prompt_state.question_row import PromptState
 from prompt_state.slack_text import text_in
@@ -316,7 +317,7 @@ def _names_a_person(message: Message, thread: Thread) -> bool:
     """One mention and nothing else, where a person is asked for: that is no word to a colleague but the answer."""
     if _ONE_PERSON.fullmatch(message.text.strip()) is None:
         return False
-    forms = [(prompt.form or {}).get("fields") or [] for prompt in thread.prompts if prompt.open]
+    forms = [prompt.fields for prompt in thread.prompts if prompt.open]
     return any(len(fields) == 1 and fields[0].get("format") == "user" for fields in forms)
 
 
@@ -475,15 +476,7 @@ def _takes_reply(prompt: PromptState, message: Message, text: str) -> bool:
 
 def _is_choice(prompt: PromptState, text: str) -> bool:
     """Whether the text is exactly one of the choices of a question. Decisions are pressed, whatever is typed."""
-    if not may_be_typed(prompt):
-        return False
-    offered = [{"value": option.value, "label": option.label} for option in prompt.options]
-    return match_option(offered, text, by_number=True) is not None
-
-
-def may_be_typed(prompt: PromptState) -> bool:
-    """Whether a reply may be one of its choices; what decides about a risk is pressed."""
-    return prompt.kind in ("ask", "input", "limit") and bool(prompt.options)
+    return takes_typed_choice(prompt) and match_option(prompt.options, text, by_number=True) is not None
 
 
 def _unshown(prompts: Iterable[PromptState]) -> list[PromptState]:
@@ -499,9 +492,9 @@ def _ids(prompts: Iterable[PromptState]) -> tuple[str, ...]:
 
 
 def _offers(prompt: PromptState, word: str) -> bool:
-    if not may_be_typed(prompt):
+    if not takes_typed_choice(prompt):
         return False
-    words = (word_of for option in prompt.options for word_of in (option.label, option.value))
+    words = (word_of for option in prompt.options for word_of in (option["label"], option["value"]))
     return any(isinstance(offered, str) and control_word(offered) == word for offered in words)
 
 

@@ -99,7 +99,7 @@ def test_a_history_makes_sense_to_this_release(path: Path) -> None:
         assert due(case.flow, case.state) == []
         case.claimed().then()
         return
-    case.when(case.answer(case.prompt.spec["options"][0]["value"]))
+    case.when(case.answer(case.prompt.options[0]["value"]))
     assert case.state.status == ("running" if path.stem == "talking" else "complete")
     check_invariants(case.flow, case.events, case.state, case.epoch)
 

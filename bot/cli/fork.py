@@ -11,7 +11,6 @@ from bot.terminal.follow import Mode, follow
 from bot.terminal.follower import Follower, new_session_id, open_prompts, read_answer
 from engine.decide import fork
 from engine.flow.load import flow_from_body
-from engine.forms.ask import asked_fields
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.language.codec import Json, decode
@@ -61,10 +60,10 @@ def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
             raise UsageError(f"--answer {line!r} needs the form PROMPT=VALUE.")
         prompt_id = next(iter(fork.answered(state, state, {key: None})))
         prompt = next(prompt for prompt in open_prompts(state) if prompt.prompt_id == prompt_id)
-        if asked_fields(prompt.spec) and words.lstrip().startswith("{"):
+        if prompt.fields and words.lstrip().startswith("{"):
             given[prompt.path] = _fields(prompt.path, words)
             continue
-        value, said = read_answer(prompt.spec, words)
+        value, said = read_answer(prompt, words)
         given[prompt.path] = value if said is None else said
     return given
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from bot.cli.inputs import read_inputs
 from bot.cli.lookup import (
     actor_for,
@@ -31,7 +33,7 @@ from bot.terminal.output import Paint, clean, one_line, print_json, table
 from engine.decide.commands import Edit, HandOver, Undo
 from engine.decide.question import timed_out
 from engine.forms import value_text
-from engine.forms.ask import asked_fields
+from engine.forms.question import Question
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.actors import Actor
@@ -74,27 +76,27 @@ class Given:
                 "Change it first, with --edit alone, and see what it says then before you decide."
             )
 
-    def read(self, spec: Mapping[str, Json]) -> tuple[Json, str | None]:
-        """The answer to a prompt of this spec as `(value, text)`; for a form `value` has the fields. Raises
+    def read(self, prompt: Question) -> tuple[Json, str | None]:
+        """The answer to this prompt as `(value, text)`; for a form `value` has the fields. Raises
         `InvalidAnswer`, and `UsageError` for a field that cannot be read."""
         if self.fields or self.values:
-            if not asked_fields(spec):
+            if not prompt.fields:
                 raise InvalidAnswer("This question has no fields.")
             return read_inputs(self.fields, self.values), None
         if self.files:
             return None, self.answer if self.answer is not None else self.text
-        options = spec.get("options") or []
-        if self.text is not None and options and spec.get("acceptsText"):
+        options = prompt.options
+        if self.text is not None and options and prompt.accepts_text:
             return None, self.text
         if self.text is not None and options:
             raise InvalidAnswer("This question takes a choice, not a text.")
         if self.value is not None:
             if not options:
                 raise InvalidAnswer("This question takes a text, not a choice.")
-            options = [{**option, "label": option["value"]} for option in options]
+            options = tuple({**option, "label": option["value"]} for option in options)
         line = next(part for part in (self.answer, self.value, self.text) if part is not None)
-        own_words = self.value is None and spec.get("acceptsText")
-        return read_answer({"options": options, "acceptsText": own_words}, line)
+        own_words = self.value is None and prompt.accepts_text
+        return read_answer(replace(prompt, options=options, accepts_text=own_words), line)
 
 
 def list_prompts(place: Place, *, as_json: bool) -> int:
@@ -118,29 +120,20 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
     return Exit.OK
 
 
-def _spec(prompt: PromptState) -> dict[str, Json]:
-    """The part of a prompt's spec that says whom it asks and what it offers."""
-    return {
-        "approvers": list(prompt.approvers) if prompt.approvers is not None else None,
-        "who": list(prompt.who) if prompt.who is not None else None,
-        "options": [{"value": option.value, "label": option.label} for option in prompt.options],
-    }
-
-
 def _requester(prompt: PromptState) -> dict[str, Json]:
     return {"id": prompt.requester_id, "name": prompt.requester_name}
 
 
 def _row(prompt: PromptState, flow: str) -> tuple[str, ...]:
-    choices = " | ".join(option.label for option in prompt.options) or _takes(prompt)
-    whom = plain(waiting_on(_spec(prompt), _requester(prompt)))
+    choices = " | ".join(option["label"] for option in prompt.options) or _takes(prompt)
+    whom = plain(waiting_on(prompt, _requester(prompt)))
     question = one_line(plain(prompt.message), 200)
     return prompt.prompt_id, clean(flow), one_line(whom, 30), one_line(choices, 30), question
 
 
 def _takes(prompt: PromptState) -> str:
     """What a question without choices takes."""
-    fields = (prompt.form or {}).get("fields") or []
+    fields = prompt.fields
     if fields:
         return "form: " + ", ".join(str(field["name"]) for field in fields)
     parts = ["text"] * prompt.accepts_text + ["files"] * prompt.accepts_files
@@ -161,20 +154,19 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
         return Exit.OK
     paint = Paint(sys.stdout)
     print(f"{paint('bold', prompt.prompt_id)}  {clean(flow)}, {clean(prompt.path)}, {prompt.status}")
-    print(f"  asked: {one_line(plain(waiting_on(_spec(prompt), _requester(prompt))), 200)}")
+    print(f"  asked: {one_line(plain(waiting_on(prompt, _requester(prompt))), 200)}")
     for line in clean(plain(prompt.message)).splitlines():
         print(f"  {line}")
     for line in covered_lines(prompt.covers):
         print(f"  {clean(line)}")
     for option in prompt.options:
-        print(
-            f"  - {one_line(option.label, 200)}  {paint('dim', f'--value {shlex.quote(str(option.value))}')}"
-        )
+        choose = f"--value {shlex.quote(str(option['value']))}"
+        print(f"  - {one_line(option['label'], 200)}  {paint('dim', choose)}")
     if prompt.options and prompt.accepts_text:
         print(f"  - or other words  {paint('dim', '--text ...')}")
     if prompt.editable:
         _show_editable(prompt, paint)
-    for field in [] if prompt.options else (prompt.form or {}).get("fields") or []:
+    for field in [] if prompt.options else prompt.fields:
         first, *rest = (one_line(line, 300) for line in field_lines(field))
         needed = "needed" if field["required"] else "if any"
         print(f"  {paint('bold', field['name'])} ({needed}): {first}")
@@ -187,7 +179,7 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
 
 def _show_editable(prompt: PromptState, paint: Paint) -> None:
     """What an approver may change first, and how."""
-    for field in (prompt.form or {}).get("fields") or []:
+    for field in prompt.fields:
         if field["name"] in prompt.editable:
             now = one_line(value_text(field, prompt.values.get(field["name"])), 200)
             change = f"--edit {field['name']}=..."
@@ -204,11 +196,11 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
         "status": prompt.status,
         "message": plain(prompt.message),
         "covers": prompt.covers and {name: prompt.covers.get(name) for name in ("nodeId", "text", "digest")},
-        "options": _spec(prompt)["options"],
+        "options": [{name: option[name] for name in ("value", "label")} for option in prompt.options],
         "acceptsText": prompt.accepts_text,
         "acceptsFiles": prompt.accepts_files,
-        "fields": (prompt.form or {}).get("fields") or [],
-        "asked": asked(_spec(prompt), _requester(prompt)),
+        "fields": prompt.fields,
+        "asked": asked(prompt, _requester(prompt)),
         "deadline": prompt.deadline,
         "threadKey": prompt.thread_key,
         "messageTs": prompt.message_ts,
@@ -241,12 +233,12 @@ def answer_prompt(
         head: Head | None = store.head(prompt.session_id)
         assert head is not None, "a prompt's session exists"
         refuse_ended(head)
-        spec = stored_state(store, head.session_id).prompts[prompt.prompt_id].spec
-        value, text = given.read(spec)
+        question = stored_state(store, head.session_id).prompts[prompt.prompt_id]
+        value, text = given.read(question)
         kept = None
         if given.files:
             files = SessionFiles(settings.home)
-            kept = keep(files, prompt.session_id, prompt.prompt_id, spec, given.files)
+            kept = keep(files, prompt.session_id, prompt.prompt_id, question, given.files)
         said = Said(prompt.prompt_id, value, text, reason=given.reason, files=kept)
         if not runs_here(store, head):
             if not served(store, head):

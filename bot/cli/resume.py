@@ -113,7 +113,7 @@ def said_of(state: State, wanted: Resume, message: str | None) -> Said:
     if len(found) != 1:
         names = ", ".join(prompt.prompt_id for prompt in open_prompts(state)) or "none"
         raise UsageError(f"Say which question is answered, with --prompt ID. Open in this session: {names}.")
-    value, text = read_answer(found[0].spec, line)
+    value, text = read_answer(found[0], line)
     return Said(found[0].prompt_id, value, text)
 
 
@@ -163,7 +163,7 @@ def _stands_in_slack(store: Store, state: State, mode: Mode) -> int:
         return exit_of(state)
     print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.status}.")
     for prompt in open_prompts(state):
-        question = one_line(question_lines(prompt.spec["message"])[0])
+        question = one_line(question_lines(prompt.message)[0])
         print(f"  waits for {asked_of(state, prompt)}: {question}")
         print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
     return exit_of(state)

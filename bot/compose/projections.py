@@ -137,7 +137,7 @@ def _locks(state: State, stored: Sequence[LockRow]) -> Iterator[Row]:
 def _prompts(state: State, stored: Sequence[PromptRow]) -> Iterator[Row]:
     known = {row.prompt_id: row for row in stored}
     for prompt_id, prompt in state.prompts.items():
-        wanted = prompt_row(state.session_id, state.thread, state.actor, prompt, state.seq)
+        wanted = prompt_row(state, prompt)
         if prompt_id not in known or not _same(wanted, known[prompt_id]):
             yield wanted
 

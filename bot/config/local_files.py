@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bot.config.session_files import Inbox, SessionFiles
+from engine.forms.question import Question
 from engine.language.codec import Json, clean_text
 from engine.language.errors import InvalidAnswer
 from engine.nodes.runtime.folder import FileRefused, sniffed
@@ -18,18 +19,18 @@ _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 
 
 def keep(
-    files: SessionFiles, session_id: str, prompt_id: str, spec: Mapping[str, Json], paths: Sequence[Path]
+    files: SessionFiles, session_id: str, prompt_id: str, prompt: Question, paths: Sequence[Path]
 ) -> list[Json]:
     """The files as an answer has them, `{name, path, size, type}` each. Raises `InvalidAnswer` and `FileRefused`."""
-    if not spec.get("acceptsFiles"):
+    if not prompt.accepts_files:
         raise InvalidAnswer("This question takes no files.")
-    most = int(spec.get("maxFiles") or 1)
+    most = int(prompt.max_files or 1)
     if len(paths) > most:
         raise InvalidAnswer(
             f"This question takes at most {most} {'file' if most == 1 else 'files'}, not {len(paths)}."
         )
     with files.inbox(session_id, prompt_id) as inbox:
-        return [_copied(inbox, path, int(spec.get("maxSize") or 0)) for path in paths]
+        return [_copied(inbox, path, int(prompt.max_size or 0)) for path in paths]
 
 
 def _copied(inbox: Inbox, path: Path, largest: int) -> Json:

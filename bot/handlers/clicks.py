@@ -16,7 +16,6 @@ from bot.rendering.text import escape, one_line
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Abort, Answer, Command, Undo
 from engine.decide.policy import Gate, authorize
-from engine.forms.ask import asked_fields
 from engine.journal.records import Head, InboxRow, Row
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
@@ -83,7 +82,7 @@ class Presses:
         known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
         if prompt is None or not known:
             return await self._notices.whisper(row, data, GONE, "refused")
-        picked = _picked(prompt, data) if inline else prompt.options[int(index)].value
+        picked = _picked(prompt, data) if inline else prompt.options[int(index)]["value"]
         return await self._answer(row, data, prompt, nonce, value=picked)
 
     async def _answer(
@@ -233,5 +232,4 @@ def _stands_in(prompt: PromptState, message_ts: str) -> bool:
 
 def _picked(prompt: PromptState, data: dict[str, Json]) -> Json:
     """What a control in the message of a form with one field was set to; nothing where it has no such field."""
-    fields = asked_fields({"form": prompt.form})
-    return read_control(data["picked"] or {}, fields[0]) if fields else None
+    return read_control(data["picked"] or {}, prompt.fields[0]) if prompt.fields else None

@@ -166,10 +166,10 @@ def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> 
 def _as_edited(state: State, path: str) -> str | None:
     """What a call was made with, in a few words, where people changed it before they approved it."""
     for prompt in state.prompts.values():
-        if prompt.path == path and prompt.spec.get("tool") and prompt.spec.get("editors"):
+        if prompt.path == path and prompt.tool and prompt.editors:
             if (prompt.answer or {}).get("value") != "approve":
                 return None
-            values = prompt.spec.get("values") or {}
+            values = prompt.values
             return brief_input("", {name: value for name, value in values.items() if value not in (None, "")})
     return None
 

@@ -141,7 +141,7 @@ def _log(state: State) -> list[PutOutbox]:
 
 def _covered(state: State, prompt_id: str, key: str) -> list[PutOutbox]:
     """All that an approval covers, where that is more than a message shows."""
-    covers = state.prompts[prompt_id].spec.get("covers") or {}
+    covers = state.prompts[prompt_id].covers or {}
     text = str(covers.get("text") or "")
     return [_file(state, key, "what-will-run.txt", text)] if weight(text) > COVERED_MOST else []
 

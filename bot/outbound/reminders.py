@@ -30,7 +30,7 @@ from bot.rendering.prompt_clocks import (
 from bot.wire.client import Permanent
 from engine.flow import Flow
 from engine.journal.records import OutboxRow
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.codec import Json
 from engine.storage.group_commit import Writer
 
@@ -89,7 +89,7 @@ class Clocks:
         state, flow, prompt = await self._about(data)
         if not prompt.open and not is_uncertain(row):
             return Sent(DROPPED)
-        told = prompt.spec["escalate"][data["step"]]["to"]
+        told = prompt.escalate[data["step"]]["to"]
         names = await self._names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
         text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
         return await self._in_thread(row, state, text)
@@ -156,14 +156,14 @@ class Clocks:
 
     # --- what they need ------------------------------------------------------------------------------------
 
-    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, PromptRun]:
+    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
         state = await self._sessions.state(data["sessionId"])
         prompt = state.prompts.get(data["promptId"])
         if prompt is None or state.seq < data.get("seq", 0):
             raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
         return state, await self._sessions.flow(data["sessionId"]), prompt
 
-    async def _link(self, prompt: PromptRun) -> str | None:
+    async def _link(self, prompt: Asked) -> str | None:
         shown = prompt.shown or {}
         if not shown.get("ts"):
             return None
@@ -175,5 +175,5 @@ class Clocks:
             return None
 
 
-def _entries(prompt: PromptRun) -> list[str]:
-    return [str(entry) for entry in prompt.spec.get("approvers") or prompt.spec.get("who") or ()]
+def _entries(prompt: Asked) -> list[str]:
+    return [str(entry) for entry in prompt.approvers or prompt.who or ()]

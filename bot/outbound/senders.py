@@ -25,7 +25,7 @@ from bot.wire.client import Permanent, SlackFault
 from engine.decide.prompt_timers import MOST_REPOSTS
 from engine.flow import Flow
 from engine.journal.records import InboxItem, OutboxRow
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
 from engine.run import remote_commands
@@ -145,7 +145,7 @@ class Rows:
             )
         return Sent(position(where))
 
-    async def _shown_at(self, prompt: PromptRun) -> Posted | None:
+    async def _shown_at(self, prompt: Asked) -> Posted | None:
         """The message that shows a prompt: the latest, where earlier ones were deleted."""
         if prompt.shown:
             return Posted(prompt.shown["channel"], prompt.shown["ts"])
@@ -157,22 +157,22 @@ class Rows:
                 return where
         return None
 
-    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, PromptRun]:
+    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
         state = await self._sessions.state(data["sessionId"])
         prompt = state.prompts.get(data["promptId"]) or await self._kept(data)
         if prompt is None:
             raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
         return state, await self._sessions.flow(data["sessionId"]), prompt
 
-    async def _kept(self, data: dict[str, Json]) -> PromptRun | None:
+    async def _kept(self, data: dict[str, Json]) -> Asked | None:
         """A closed prompt by its row: a session's state need not know it any more."""
         kept = await self._writer.call(prompts.find, self._writer.store, data["promptId"])
         if kept is None or kept.open:
             return None
         return closed_run(kept, data.get("outcome"))
 
-    async def _ids(self, *prompts: PromptRun) -> Mapping[str, str]:
-        lists = [prompt.spec.get("approvers") or prompt.spec.get("who") or () for prompt in prompts]
+    async def _ids(self, *prompts: Asked) -> Mapping[str, str]:
+        lists = [prompt.approvers or prompt.who or () for prompt in prompts]
         return await self._names(str(entry) for entries in lists for entry in entries)
 
     # --- cards ---------------------------------------------------------------------------------------------

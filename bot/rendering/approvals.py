@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from bot.rendering.blocks import Block, button, context, section, sections, size
 from bot.rendering.text import clip, date, one_line, person, picked, plain, safe, shown, weight
 from engine.forms import value_text
+from engine.journal.state import Asked
 from engine.language.codec import Json
 
 OPEN = "sayso:open:"
@@ -32,39 +33,17 @@ _LEAST = 600
 """Units of what will run that are shown at the least, however long the question is."""
 
 
-class Decided(Protocol):
-    """What is read of a prompt."""
-
-    @property
-    def prompt_id(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def spec(self) -> dict[str, Json]: ...
-    @property
-    def votes(self) -> tuple[dict[str, Json], ...]: ...
-    @property
-    def answer(self) -> dict[str, Json] | None: ...
-    @property
-    def actor(self) -> dict[str, Json] | None: ...
-
-
-def handle(prompt: Decided) -> str:
+def handle(prompt: Asked) -> str:
     """What buttons that open something carry: ids."""
-    return f"{prompt.prompt_id}|{prompt.spec['nonce']}"
+    return f"{prompt.prompt_id}|{prompt.nonce}"
 
 
 # --- votes -------------------------------------------------------------------------------------------------
 
 
-def required(prompt: Decided) -> int:
-    """How many people have to approve."""
-    return int(prompt.spec.get("required") or 1)
-
-
-def tally(prompt: Decided) -> str | None:
+def tally(prompt: Asked) -> str | None:
     """How the votes stand, as mrkdwn: `1 of 2 approved: Ana`. None where one person decides."""
-    most = required(prompt)
+    most = prompt.required
     if prompt.kind != "approval" or (most < 2 and not prompt.votes):
         return None
     approved = [vote for vote in prompt.votes if vote["vote"] == "approve"]
@@ -75,7 +54,7 @@ def tally(prompt: Decided) -> str | None:
     return f"{words} · rejected: {_people(rejected)}" if rejected else words
 
 
-def vote_lines(prompt: Decided) -> list[str]:
+def vote_lines(prompt: Asked) -> list[str]:
     """The tally, and the reasons that were given."""
     words = tally(prompt)
     if words is None:
@@ -90,7 +69,7 @@ def vote_lines(prompt: Decided) -> list[str]:
     return [f"🗳️ {words}", *said]
 
 
-def deciders(prompt: Decided) -> str:
+def deciders(prompt: Asked) -> str:
     """Who decided: everybody whose vote was for what was decided."""
     answer = prompt.answer or {}
     votes = answer.get("votes") or prompt.votes
@@ -111,17 +90,17 @@ def _people(votes: Sequence[Mapping[str, Json]]) -> str:
 # --- values ------------------------------------------------------------------------------------------------
 
 
-def fields_of(prompt: Decided) -> list[Mapping[str, Json]]:
+def fields_of(prompt: Asked) -> list[Mapping[str, Json]]:
     """The fields of its form."""
-    return list((prompt.spec.get("form") or {}).get("fields") or ())
+    return list((prompt.form or {}).get("fields") or ())
 
 
-def value_blocks(prompt: Decided, *, is_open: bool) -> list[Block]:
+def value_blocks(prompt: Asked, *, is_open: bool) -> list[Block]:
     """What an approval proposes, field by field, with what people changed: old → new. Where that is too much for a
     message it says so, and a button shows all of it."""
     if prompt.kind != "approval" or not fields_of(prompt):
         return []
-    if prompt.spec.get("tool") and not prompt.spec.get("editors"):
+    if prompt.tool and not prompt.editors:
         return []  # what the call covers is shown, and says all of it
     lines = [_value_line(field, old, new, posted=is_open) for field, old, new in _values(prompt)]
     kept, room = 0, _VALUES
@@ -135,15 +114,15 @@ def value_blocks(prompt: Decided, *, is_open: bool) -> list[Block]:
     if kept < len(lines) or cut:
         left = f"{len(lines) - kept} more fields are" if kept < len(lines) else "Some values are"
         made.append(_not_all(prompt, f"⚠️ {left} not shown in full here.", is_open))
-    editors = [person({"id": editor}) for editor in prompt.spec.get("editors") or ()]
+    editors = [person({"id": editor}) for editor in prompt.editors]
     if editors:
         made.append(context(f"✏️ Changed by {', '.join(editors[:5])}"))
     return made
 
 
-def _values(prompt: Decided) -> list[tuple[Mapping[str, Json], Json, Json]]:
+def _values(prompt: Asked) -> list[tuple[Mapping[str, Json], Json, Json]]:
     """Each field with its value as proposed, and as it is now."""
-    now = {**(prompt.spec.get("values") or {}), **((prompt.answer or {}).get("values") or {})}
+    now = {**(prompt.values), **((prompt.answer or {}).get("values") or {})}
     return [
         (field, field.get("default"), now.get(str(field["name"]), field.get("default")))
         for field in fields_of(prompt)
@@ -161,7 +140,7 @@ def _title(field: Mapping[str, Json]) -> str:
     return safe(one_line(str(field.get("title") or field["name"]), 80))
 
 
-def _not_all(prompt: Decided, words: str, is_open: bool) -> Block:
+def _not_all(prompt: Asked, words: str, is_open: bool) -> Block:
     """Says that something is cut; while there is something to decide with a button that shows all of it."""
     if not is_open:
         return section(words)
@@ -178,12 +157,12 @@ def _value(field: Mapping[str, Json], value: Json, *, posted: bool) -> str:
 # --- what will run -----------------------------------------------------------------------------------------
 
 
-def covered_blocks(prompt: Decided, label: str, room: int, *, is_open: bool) -> list[Block]:
+def covered_blocks(prompt: Asked, label: str, room: int, *, is_open: bool) -> list[Block]:
     """What runs when this is approved, in full, or as much as there is room for and the words that say so.
 
     `label` is what the covered step is called, ready for mrkdwn; `room` the units for all of it.
     """
-    covers = prompt.spec.get("covers")
+    covers = prompt.covers
     if not covers:
         return []
     text = shown(str(covers.get("text") or ""))
@@ -205,20 +184,20 @@ def covered_blocks(prompt: Decided, label: str, room: int, *, is_open: bool) -> 
     return [head, preformatted(piece), _not_all(prompt, said, is_open)]
 
 
-def covered_size(prompt: Decided) -> int:
+def covered_size(prompt: Asked) -> int:
     """The units that all of what will run takes in a message."""
-    covers = prompt.spec.get("covers")
+    covers = prompt.covers
     return 0 if not covers else size([preformatted(shown(str(covers.get("text") or "")))]) + 600
 
 
-def whole(prompt: Decided) -> list[Block]:
+def whole(prompt: Asked) -> list[Block]:
     """All that is approved, for a modal: the values, and what will run."""
     lines = []
     for field, old, new in _values(prompt):
         before = "" if old == new else f" (before: {value_text(field, old)})"
         lines.append(f"{field.get('title') or field['name']}: {value_text(field, new)}{before}")
     made = whole_blocks("\n".join(lines), most=80_000)
-    covers = prompt.spec.get("covers") or {}
+    covers = prompt.covers or {}
     if covers:
         made += [section("*What will run*"), *whole_blocks(str(covers.get("text") or ""))]
     return made
@@ -260,16 +239,16 @@ def preformatted(text: str) -> Block:
     return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": inside}]}
 
 
-def _approved(prompt: Decided) -> bool:
+def _approved(prompt: Asked) -> bool:
     return (prompt.answer or {}).get("value") == "approve"
 
 
 # --- who is asked now --------------------------------------------------------------------------------------
 
 
-def handed_line(prompt: Decided) -> str | None:
+def handed_line(prompt: Asked) -> str | None:
     """Who let whom answer in their place, the last time."""
-    handed = prompt.spec.get("handed") or ()
+    handed = prompt.handed
     if not handed:
         return None
     last = handed[-1]
@@ -278,7 +257,7 @@ def handed_line(prompt: Decided) -> str | None:
 
 
 def edited_text(
-    prompt: Decided,
+    prompt: Asked,
     by: Mapping[str, Json],
     before: Mapping[str, Json],
     values: Mapping[str, Json],
@@ -291,33 +270,33 @@ def edited_text(
         _value_line(known.get(name, {"name": name, "type": "string"}), old, values.get(name), posted=True)
         for name, old in before.items()
     ]
-    number = prompt.spec.get("number")
+    number = prompt.number
     which = f" (#{int(number)})" if number else ""
     void = " The votes before that do not count any more." if had_votes else ""
     head = f"✏️ {person(by)} changed what is to be approved{which}.{void} Please decide on it as it is now."
     return "\n".join([head, *lines[:_LINES]])
 
 
-def handed_text(prompt: Decided, by: Mapping[str, Json], to: str) -> str:
+def handed_text(prompt: Asked, by: Mapping[str, Json], to: str) -> str:
     """Told to whoever is asked now."""
-    number = prompt.spec.get("number")
+    number = prompt.number
     which = f" (#{int(number)} above)" if number else " above"
-    question = one_line(plain(str(prompt.spec.get("message") or "")), 160)
+    question = one_line(plain(str(prompt.message or "")), 160)
     return f"👉 {person({'id': to})}: {person(by)} asks you to answer this in their place{which}: {safe(question)}"
 
 
 # --- buttons -----------------------------------------------------------------------------------------------
 
 
-def opens(label: str, kind: str, prompt: Decided, style: str | None = None) -> Block:
+def opens(label: str, kind: str, prompt: Asked, style: str | None = None) -> Block:
     """A button that opens a view of this kind."""
     return button(label, f"{OPEN}{kind}", handle(prompt), style)
 
 
-def more_menu(prompt: Decided) -> Block:
+def more_menu(prompt: Asked) -> Block:
     """What is needed rarely: the menu behind the three dots."""
     entries = [("Hand over to somebody else…", "hand")]
-    if prompt.kind == "approval" and not prompt.spec.get("requireReason"):
+    if prompt.kind == "approval" and not prompt.require_reason:
         entries.insert(0, ("Reject with a reason…", "reject"))
     options = [
         {"text": {"type": "plain_text", "text": words}, "value": f"{kind}|{handle(prompt)}"}
@@ -326,7 +305,7 @@ def more_menu(prompt: Decided) -> Block:
     return {"type": "overflow", "action_id": f"{OPEN}more", "options": options}
 
 
-def undo_blocks(prompt: Decided, until: str | None) -> list[Block]:
+def undo_blocks(prompt: Asked, until: str | None) -> list[Block]:
     """The button that takes an answer back, while that is possible."""
     if until is None:
         return []

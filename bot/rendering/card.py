@@ -153,7 +153,9 @@ def _waiting(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
     if prompts:
         first = prompts[0]
         more = f" · {len(prompts) - 1} more" if len(prompts) > 1 else ""
-        return f"🟡 *Waiting* for {waiting_on(first.spec, state.actor, names)} · {asks_for(state, first, flow)}{more}"
+        return (
+            f"🟡 *Waiting* for {waiting_on(first, state.actor, names)} · {asks_for(state, first, flow)}{more}"
+        )
     timers = sorted(
         (timer.due_at, timer.purpose, timer.path or "")
         for timer in state.timers.values()

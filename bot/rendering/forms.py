@@ -19,8 +19,9 @@ from bot.rendering.blocks import Block, actions, button, context, quoted, sectio
 from bot.rendering.modals import about, field_block, modal
 from bot.rendering.text import clip, one_line, picked, safe, shown
 from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text, value_text
-from engine.forms.ask import asked_fields, field_options
+from engine.forms.ask import field_options
 from engine.forms.parse import read_value, units
+from engine.forms.question import Question
 from engine.language import timestamps
 from engine.language.codec import Json, encode
 from engine.language.errors import InvalidAnswer
@@ -49,16 +50,16 @@ _FIRM = 10**15
 # --- in the message ----------------------------------------------------------------------------------------
 
 
-def form_controls(prompt_id: str, spec: Mapping[str, Json]) -> list[Block]:
+def form_controls(prompt_id: str, prompt: Question) -> list[Block]:
     """The controls of an open form: what one field needs, else a button that opens all of it.
 
     Fields whose options stand in the prompt have their buttons there. A time is picked in two steps, of which a
     message would take the first for the answer: it is filled in.
     """
-    fields = asked_fields(spec)
-    if not fields or spec.get("options"):
+    fields = prompt.fields
+    if not fields or prompt.options:
         return []
-    ids = f"{prompt_id}|{spec['nonce']}"
+    ids = f"{prompt_id}|{prompt.nonce}"
     fill_in = button("Fill in", OPEN_FORM, ids, "primary")
     inline = _inline(fields[0], f"{INLINE}{ids}") if len(fields) == 1 else None
     if inline is None:
@@ -81,9 +82,9 @@ def read_control(action: Mapping[str, Any], field: Field) -> Json:
     return _raw(action, field)
 
 
-def form_about(spec: Mapping[str, Json]) -> list[Block]:
+def form_about(prompt: Question) -> list[Block]:
     """What an open form asks for, field by field: labels, what fits, and which can be left out."""
-    fields = asked_fields(spec)
+    fields = prompt.fields
     if len(fields) == 1:
         words = _hint(fields[0], limits_text(fields[0]))
         return [context(safe(one_line(words, 600)))] if words else []
@@ -108,9 +109,9 @@ def _bold(field: Field) -> str:
     return safe(one_line(str(field["title"]).replace("*", "∗"), 80))
 
 
-def form_values(spec: Mapping[str, Json], values: Mapping[str, Json]) -> list[Block]:
+def form_values(prompt: Question, values: Mapping[str, Json]) -> list[Block]:
     """What was filled in, field by field, as a text in which no markup counts."""
-    fields = asked_fields(spec)
+    fields = prompt.fields
     if any(picked(field, values.get(field["name"])) for field in fields):
         return _rich_values(fields, values)
     lines = [

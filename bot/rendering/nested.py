@@ -18,7 +18,7 @@ from engine.decide.outages import waited_out
 from engine.journal.code_digests import CHANGED
 from engine.journal.folds.agents import TURN, agent_of
 from engine.journal.queries import is_rejected, verdict
-from engine.journal.state import COLLECT, AgentRun, ContainerRun, NodeRun, PromptRun, State, TimerRun, below
+from engine.journal.state import COLLECT, AgentRun, Asked, ContainerRun, NodeRun, State, TimerRun, below
 from engine.language import timestamps
 from engine.messages.money import dollars
 from engine.nodes.types.installed import MISSING
@@ -48,7 +48,7 @@ class Waits(NamedTuple):
     state: State
     flow: FlowLike
     names: Mapping[str, str]
-    prompts: Mapping[str, PromptRun]
+    prompts: Mapping[str, Asked]
     timers: Mapping[str | None, TimerRun]
     meters: Mapping[str, Meter] = {}
     """How far running nodes say that they are."""
@@ -64,34 +64,32 @@ class Waits(NamedTuple):
         return cls(state, flow, names, prompts, timers, undos=undos)
 
 
-def open_prompts(state: State) -> list[PromptRun]:
+def open_prompts(state: State) -> list[Asked]:
     """Oldest first, as they were asked."""
     prompts = [state.prompts[key] for key in state.open_prompts]
-    return sorted(
-        prompts, key=lambda prompt: (prompt.requested_at, int(prompt.spec.get("number") or 0), prompt.path)
-    )
+    return sorted(prompts, key=lambda prompt: (prompt.requested_at, int(prompt.number or 0), prompt.path))
 
 
-def asks_for(state: State, prompt: PromptRun, flow: FlowLike) -> str:
+def asks_for(state: State, prompt: Asked, flow: FlowLike) -> str:
     """What a prompt asks for, with its place: `rollout › us › Confirm`."""
-    named = prompt.spec.get("nodeName")
+    named = prompt.node_name
     label = safe(clip(shown(str(named)), 60)) if named else label_of(flow, prompt.path)
     if prompt.kind == "input":
         return label
     return " › ".join([*around(state, flow, prompt.path), label])
 
 
-def wait_words(prompt: PromptRun, state: State, names: Mapping[str, str]) -> str:
+def wait_words(prompt: Asked, state: State, names: Mapping[str, str]) -> str:
     """On whom a prompt waits, until when, and how the votes stand."""
     until = f", until {date(prompt.deadline)}" if prompt.deadline else ""
     votes = tally(prompt)
     return (
-        f"waiting for {waiting_on(prompt.spec, state.actor, names)}{until}{f' · {votes}' if votes else ''}"
+        f"waiting for {waiting_on(prompt, state.actor, names)}{until}{f' · {votes}' if votes else ''}"
         f"{_next_clock(state, prompt)}"
     )
 
 
-def _next_clock(state: State, prompt: PromptRun) -> str:
+def _next_clock(state: State, prompt: Asked) -> str:
     """What is due next on a question that is waited for, in a few words for the card; empty where nothing is."""
     due = [
         (timer.due_at, timer.purpose)
@@ -182,7 +180,7 @@ def _side_by_side(waits: Waits, path: str, depth: int) -> list[str]:
     """One line for each thing that is under way in several passes: those that wait for people first."""
     state = waits.state
     inner = [one for one in state.active if one != path and below(path, one) and one not in state.containers]
-    asked = {one: int(prompt.spec.get("number") or 0) for one, prompt in waits.prompts.items()}
+    asked = {one: int(prompt.number or 0) for one, prompt in waits.prompts.items()}
     inner.sort(key=lambda one: (one not in asked, asked.get(one, 0), state.nodes[one].started_at or "", one))
     skip = len(around(state, waits.flow, f"{path}/x"))
     lines = []

@@ -12,13 +12,13 @@ from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
+from engine.forms.ask import takes_typed_choice
 from engine.journal.queries import is_rejection, verdict
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from prompt_state.question_row import PromptState
-from prompt_state.routing import may_be_typed
 
 ICONS = {
     "running": "🔵",
@@ -130,7 +130,7 @@ def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) 
     lock = lock_wait(state, behind)
     lines = [f"waits for {lock}"] if lock else []
     lines += [
-        f"waits for {waiting_on(prompt.spec, state.actor)}: {_question(state, prompt, flow)}"
+        f"waits for {waiting_on(prompt, state.actor)}: {_question(state, prompt, flow)}"
         for prompt in open_prompts(state)
     ]
     for timer in sorted(state.timers.values(), key=lambda timer: timer.due_at):
@@ -167,9 +167,9 @@ def _standing(state: State) -> str:
     return f"paused {reason} (`resume` goes on)" if reason else "paused (`resume` goes on)"
 
 
-def _question(state: State, prompt: PromptRun, flow: FlowLike) -> str:
+def _question(state: State, prompt: Asked, flow: FlowLike) -> str:
     """A question in a few words, with its place where it stands inside something."""
-    question = _first_line(prompt.spec["message"])
+    question = _first_line(prompt.message)
     return f"{asks_for(state, prompt, flow)}: {question}" if "/" in prompt.path else question
 
 
@@ -244,7 +244,11 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
         return WORDS_ONLY
     first = asked[0]
     if kind == "buttons":
-        labels = ", ".join(escape(option.label) for option in first.options) if may_be_typed(first) else ""
+        labels = (
+            ", ".join(escape(option["label"]) for option in first.options)
+            if takes_typed_choice(first)
+            else ""
+        )
         how = f"or with one of their words ({labels})" if labels else "not with text"
         return f"That is answered with its buttons, {how}: {_first_line(first.message)}"
     if kind == "files":

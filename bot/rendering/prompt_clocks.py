@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from bot.rendering.flow import FlowLike, label_of
 from bot.rendering.nested import asks_for
 from bot.rendering.text import asked, date, elapsed, one_line, safe, whom
+from engine.forms.question import Question
 from engine.journal.folds.prompts import people_among
-from engine.journal.state import PromptRun, State
-from engine.language.codec import Json
+from engine.journal.state import Asked, State
 
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 _STEPS = 3
@@ -39,10 +39,10 @@ _REMEDY = {
 
 
 def reminder(
-    state: State, prompt: PromptRun, flow: FlowLike, names: Mapping[str, str], count: int, link: str | None
+    state: State, prompt: Asked, flow: FlowLike, names: Mapping[str, str], count: int, link: str | None
 ) -> str:
     """A reminder in the question's own thread, which mentions those who are asked."""
-    who = whom(asked(prompt.spec, state.actor, names), state.actor, names)
+    who = whom(asked(prompt, state.actor, names), state.actor, names)
     waits = _linked(asks_for(state, prompt, flow), link)
     return f"🔔 {who}: still waiting for {waits} · {_ordinal(count)} reminder{_until(prompt)}"
 
@@ -57,15 +57,15 @@ def _linked(label: str, link: str | None) -> str:
     return f"<{link}|{label.replace('|', '/')}>" if link else f"*{label}*"
 
 
-def _until(prompt: PromptRun) -> str:
+def _until(prompt: Asked) -> str:
     return f", open until {date(prompt.deadline)}" if prompt.deadline else ""
 
 
 def escalation(
-    state: State, prompt: PromptRun, flow: FlowLike, names: Mapping[str, str], step: int, link: str | None
+    state: State, prompt: Asked, flow: FlowLike, names: Mapping[str, str], step: int, link: str | None
 ) -> str:
     """What the question's own thread is told: it mentions the people, and names channels that are told as well."""
-    told = prompt.spec["escalate"][step]
+    told = prompt.escalate[step]
     people = [entry for entry in told["to"] if not entry.startswith("dm:") and entry in people_among([entry])]
     direct = [entry.removeprefix("dm:") for entry in told["to"] if entry.startswith("dm:")]
     channels = [entry for entry in told["to"] if not people_among([entry])]
@@ -83,7 +83,7 @@ def escalation(
     return " ".join(parts)
 
 
-def told_elsewhere(state: State, prompt: PromptRun, flow: FlowLike, link: str | None) -> str:
+def told_elsewhere(state: State, prompt: Asked, flow: FlowLike, link: str | None) -> str:
     """The same for another channel, or one person."""
     place = f"<{link}|its thread>" if link else f"<#{(state.thread or {}).get('channel')}>"
     return (
@@ -109,7 +109,7 @@ def out_of_reach(state: State, flow: FlowLike, reason: str, until: str | None) -
     )
 
 
-def deleted_too_often(state: State, prompt: PromptRun, flow: FlowLike) -> str:
+def deleted_too_often(state: State, prompt: Asked, flow: FlowLike) -> str:
     """What the requester is told when a question was deleted again and again."""
     channel = (state.thread or {}).get("channel")
     return (
@@ -125,20 +125,19 @@ def refused_target(to: str, reason: str) -> str:
     return f"⚠️ {target} could not be told: {safe(one_line(reason, 200))}"
 
 
-def clock_rules(state: State, prompt: PromptRun, names: Mapping[str, str]) -> list[str]:
+def clock_rules(state: State, prompt: Asked, names: Mapping[str, str]) -> list[str]:
     """What an open question says of its clocks beside its deadline."""
-    spec = prompt.spec
     rules = []
-    if spec.get("remindSeconds"):
-        rules.append(f"🔔 Reminds every {safe(elapsed(spec['remindSeconds']))}{_working(spec)}.")
-    told = [targets(spec["escalate"][step]["to"], state, names) for step in prompt.escalated[-_STEPS:]]
+    if prompt.remind_seconds:
+        rules.append(f"🔔 Reminds every {safe(elapsed(prompt.remind_seconds))}{_working(prompt)}.")
+    told = [targets(prompt.escalate[step]["to"], state, names) for step in prompt.escalated[-_STEPS:]]
     if told:
         rules.append(f"⏫ Escalated to {'; '.join(told)}.")
     return rules
 
 
-def _working(spec: Mapping[str, Json]) -> str:
-    hours = spec.get("hours")
+def _working(prompt: Question) -> str:
+    hours = prompt.hours
     return f" of working time ({safe(one_line(str(hours['timezone']), 40))})" if hours else ""
 
 

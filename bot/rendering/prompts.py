@@ -15,7 +15,7 @@ from bot.rendering.text import asked, clip, date, one_line, person, safe, shown,
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import summary
 from engine.journal.folds.agents import agent_of
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language import working_hours
 from engine.language.codec import Json
 from engine.language.durations import format_size
@@ -58,14 +58,14 @@ def prompt_key(prompt_id: str, reposts: int = 0) -> str:
     return f"prompt:{prompt_id}~{reposts}" if reposts else f"prompt:{prompt_id}"
 
 
-def option_value(prompt: PromptRun, index: int) -> str:
+def option_value(prompt: Asked, index: int) -> str:
     """What a button carries: ids and a place in the list, never what the option means."""
-    return f"{prompt.prompt_id}|{prompt.spec['nonce']}|{index}"
+    return f"{prompt.prompt_id}|{prompt.nonce}|{index}"
 
 
 def prompt_message(
     state: State,
-    prompt: PromptRun,
+    prompt: Asked,
     flow: FlowLike,
     *,
     names: Mapping[str, str] | None = None,
@@ -78,42 +78,42 @@ def prompt_message(
     head = [{**section(lead, key, most=900), "accessory": approvals.more_menu(prompt)}]
     rules = [*_rules(state, prompt, flow, now), *clock_rules(state, prompt, names or {})]
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
-    if prompt.spec.get("acceptsText") or prompt.spec.get("acceptsFiles"):
+    if prompt.accepts_text or prompt.accepts_files:
         tail = [_reply_hint(prompt), *tail]
     under = [*_form(prompt), *approvals.value_blocks(prompt, is_open=True), *_votes(prompt)]
-    covers = _COVERED_ROOM if prompt.spec.get("covers") else 0
+    covers = _COVERED_ROOM if prompt.covers else 0
     room = kit.MOST_UNITS - size(head) - size(tail) - size(under) - covers - _MESSAGE_ROOM
     controls = _controls(prompt, room)
-    message = shown(str(prompt.spec["message"]))
+    message = shown(str(prompt.message))
     covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
     blocks = fit_text(head, message, [*under, *covered, *controls, *tail])
     return rendered(f"{lead}\n{message}", blocks, key, plain=_without_controls(prompt))
 
 
-def _without_controls(prompt: PromptRun) -> str:
+def _without_controls(prompt: Asked) -> str:
     """How to answer where Slack takes no blocks, and so no buttons."""
-    typed = "Reply here, or use" if prompt.spec.get("acceptsText") else "Its buttons cannot be shown. Use"
+    typed = "Reply here, or use" if prompt.accepts_text else "Its buttons cannot be shown. Use"
     return f"{typed} `sayso prompts answer {prompt.prompt_id}`."
 
 
 def _covered(
-    prompt: PromptRun, flow: FlowLike, message: str, others: list[Block], *, is_open: bool
+    prompt: Asked, flow: FlowLike, message: str, others: list[Block], *, is_open: bool
 ) -> list[Block]:
     """What will run: all of it where the question leaves room for it, and most of the room where it does not."""
     room = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM
     asked_for = min(approvals.covered_size(prompt), room * 2 // 3)
     left = max(asked_for, room - weight(message))
-    covers = prompt.spec.get("covers") or {}
+    covers = prompt.covers or {}
     label = label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))
     return approvals.covered_blocks(prompt, label, left, is_open=is_open)
 
 
-def _form(prompt: PromptRun) -> list[Block]:
+def _form(prompt: Asked) -> list[Block]:
     """What a form asks for; what an approval proposes is told with its values."""
-    return [] if prompt.kind == "approval" else form_about(prompt.spec)
+    return [] if prompt.kind == "approval" else form_about(prompt)
 
 
-def _votes(prompt: PromptRun) -> list[Block]:
+def _votes(prompt: Asked) -> list[Block]:
     lines = [*approvals.vote_lines(prompt), approvals.handed_line(prompt)]
     said = [line for line in lines if line]
     return kit.sections(said) if said else []
@@ -121,7 +121,7 @@ def _votes(prompt: PromptRun) -> list[Block]:
 
 def closed_prompt(
     state: State,
-    prompt: PromptRun,
+    prompt: Asked,
     flow: FlowLike,
     *,
     names: Mapping[str, str] | None = None,
@@ -134,7 +134,7 @@ def closed_prompt(
     answer = _answer(prompt)
     undo = approvals.undo_blocks(prompt, prompt.undo_until)
     tail = [section(outcome, most=1_500), *answer, *undo, context(_place(state, prompt, flow))]
-    message = shown(str(prompt.spec["message"]))
+    message = shown(str(prompt.message))
     under = [*approvals.value_blocks(prompt, is_open=False), *_votes(prompt)]
     covered = _covered(prompt, flow, message, [*head, *under, *tail], is_open=False)
     said = one_line(summary(prompt), 300) if answer else ""
@@ -142,34 +142,30 @@ def closed_prompt(
     return rendered(text, fit_text(head, message, [*under, *covered, *tail]), key)
 
 
-def closed_run(kept: PromptState, outcome: Json = None) -> PromptRun:
+def closed_run(kept: PromptState, outcome: Json = None) -> Asked:
     """A closed prompt as its row has it, for `closed_prompt`. `outcome` is what its expiry meant."""
     value = "approve" if kept.answer_summary == "approved" else "reject"
     answered = kept.status == "answered"
-    spec: dict[str, Json] = {
-        "message": kept.message,
-        "nonce": kept.nonce,
-        "nodeId": kept.node_id,
-        "nodeName": kept.node_name,
-        "number": kept.number,
-        "options": [],
-        "approvers": None if kept.approvers is None else list(kept.approvers),
-        "who": None if kept.who is None else list(kept.who),
-        "excludeRequester": kept.exclude_requester,
-        "onTimeout": outcome,
-        "form": kept.form,
-        "values": kept.values,
-        "covers": kept.covers,
-        "required": kept.required,
-        "editors": list(kept.editors),
-        "handed": list(kept.handed),
-    }
-    return PromptRun(
+    return Asked(
         prompt_id=kept.prompt_id,
         path=kept.path,
         kind=kept.kind,
+        message=kept.message,
+        nonce=kept.nonce,
+        node_id=kept.node_id,
+        node_name=kept.node_name,
+        number=kept.number,
+        approvers=kept.approvers,
+        who=kept.who,
+        exclude_requester=kept.exclude_requester,
+        on_timeout=outcome or "fail",
+        form=kept.form,
+        values=kept.values,
+        covers=kept.covers,
+        required=kept.required,
+        editors=kept.editors,
+        handed=kept.handed,
         status=kept.status,
-        spec=spec,
         requested_at="",
         shown={"channel": kept.channel, "ts": kept.message_ts} if kept.message_ts else None,
         answer={"value": value, "text": kept.answer_summary} if answered else None,
@@ -193,83 +189,82 @@ def closed_run(kept: PromptState, outcome: Json = None) -> PromptRun:
 
 def _lead(
     state: State,
-    prompt: PromptRun,
+    prompt: Asked,
     flow: FlowLike,
     names: Mapping[str, str] | None,
     forms: Mapping[str, str] = _ASKS,
 ) -> str:
     """Whom it asks, and what it is about: of two questions that differ only in their items each says which it is."""
-    entries = asked(prompt.spec, state.actor, names)
+    entries = asked(prompt, state.actor, names)
     form = forms.get(prompt.kind, forms["ask"])
     lead = form.format(whom=whom(entries, state.actor, names))
     outside = around(state, flow, prompt.path) if prompt.kind != "input" else []
     return f"{lead} · *{' › '.join(outside)}*" if outside else lead
 
 
-def _reply_hint(prompt: PromptRun) -> Block:
-    number = prompt.spec.get("number")
+def _reply_hint(prompt: Asked) -> Block:
+    number = prompt.number
     several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
     beside = f" (with several questions open, write `#{int(number)}:` beside them)" if number else ""
-    spec = prompt.spec
-    if spec.get("options") and not spec.get("acceptsFiles"):
+    if prompt.options and not prompt.accepts_files:
         return section(f"↩️ Press one, or *reply in this thread* in other words{several}.", most=300)
-    if not spec.get("acceptsFiles"):
+    if not prompt.accepts_files:
         return section(f"↩️ *Reply in this thread*{several}.", most=300)
-    most, size = spec.get("maxFiles") or 1, format_size(spec.get("maxSize") or 0)
+    most, size = prompt.max_files or 1, format_size(prompt.max_size or 0)
     files = f"a file of at most {size}" if most == 1 else f"up to {most} files of at most {size} each"
-    words = "*Reply in this thread*, with words or" if spec.get("acceptsText") else "*Drop into this thread*"
-    return section(f"📎 {words} {files}{several if spec.get('acceptsText') else beside}.", most=300)
+    words = "*Reply in this thread*, with words or" if prompt.accepts_text else "*Drop into this thread*"
+    return section(f"📎 {words} {files}{several if prompt.accepts_text else beside}.", most=300)
 
 
-def _rules(state: State, prompt: PromptRun, flow: FlowLike, now: str | None) -> list[str]:
+def _rules(state: State, prompt: Asked, flow: FlowLike, now: str | None) -> list[str]:
     """Who may not answer, and until when it is open. Who may stands in the first line."""
     rules = []
-    if prompt.spec.get("excludeRequester") and (state.actor or {}).get("id"):
+    if prompt.exclude_requester and (state.actor or {}).get("id"):
         rules.append(f"{person(state.actor)} started this, so somebody else decides.")
     deadline = prompt.deadline
-    seconds = prompt.spec.get("timeoutSeconds")
+    seconds = prompt.timeout_seconds
     if deadline is None and now is not None and seconds:
-        deadline = working_hours.after(now, seconds, working_hours.of(prompt.spec.get("hours")))
+        deadline = working_hours.after(now, seconds, working_hours.of(prompt.hours))
     if deadline is None:
         return rules
-    then = _WILL.get(str(prompt.spec.get("onTimeout") or "fail"), _WILL["fail"])
+    then = _WILL.get(str(prompt.on_timeout), _WILL["fail"])
     if prompt.kind == "ask" and agent_of(state, prompt.path) is not None:
         then = "after that it goes on without an answer"
-    goto = goto_of(prompt.spec)
+    goto = goto_of(prompt)
     if goto is not None:
         then = f"after that it goes on at *{label_of(flow, goto)}*"
     return [*rules, f"⏳ Open until {date(deadline)}; {then}."]
 
 
-def _place(state: State, prompt: PromptRun, flow: FlowLike) -> str:
-    number = prompt.spec.get("number")
+def _place(state: State, prompt: Asked, flow: FlowLike) -> str:
+    number = prompt.number
     counted = f"#{int(number)} · " if number else ""
-    node = safe(one_line(str(prompt.spec.get("nodeName") or ""), 60)) or label_of(flow, prompt.path)
+    node = safe(one_line(str(prompt.node_name or ""), 60)) or label_of(flow, prompt.path)
     outside = around(state, flow, prompt.path) if prompt.kind != "input" else []
     path = " › ".join([safe(one_line(flow.name, 80)), *outside, node])
     return f"{counted}{path} · `{safe(state.session_id)}`"
 
 
-def _controls(prompt: PromptRun, room: int) -> list[Block]:
-    options: list[Mapping[str, Json]] = list(prompt.spec.get("options") or ())
+def _controls(prompt: Asked, room: int) -> list[Block]:
+    options: list[Mapping[str, Json]] = list(prompt.options)
     if not options:
-        return form_controls(prompt.prompt_id, prompt.spec)
+        return form_controls(prompt.prompt_id, prompt)
     if len(options) > _BUTTONS:
         return _select(prompt, options, room)
     buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
-    if prompt.kind == "approval" and prompt.spec.get("editable"):
+    if prompt.kind == "approval" and prompt.editable:
         buttons.append(approvals.opens("Edit…", "edit", prompt))
     return [actions(buttons)]
 
 
-def _option_button(prompt: PromptRun, index: int, option: Mapping[str, Json]) -> Block:
+def _option_button(prompt: Asked, index: int, option: Mapping[str, Json]) -> Block:
     label, style = str(option.get("label")), option.get("style")
-    if prompt.kind == "approval" and option.get("value") == "reject" and prompt.spec.get("requireReason"):
+    if prompt.kind == "approval" and option.get("value") == "reject" and prompt.require_reason:
         return approvals.opens(f"{clip(label, 74)}…", "reject", prompt, style)
     return button(label, f"sayso:option:{index}", option_value(prompt, index), style)
 
 
-def _select(prompt: PromptRun, options: list[Mapping[str, Json]], room: int) -> list[Block]:
+def _select(prompt: Asked, options: list[Mapping[str, Json]], room: int) -> list[Block]:
     """A menu of up to a hundred options. Where even that is too much for one message, the labels get shorter, and then
     the options fewer: those that are not shown can still be typed."""
     labels = [" ".join(shown(str(option.get("label"))).split()) or " " for option in options[:_SELECT]]
@@ -287,7 +282,7 @@ def _select(prompt: PromptRun, options: list[Mapping[str, Json]], room: int) -> 
     return made
 
 
-def _menu(prompt: PromptRun, labels: list[str], most: int) -> list[Block]:
+def _menu(prompt: Asked, labels: list[str], most: int) -> list[Block]:
     listed = [
         {
             "text": {"type": "plain_text", "text": _short(index, label, most)},
@@ -315,22 +310,22 @@ def _short(index: int, label: str, most: int) -> str:
 # --- closed ------------------------------------------------------------------------------------------------
 
 
-def _outcome(prompt: PromptRun, flow: FlowLike, reason: str | None) -> str:
+def _outcome(prompt: Asked, flow: FlowLike, reason: str | None) -> str:
     when = f" · {date(prompt.at)}" if prompt.at else ""
     if prompt.status == "answered":
         return _answered(prompt, when)
     if prompt.status == "expired":
-        goto = goto_of(prompt.spec)
+        goto = goto_of(prompt)
         what = (
             f"it goes on at *{label_of(flow, goto)}*"
             if goto
-            else _EXPIRED.get(str(prompt.spec.get("onTimeout") or "fail"), _EXPIRED["fail"])
+            else _EXPIRED.get(str(prompt.on_timeout), _EXPIRED["fail"])
         )
         return f"⌛ *Nobody answered in time:* {what}{when}"
     return f"🚫 *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"
 
 
-def _answered(prompt: PromptRun, when: str) -> str:
+def _answered(prompt: Asked, when: str) -> str:
     if prompt.kind != "approval":
         return f"☑️ *Answered* by {person(prompt.actor)}{when}:"
     answer = prompt.answer or {}
@@ -340,11 +335,11 @@ def _answered(prompt: PromptRun, when: str) -> str:
     return f"{verdict} by {approvals.deciders(prompt)}{when}{reason}"
 
 
-def _answer(prompt: PromptRun) -> list[Block]:
+def _answer(prompt: Asked) -> list[Block]:
     """What was answered, as a text in which no markup counts. Approvals say it in their outcome."""
     if prompt.status != "answered" or prompt.kind == "approval":
         return []
     values = (prompt.answer or {}).get("values")
     if values:
-        return form_values(prompt.spec, values)
+        return form_values(prompt, values)
     return [kit.quoted(summary(prompt), most=1_000)]

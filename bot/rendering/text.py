@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from engine.forms.question import Question
 from engine.language import timestamps
 from engine.language.actors import requester_of
 from engine.language.codec import Json
@@ -192,7 +193,7 @@ def _entry(entry: str, requester: Mapping[str, Json] | None, ids: Mapping[str, s
 
 
 def asked(
-    spec: Mapping[str, Json],
+    prompt: Question,
     requester: Mapping[str, Json] | None,
     ids: Mapping[str, str] | None = None,
 ) -> list[str]:
@@ -201,11 +202,11 @@ def asked(
     Left out are a requester who may not decide, and whoever handed it over, by e-mail address too where `ids` has it.
     """
     requester_id = requester_of(requester or {})
-    entries = [str(entry) for entry in spec.get("approvers") or spec.get("who") or ()]
+    entries = [str(entry) for entry in prompt.approvers or prompt.who or ()]
     if not entries:
         return ["requester"] if requester_id else ["channel"]
-    barred = {str(entry) for entry in spec.get("excluded") or ()}
-    if spec.get("excludeRequester") and requester_id:
+    barred = {str(entry) for entry in prompt.excluded}
+    if prompt.exclude_requester and requester_id:
         barred.add(str(requester_id))
     known = {**(ids or {}), "requester": str(requester_id)}
     return [entry for entry in entries if known.get(entry, entry) not in barred and entry not in barred]
@@ -222,12 +223,12 @@ def mentioning(mrkdwn: str, ids: Mapping[str, str]) -> str:
 
 
 def waiting_on(
-    spec: Mapping[str, Json],
+    prompt: Question,
     requester: Mapping[str, Json] | None,
     ids: Mapping[str, str] | None = None,
 ) -> str:
     """On whom an open prompt waits, as mrkdwn in which groups are named and not called."""
-    return whom(asked(spec, requester, ids), requester, ids, call=False)
+    return whom(asked(prompt, requester, ids), requester, ids, call=False)
 
 
 def date(moment: str, form: str = "{date_short_pretty} at {time}") -> str:

@@ -16,7 +16,7 @@ from bot.scenarios.world import Done, World, actors
 from engine.journal.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded
 from engine.journal.history import Entry, tree
 from engine.journal.queries import asked_in_order
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.codec import Json
 from engine.language.diagnostics import Path
 
@@ -44,7 +44,7 @@ class View:
     world: World
 
     @property
-    def prompts(self) -> list[PromptRun]:
+    def prompts(self) -> list[Asked]:
         """The open questions, in the order in which they were asked."""
         return [self.state.prompts[prompt_id] for prompt_id in asked_in_order(self.state)]
 
@@ -130,9 +130,9 @@ def _prompt(expect: ExpectDoc, name: str, view: View) -> Iterator[Mismatch]:
     yield from min(options, key=len)
 
 
-def _asked(expect: ExpectDoc, prompt: PromptRun, view: View) -> list[Mismatch]:
-    spec, wrong = prompt.spec, []
-    message = str(spec.get("message"))
+def _asked(expect: ExpectDoc, prompt: Asked, view: View) -> list[Mismatch]:
+    prompt, wrong = prompt, []
+    message = str(prompt.message)
     if expect.message is not None and not (
         says(message, expect.message) or says(plain(message), expect.message)
     ):
@@ -140,13 +140,13 @@ def _asked(expect: ExpectDoc, prompt: PromptRun, view: View) -> list[Mismatch]:
     if expect.kind is not None and prompt.kind != expect.kind:
         wrong.append(Mismatch(("kind",), expect.kind, prompt.kind))
     if expect.choices is not None:
-        labels = [str(option["label"]) for option in spec.get("options") or []]
-        values = [str(option["value"]) for option in spec.get("options") or []]
+        labels = [str(option["label"]) for option in prompt.options]
+        values = [str(option["value"]) for option in prompt.options]
         if expect.choices not in (labels, values):
             wrong.append(Mismatch(("choices",), _listed(expect.choices), _listed(labels)))
     if expect.asks is not None:
         wanted, people = (
-            sorted(_who(entries, view)) for entries in (expect.asks, asked(spec, view.state.actor))
+            sorted(_who(entries, view)) for entries in (expect.asks, asked(prompt, view.state.actor))
         )
         if wanted != people:
             wrong.append(Mismatch(("asks",), _listed(wanted), _listed(people)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.journal.state import PromptRun
+from engine.journal.state import Asked
 
 
 def is_at(path: str, name: str) -> bool:
@@ -16,6 +16,6 @@ def is_place(path: str, name: str) -> bool:
     return is_at(path, name) or (bool(found) and is_at(agent.partition("#")[0], name))
 
 
-def is_asked(prompt: PromptRun, name: str) -> bool:
+def is_asked(prompt: Asked, name: str) -> bool:
     """Whether a question is the one that a scenario names."""
-    return is_place(prompt.path, name) or name == prompt.spec.get("nodeId")
+    return is_place(prompt.path, name) or name == prompt.node_id

@@ -14,12 +14,11 @@ from bot.scenarios.scenario import Act
 from engine.decide.commands import Abort, Answer, Command, Edit, HandOver, Hold, Message, Resume, Steer, Undo
 from engine.decide.policy import ACTION_OF, Gate
 from engine.forms import match_option
-from engine.forms.ask import asked_fields
 from engine.journal.queries import asked_in_order
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 
-Fits: TypeAlias = Callable[[PromptRun], bool]
+Fits: TypeAlias = Callable[[Asked], bool]
 
 
 class Hand:
@@ -53,10 +52,10 @@ class Hand:
                 to = people[text].id if text in people else text or ""
                 return HandOver(self._open(state, lambda prompt: True).prompt_id, actor, key, to)
             case "edit":
-                prompt = self._open(state, lambda prompt: bool(prompt.spec.get("editable")))
+                prompt = self._open(state, lambda prompt: bool(prompt.editable))
                 return Edit(prompt.prompt_id, actor, key, dict(value))
             case "form":
-                prompt = self._open(state, lambda prompt: bool(asked_fields(prompt.spec)))
+                prompt = self._open(state, lambda prompt: bool(prompt.fields))
                 return Answer(prompt.prompt_id, actor, key, values=dict(value))
             case "files":
                 return self._files(state, dict(value))
@@ -64,13 +63,13 @@ class Hand:
 
     def _files(self, state: State, contents: dict[str, str]) -> Command:
         """Files as somebody drops them into the thread."""
-        prompt = self._open(state, lambda prompt: bool(prompt.spec.get("acceptsFiles")))
+        prompt = self._open(state, lambda prompt: bool(prompt.accepts_files))
         folder = self._home / "given"
         folder.mkdir(exist_ok=True)
         paths = [folder / name for name in contents]
         for path in paths:
             path.write_text(contents[path.name])
-        kept = keep(SessionFiles(self._home), state.session_id, prompt.prompt_id, prompt.spec, paths)
+        kept = keep(SessionFiles(self._home), state.session_id, prompt.prompt_id, prompt, paths)
         return Answer(prompt.prompt_id, self._actor, self._key, files=kept)
 
     def _reply(self, state: State, text: str) -> Command:
@@ -84,12 +83,12 @@ class Hand:
         said = {"say": text, "choose": text}.get(verb, verb) or ""
         prompt = self._open(state, lambda prompt: _takes(prompt, said, verb))
         reason = text if verb in ("approve", "reject") else None
-        option = match_option(prompt.spec.get("options") or [], said)
+        option = match_option(prompt.options, said)
         if option is None:
             return Answer(prompt.prompt_id, self._actor, self._key, text=said)
         return Answer(prompt.prompt_id, self._actor, self._key, value=option["value"], reason=reason)
 
-    def _open(self, state: State, fits: Fits) -> PromptRun:
+    def _open(self, state: State, fits: Fits) -> Asked:
         """The one open question that is meant."""
         asked = [state.prompts[prompt_id] for prompt_id in asked_in_order(state)]
         if self._act.on is not None:
@@ -109,7 +108,7 @@ class Hand:
             raise GaveUp([f"No open question takes {_said(self._act)}.", *open_lines(state)])
         return found[0]
 
-    def _undone(self, state: State) -> PromptRun:
+    def _undone(self, state: State) -> Asked:
         found = [
             prompt
             for prompt in state.prompts.values()
@@ -119,16 +118,16 @@ class Hand:
             raise GaveUp(["There is no answer that could be taken back now.", *open_lines(state)])
         return found[0]
 
-    def _may(self, state: State, prompt: PromptRun) -> bool:
+    def _may(self, state: State, prompt: Asked) -> bool:
         action = ACTION_OF.get(prompt.kind)
         return action is not None and self._gate(self._actor, action, state, prompt) is None
 
 
-def _takes(prompt: PromptRun, said: str, verb: str) -> bool:
-    options = prompt.spec.get("options") or []
+def _takes(prompt: Asked, said: str, verb: str) -> bool:
+    options = prompt.options
     if match_option(options, said):
         return True
-    return verb == "say" and bool(prompt.spec.get("acceptsText"))
+    return verb == "say" and bool(prompt.accepts_text)
 
 
 def _said(act: Act) -> str:
@@ -150,11 +149,11 @@ def _at(state: State) -> str:
     return f", at {', '.join(active)}" if active else ""
 
 
-def _lines(prompt: PromptRun) -> Sequence[str]:
-    options = [str(option["label"]) for option in prompt.spec.get("options") or []]
-    fields = [str(field["name"]) for field in asked_fields(prompt.spec) or []]
+def _lines(prompt: Asked) -> Sequence[str]:
+    options = [str(option["label"]) for option in prompt.options]
+    fields = [str(field["name"]) for field in prompt.fields or []]
     takes = " | ".join(options) or ("form: " + ", ".join(fields) if fields else "a reply")
-    message = " ".join(str(prompt.spec.get("message")).split())
+    message = " ".join(str(prompt.message).split())
     message = message if len(message) <= 100 else message[:99] + "…"
     return [f"{prompt.path}: {message}  [{takes}]"]
 

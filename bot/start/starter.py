@@ -24,6 +24,7 @@ from bot.wire.users import LookupFailed, People, UnknownPerson
 from engine.decide.policy import Gate, authorize
 from engine.decide.target import AskedSpec
 from engine.flow import Flow
+from engine.forms.question import Question
 from engine.journal.records import Consumed, InboxRow, Row
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
@@ -134,7 +135,7 @@ class Starter:
             flow = self._library.get(wish.flow)
         except UnknownFlow as error:
             return Refusal(escape(str(error)))
-        asked = AskedSpec("start", who=flow.allowed_to_start)
+        asked = Question(kind="start", who=flow.allowed_to_start)
         reason = authorize(actor, "start", self._gate.target({}, True, asked)).reason
         if reason is not None:
             return Refusal(escape(reason))

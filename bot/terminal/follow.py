@@ -25,9 +25,8 @@ from bot.terminal.waits import line, waits_for
 from engine.decide import limits
 from engine.decide.locks import pending
 from engine.decide.policy import Gate
-from engine.forms.ask import asked_fields
 from engine.journal.queries import is_rejection, verdict
-from engine.journal.state import NodeRun, PromptRun, State
+from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -179,21 +178,20 @@ def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
 # --- how it ended ------------------------------------------------------------------------------------------
 
 
-def prompt_json(prompt: PromptRun, state: State) -> dict[str, Json]:
+def prompt_json(prompt: Asked, state: State) -> dict[str, Json]:
     """An open question for a machine."""
-    spec = prompt.spec
     return {
         "promptId": prompt.prompt_id,
         "sessionId": state.session_id,
         "flow": state.flow_name,
         "path": prompt.path,
         "kind": prompt.kind,
-        "message": plain(spec["message"]),
-        "options": [{"value": option["value"], "label": option["label"]} for option in spec["options"]],
-        "acceptsText": spec["acceptsText"],
-        "acceptsFiles": bool(spec.get("acceptsFiles")),
-        "fields": asked_fields(spec),
-        "asked": asked(spec, state.actor),
+        "message": plain(prompt.message),
+        "options": [{"value": option["value"], "label": option["label"]} for option in prompt.options],
+        "acceptsText": prompt.accepts_text,
+        "acceptsFiles": bool(prompt.accepts_files),
+        "fields": prompt.fields,
+        "asked": asked(prompt, state.actor),
         "deadline": prompt.deadline,
     }
 
@@ -266,12 +264,12 @@ def _limits(state: State) -> str:
 def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor) -> None:
     """The questions that were not put here: whom they ask, and how they are answered."""
     for prompt in open_prompts(state):
-        message = one_line(question_lines(prompt.spec["message"])[0], 100)
+        message = one_line(question_lines(prompt.message)[0], 100)
         at = f"{found}: " if (found := where(state, prompt.path)) else ""
         screen.line(f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {at}{message}")
         answer = place.command("prompts", "answer", prompt.prompt_id)
         if gate(actor, engine_action(prompt.kind), state, prompt) is None:
             screen.note(f"    answer it: {answer} ANSWER")
         elif not state.thread:
-            whom = next((entry for entry in asked(prompt.spec, state.actor) if entry != "channel"), "NAME")
+            whom = next((entry for entry in asked(prompt, state.actor) if entry != "channel"), "NAME")
             screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")

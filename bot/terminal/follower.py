@@ -29,9 +29,10 @@ from engine.decide import locks
 from engine.decide.commands import Answer, Edit, Policy, Shown
 from engine.decide.policy import ACTION_OF
 from engine.forms import Field, match_option
+from engine.forms.question import Question
 from engine.journal.events import Event
 from engine.journal.records import Head, OutboxRow
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import ClockJumped, InvalidAnswer, Owned, PromptTimedOut, Refused
@@ -81,7 +82,7 @@ class Screen(Protocol):
     def message(self, text: str) -> None:
         """The text of a `message` node."""
 
-    def question(self, state: State, prompt: PromptRun) -> None:
+    def question(self, state: State, prompt: Asked) -> None:
         """Put a question. What was typed before it does not count as an answer."""
 
     def field(self, field: Field) -> None:
@@ -370,7 +371,7 @@ class Follower:
         if not (mine and self._ask):
             return not state.open_prompts
         self._screen.question(state, mine[0])
-        typing = Typing(filling_of(mine[0].spec))
+        typing = Typing(filling_of(mine[0]))
         while True:
             if typing.filling is not None:
                 self._screen.field(typing.filling.field)
@@ -378,7 +379,7 @@ class Follower:
             if line is None or await self._answered(mine[0], line, typing):
                 return True
 
-    def _is_asked(self, state: State, prompt: PromptRun) -> bool:
+    def _is_asked(self, state: State, prompt: Asked) -> bool:
         """Whether this person may answer, and has not voted on it already."""
         voted = any(vote["actor"].get("id") == self._actor.id for vote in prompt.votes)
         return not voted and self._policy(self._actor, engine_action(prompt.kind), state, prompt) is None
@@ -392,10 +393,10 @@ class Follower:
             return None
         return line if isinstance(line, str) else None
 
-    async def _answered(self, prompt: PromptRun, line: str, typing: Typing) -> bool:
+    async def _answered(self, prompt: Asked, line: str, typing: Typing) -> bool:
         """Whether the question is done with; the screen says what was wrong with an answer."""
-        if typing.filling is None and wants_edit(prompt.spec, line):
-            typing.filling, typing.edits = editing_of(prompt.spec), True
+        if typing.filling is None and wants_edit(prompt, line):
+            typing.filling, typing.edits = editing_of(prompt), True
             return False
         try:
             command = await self._read(prompt, line, typing)
@@ -403,7 +404,7 @@ class Follower:
                 return False
             await self._engine.apply(self._session_id, command)
         except (InvalidAnswer, FileRefused) as error:
-            why = typing.filling is None and asks_why(prompt.spec, line)
+            why = typing.filling is None and asks_why(prompt, line)
             hint = " Write it behind the decision, as in `reject: why`." if why else ""
             self._screen.problem(f"{error}{hint}")
             typing.once_more()
@@ -412,60 +413,61 @@ class Follower:
             self._screen.problem(str(error))
         return True
 
-    async def _read(self, prompt: PromptRun, line: str, typing: Typing) -> Answer | Edit | None:
+    async def _read(self, prompt: Asked, line: str, typing: Typing) -> Answer | Edit | None:
         """What was typed as an answer or a change; None where a form has more fields. Raises `InvalidAnswer`,
         `FileRefused`."""
         key = f"terminal:{os.urandom(8).hex()}"
-        spec, nonce = prompt.spec, prompt.spec["nonce"]
+        prompt, nonce = prompt, prompt.nonce
         if typing.filling is not None:
             typing.filling.take(line)
             if not typing.filling.done:
                 return None
             values = dict(typing.filling.values)
             if typing.edits:
-                return Edit(prompt.prompt_id, self._actor, key, _changed(spec, values), nonce=nonce)
+                return Edit(prompt.prompt_id, self._actor, key, _changed(prompt, values), nonce=nonce)
             return Answer(prompt.prompt_id, self._actor, key, values=values, nonce=nonce)
-        paths = typed_paths(line) if spec.get("acceptsFiles") and self._files is not None else None
+        paths = typed_paths(line) if prompt.accepts_files and self._files is not None else None
         if paths is not None and self._files is not None:
-            kept = await asyncio.to_thread(keep, self._files, self._session_id, prompt.prompt_id, spec, paths)
+            kept = await asyncio.to_thread(
+                keep, self._files, self._session_id, prompt.prompt_id, prompt, paths
+            )
             return Answer(prompt.prompt_id, self._actor, key, files=kept, nonce=nonce)
-        if spec.get("acceptsFiles") and not spec.get("acceptsText"):
+        if prompt.accepts_files and not prompt.accepts_text:
             raise InvalidAnswer(
                 "This question takes files: write the path of each, with spaces between them."
             )
-        line, reason = split_reason(spec, line)
-        value, text = read_answer(spec, line, by_number=True)
+        line, reason = split_reason(prompt, line)
+        value, text = read_answer(prompt, line, by_number=True)
         given = {"value": value, "text": text, "reason": reason, "nonce": nonce}
         return Answer(prompt.prompt_id, self._actor, key, **given)
 
 
-def wants_edit(spec: dict[str, Json], line: str) -> bool:
+def wants_edit(prompt: Question, line: str) -> bool:
     """Whether the line asks to change what is proposed; a choice that is called so is that choice."""
-    chosen = match_option(spec.get("options") or [], line) is not None
-    return line.strip().casefold() == EDIT and not chosen and editing_of(spec) is not None
+    chosen = match_option(prompt.options, line) is not None
+    return line.strip().casefold() == EDIT and not chosen and editing_of(prompt) is not None
 
 
-def _changed(spec: dict[str, Json], values: dict[str, Json]) -> dict[str, Json]:
+def _changed(prompt: Question, values: dict[str, Json]) -> dict[str, Json]:
     """The fields that are to be other than they are."""
-    current = spec.get("values") or {}
+    current = prompt.values
     return {name: value for name, value in values.items() if value != current.get(name)}
 
 
-def split_reason(spec: dict[str, Json], line: str) -> tuple[str, str | None]:
+def split_reason(prompt: Question, line: str) -> tuple[str, str | None]:
     """A decision and the reason behind its colon; the line as it is for any other question."""
     said, colon, reason = line.partition(":")
     whole = any(
-        str(option["label"]).strip().casefold() == line.strip().casefold()
-        for option in spec.get("options") or ()
+        str(option["label"]).strip().casefold() == line.strip().casefold() for option in prompt.options
     )
-    if spec.get("kind") != "approval" or not colon or whole:
+    if prompt.kind != "approval" or not colon or whole:
         return line, None
     return said, reason.strip() or None
 
 
-def asks_why(spec: dict[str, Json], line: str) -> bool:
+def asks_why(prompt: Question, line: str) -> bool:
     """Whether a reason is all that is missing."""
-    return bool(spec.get("requireReason")) and ":" not in line
+    return bool(prompt.require_reason) and ":" not in line
 
 
 def due_moments(state: State) -> list[str]:
@@ -478,22 +480,22 @@ def engine_action(kind: str) -> Any:
     return ACTION_OF.get(kind, kind)
 
 
-def open_prompts(state: State) -> list[PromptRun]:
+def open_prompts(state: State) -> list[Asked]:
     """The open prompts, in the order in which they were asked."""
     return [state.prompts[prompt_id] for prompt_id in state.open_prompts]
 
 
-def read_answer(spec: dict[str, Json], line: str, *, by_number: bool = False) -> tuple[Json, str | None]:
+def read_answer(prompt: Question, line: str, *, by_number: bool = False) -> tuple[Json, str | None]:
     """A line as `(value, text)`: an option by label or value (and by number where a person sees numbers), else text where
     the question takes one.
 
     Raises `InvalidAnswer` for what is no option.
     """
-    options = spec.get("options") or []
+    options = prompt.options
     if not options:
         return None, line
     found = match_option(options, line, by_number=by_number)
-    if found is None and spec.get("acceptsText"):
+    if found is None and prompt.accepts_text:
         return None, line
     if found is None:
         labels = ", ".join(str(option["label"]) for option in options)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.forms import Field, check_form, is_empty, is_numbered, limits_text, parse_typed, value_text
-from engine.forms.ask import asked_fields, field_options
+from engine.forms.ask import field_options
+from engine.forms.question import Question
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer
 
@@ -47,16 +48,16 @@ class Filling:
         self.values.clear()
 
 
-def filling_of(spec: Mapping[str, Json]) -> Filling | None:
+def filling_of(prompt: Question) -> Filling | None:
     """The form of a question, where it has fields to fill in; one whose options are shown is answered with them."""
-    fields = asked_fields(spec)
-    return Filling(fields) if fields and not spec.get("options") else None
+    fields = prompt.fields
+    return Filling(fields) if fields and not prompt.options else None
 
 
-def editing_of(spec: Mapping[str, Json]) -> Filling | None:
+def editing_of(prompt: Question) -> Filling | None:
     """What an approval proposes, as far as it may be changed, with its values as they are; None where nothing may be."""
-    editable, values = spec.get("editable") or (), spec.get("values") or {}
-    fields = [_filled(field, values) for field in asked_fields(spec) if field["name"] in editable]
+    editable, values = prompt.editable, prompt.values
+    fields = [_filled(field, values) for field in prompt.fields if field["name"] in editable]
     return Filling(fields) if fields else None
 
 

@@ -17,7 +17,7 @@ from engine.journal.events import Event
 from engine.journal.folds.agents import TURN
 from engine.journal.queries import REJECTED, is_rejected, is_rejection
 from engine.journal.records import Head
-from engine.journal.state import LEFT, PromptRun, State
+from engine.journal.state import LEFT, Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.nodes.types.installed import MISSING
@@ -144,24 +144,23 @@ def _did(state: State, event: ev.PromptVoted | ev.PromptEdited | ev.PromptHanded
             return "took the answer back"
 
 
-def _changes(prompt: PromptRun, event: ev.PromptEdited) -> Iterator[str]:
+def _changes(prompt: Asked, event: ev.PromptEdited) -> Iterator[str]:
     """Each changed value: old → new."""
-    for field in (prompt.spec.get("form") or {}).get("fields") or []:
+    for field in (prompt.form or {}).get("fields") or []:
         name = field["name"]
         if name in event.before:
             old, new = (value_text(field, values.get(name)) for values in (event.before, event.values))
             yield f"{name}: {old} → {new}"
 
 
-def proposal_lines(prompt: PromptRun) -> list[str]:
+def proposal_lines(prompt: Asked) -> list[str]:
     """What an approval proposes, what runs once it is given, and how far the votes are."""
-    spec = prompt.spec
-    fields = (spec.get("form") or {}).get("fields") or []
-    values, lines = spec.get("values") or {}, []
+    fields = (prompt.form or {}).get("fields") or []
+    values, lines = prompt.values, []
     for field in fields if prompt.kind == "approval" else ():
         lines.append(f"{field['title']}: {value_text(field, values.get(field['name']))}")
-    lines += covered_lines(spec.get("covers"))
-    if (spec.get("required") or 1) > 1:
+    lines += covered_lines(prompt.covers)
+    if prompt.required > 1:
         lines.append(question.tally(prompt))
     return [clean(line) for line in lines]
 
@@ -265,7 +264,7 @@ def _answered(state: State, event: ev.PromptAnswered, paint: Paint) -> str | Non
     if prompt is None:
         return None
     if prompt.kind == "input":
-        return mark("completed", prompt.spec["nodeId"], one_line(question.summary(prompt), 60), paint)
+        return mark("completed", prompt.node_id, one_line(question.summary(prompt), 60), paint)
     if prompt.kind in _RESOLVED:
         choice = f"{question.summary(prompt)}, says {_who(event.actor)}"
         return f"  {paint('yellow', '↻')} {clean(prompt.path)}  {one_line(choice)}"
@@ -284,9 +283,9 @@ def started_by(state: State) -> str:
     return _who(state.actor) + place
 
 
-def asked_of(state: State, prompt: PromptRun) -> str:
+def asked_of(state: State, prompt: Asked) -> str:
     """Whom a prompt asks, in words."""
-    return one_line(plain(waiting_on(prompt.spec, state.actor)), 120)
+    return one_line(plain(waiting_on(prompt, state.actor)), 120)
 
 
 def question_lines(message: str) -> list[str]:

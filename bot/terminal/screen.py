@@ -23,7 +23,7 @@ from engine.forms import Field, is_numbered
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.folds.agents import TURN
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.nodes.types.registry import mode_of
 from engine.run.active import utc_now
@@ -197,11 +197,10 @@ class TerminalScreen:
 
     # --- questions -----------------------------------------------------------------------------------------
 
-    def question(self, state: State, prompt: PromptRun) -> None:
+    def question(self, state: State, prompt: Asked) -> None:
         """See `Screen.question`."""
         self._forget_typed()
-        spec = prompt.spec
-        first, *rest = question_lines(spec["message"])
+        first, *rest = question_lines(prompt.message)
         self.line()
         self.line(f"{self.paint('yellow', '?')} {self.paint('bold', first)}")
         for part in rest:
@@ -211,13 +210,13 @@ class TerminalScreen:
         about = [at] if (at := where(state, prompt.path)) else []
         if prompt.kind == "approval":
             about.append(f"asked: {asked_of(state, prompt)}")
-        if prompt.deadline and spec.get("timeoutSeconds"):
+        if prompt.deadline and prompt.timeout_seconds:
             about.append(f"until {moment(prompt.deadline)}")
         if about:
             self.line(self.paint("dim", f"  {', '.join(about)}"))
         for text in option_lines(prompt):
             self.line(f"  {text}")
-        if filling_of(spec) is None:
+        if filling_of(prompt) is None:
             self._cursor()
 
     def field(self, field: Field) -> None:
@@ -270,15 +269,15 @@ def _settle(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-def option_lines(prompt: PromptRun) -> list[str]:
+def option_lines(prompt: Asked) -> list[str]:
     """The options of a prompt, numbered where a number is clear, and how to change what it proposes."""
-    options = prompt.spec.get("options") or []
+    options = prompt.options
     with_numbers = is_numbered(options)
     lines = [
         f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}"
         for number, option in enumerate(options, 1)
     ]
-    if options and prompt.spec.get("acceptsText"):
+    if options and prompt.accepts_text:
         lines.append("- or other words")
-    edits = prompt.kind == "approval" and editing_of(prompt.spec) is not None
+    edits = prompt.kind == "approval" and editing_of(prompt) is not None
     return [*lines, f"- {EDIT}: change it first"] if edits else lines

@@ -26,7 +26,7 @@ from engine.journal.events import Event
 from engine.journal.history import Entry, tree
 from engine.journal.queries import REJECTED, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
 from engine.nodes.types.installed import MISSING
@@ -248,13 +248,13 @@ def _waits(state: State, paint: Paint, command: Callable[..., str]) -> Iterator[
             yield f"{paint('yellow', '●')} {clean(timer.path or '')} waits until {moment(timer.due_at)}"
 
 
-def _prompt(state: State, prompt: PromptRun, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
-    first, *rest = question_lines(prompt.spec["message"])
+def _prompt(state: State, prompt: Asked, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
+    first, *rest = question_lines(prompt.message)
     yield f"{paint('yellow', '●')} {paint('bold', first)}"
     yield from (f"  {part}" for part in rest)
-    yield from (f"  {clean(line)}" for line in covered_lines(prompt.spec.get("covers")))
+    yield from (f"  {clean(line)}" for line in covered_lines(prompt.covers))
     until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
     place = f"{clean(prompt.path)}: " if "/" in prompt.path and prompt.kind != "input" else ""
     yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
-    labels = " | ".join(clean(str(option["label"])) for option in prompt.spec["options"])
+    labels = " | ".join(clean(str(option["label"])) for option in prompt.options)
     yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"

@@ -31,7 +31,7 @@ def _people(state: State) -> Iterator[dict[str, Json]]:
     if state.phase == "held":
         yield {"kind": "person", "promptId": None, "path": None, "who": ["requester"], "until": None}
     for prompt in open_prompts(state):
-        who = asked(prompt.spec, state.actor)
+        who = asked(prompt, state.actor)
         found = {"promptId": prompt.prompt_id, "path": prompt.path, "who": who, "until": prompt.deadline}
         yield {"kind": "person", **found}
 

@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 from bot.inbound.view_values import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
 from bot.rendering.forms import form_errors, form_pages, form_view, read_form
 from bot.views.kinds import PromptKind, taken
-from bot.views.prompt_lookup import Asked, PromptLookup, prompt_meta
+from bot.views.prompt_lookup import OpenPrompt, PromptLookup, prompt_meta
 from engine.decide.approvals import change_problem
 from engine.decide.commands import Action, Answer, Command, Edit
 from engine.forms import Field, check_form
-from engine.forms.ask import asked_fields
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
 
@@ -104,24 +103,24 @@ class FormKind(PromptKind):
     """A form about a prompt."""
 
     @abstractmethod
-    def fields(self, asked: Asked) -> list[Field]:
+    def fields(self, asked: OpenPrompt) -> list[Field]:
         """What is filled in."""
 
     @abstractmethod
     def page(
-        self, asked: Asked, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
+        self, asked: OpenPrompt, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
     ) -> View:
         """One page of it; `values` are those that are filled in already."""
 
     @abstractmethod
-    def accept(self, asked: Asked, submission: Submission, values: dict[str, Json]) -> Verdict:
+    def accept(self, asked: OpenPrompt, submission: Submission, values: dict[str, Json]) -> Verdict:
         """All of it is right."""
 
-    def view(self, asked: Asked, user: str) -> View:
+    def view(self, asked: OpenPrompt, user: str) -> View:
         """The first page."""
         return self.page(asked, user, 0, (), {})
 
-    async def read(self, asked: Asked, submission: Submission) -> Verdict:
+    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """Every field, checked as it is when somebody types it."""
         fields = self.fields(asked)
 
@@ -140,12 +139,12 @@ class Fill(FormKind):
 
     name = "form"
 
-    def fields(self, asked: Asked) -> list[Field]:
+    def fields(self, asked: OpenPrompt) -> list[Field]:
         """All of the form."""
-        return asked_fields(asked.run.spec)
+        return asked.run.fields
 
     def page(
-        self, asked: Asked, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
+        self, asked: OpenPrompt, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
     ) -> View:
         """The question stands above its first page."""
         return form_view(
@@ -158,7 +157,7 @@ class Fill(FormKind):
             values=values,
         )
 
-    def accept(self, asked: Asked, submission: Submission, values: dict[str, Json]) -> Verdict:
+    def accept(self, asked: OpenPrompt, submission: Submission, values: dict[str, Json]) -> Verdict:
         """The answer."""
         return taken(asked, values=values)
 
@@ -172,17 +171,17 @@ class Change(FormKind):
 
     name = "edit"
 
-    def action(self, asked: Asked) -> Action:
+    def action(self, asked: OpenPrompt) -> Action:
         """What the policy calls it."""
         return "edit"
 
-    def fields(self, asked: Asked) -> list[Field]:
+    def fields(self, asked: OpenPrompt) -> list[Field]:
         """Those that may be changed."""
-        editable = asked.run.spec.get("editable") or ()
-        return [field for field in asked_fields(asked.run.spec) if field["name"] in editable]
+        editable = asked.run.editable
+        return [field for field in asked.run.fields if field["name"] in editable]
 
     def page(
-        self, asked: Asked, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
+        self, asked: OpenPrompt, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
     ) -> View:
         """The values as they are now, and what a change means."""
         voted = " Votes that were given do not count any more then." if asked.run.votes else ""
@@ -194,13 +193,13 @@ class Change(FormKind):
             meta=prompt_meta(asked, user, pages=list(kept)),
             message=f"{asked.row.message}\n\n_{note}_" if page == 0 else None,
             page=page,
-            values={**(asked.run.spec.get("values") or {}), **values},
+            values={**(asked.run.values), **values},
             submit="Change",
         )
 
-    def accept(self, asked: Asked, submission: Submission, values: dict[str, Json]) -> Verdict:
+    def accept(self, asked: OpenPrompt, submission: Submission, values: dict[str, Json]) -> Verdict:
         """The change, if there is one."""
-        current: dict[str, Any] = asked.run.spec.get("values") or {}
+        current: dict[str, Any] = asked.run.values
         changed = {name: value for name, value in values.items() if value != current.get(name)}
         if not changed:
             return Refuse("Nothing was changed: all values are as they were.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.inbound.view_values import Errors, Submission, Verdict, View
 from bot.rendering.modals import about, field_block, modal
 from bot.views.kinds import PromptKind, taken
-from bot.views.prompt_lookup import Asked, prompt_meta
+from bot.views.prompt_lookup import OpenPrompt, prompt_meta
 from engine.decide.commands import Action, Command, HandOver
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -18,11 +18,11 @@ class Hand(PromptKind):
 
     name = "hand"
 
-    def action(self, asked: Asked) -> Action:
+    def action(self, asked: OpenPrompt) -> Action:
         """What the policy calls it."""
         return "hand_over"
 
-    def view(self, asked: Asked, user: str) -> View:
+    def view(self, asked: OpenPrompt, user: str) -> View:
         """The question, and whom to choose."""
         element = {
             "type": "users_select",
@@ -36,7 +36,7 @@ class Hand(PromptKind):
         ]
         return modal("Hand over", blocks, kind=self.name, meta=prompt_meta(asked, user), submit="Hand over")
 
-    async def read(self, asked: Asked, submission: Submission) -> Verdict:
+    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """Somebody else."""
         chosen = submission.values.get(PERSON, {}).get(PERSON, {}).get("selected_user")
         if not chosen:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from bot.inbound.view_values import Accept, Opened, Opening, Refuse, Show, Submission, Verdict, View, Words
-from bot.views.prompt_lookup import Asked, PromptLookup, named
+from bot.views.prompt_lookup import OpenPrompt, PromptLookup, named
 from bot.views.service import Kind
 from engine.decide.commands import Action, Command
 from engine.decide.policy import ACTION_OF
@@ -31,7 +31,7 @@ class PromptKind(Kind, ABC):
         self._prompts = prompts
         self._talk = talk
 
-    def action(self, asked: Asked) -> Action:
+    def action(self, asked: OpenPrompt) -> Action:
         """What the policy calls it."""
         return ACTION_OF[asked.row.kind]
 
@@ -63,11 +63,11 @@ class PromptKind(Kind, ABC):
         return await self._talk.carry_out(row, data, lambda actor: self.command(actor, row.key, data))
 
     @abstractmethod
-    def view(self, asked: Asked, user: str) -> View:
+    def view(self, asked: OpenPrompt, user: str) -> View:
         """The modal."""
 
     @abstractmethod
-    async def read(self, asked: Asked, submission: Submission) -> Verdict:
+    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """What was filled in."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class PromptKind(Kind, ABC):
         """What is done with it."""
 
 
-def taken(asked: Asked, **data: Json) -> Accept:
+def taken(asked: OpenPrompt, **data: Json) -> Accept:
     """A submission about a prompt is taken, with this."""
     row = asked.row
     ids: dict[str, Json] = {

@@ -11,7 +11,7 @@ from engine.decide.commands import Action
 from engine.decide.policy import Gate, authorize
 from engine.decide.question import timed_out
 from engine.flow import Flow
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.run.engine import Engine
@@ -23,11 +23,11 @@ OLDER = "This was changed after it was shown to you. Please look at the question
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OpenPrompt:
     """An open prompt: its row, and what its session knows of it."""
 
     row: PromptState
-    run: PromptRun
+    run: Asked
     state: State
     flow: Flow
 
@@ -40,7 +40,7 @@ class PromptLookup:
         self._people = people
         self._gate = gate
 
-    async def asked(self, prompt_id: str, nonce: str | None) -> Asked | str:
+    async def asked(self, prompt_id: str, nonce: str | None) -> OpenPrompt | str:
         """The prompt, if it is open and this nonce is its own; else the sentence that says why not."""
         row = await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
         if row is None:
@@ -59,9 +59,9 @@ class PromptLookup:
             and not self._engine.clock_jumped()
         ):
             return timed_out(run.deadline)
-        return Asked(row, run, state, await self._engine.flow_of(row.session_id))
+        return OpenPrompt(row, run, state, await self._engine.flow_of(row.session_id))
 
-    def out_of_question(self, asked: Asked, user: str, action: Action) -> str | None:
+    def out_of_question(self, asked: OpenPrompt, user: str, action: Action) -> str | None:
         """Why no lookup could allow this person to do this; None where it may be allowed. Asks nobody."""
         row = asked.row
         entries = [*(row.approvers or ()), *(row.who or ()), *self._gate.admins]
@@ -82,7 +82,7 @@ class PromptLookup:
         reasons = [self._verdict(asked, hope, action) for hope in hopes]
         return None if None in reasons else reasons[0]
 
-    async def facts(self, asked: Asked, opening: Opening, action: Action) -> str | None:
+    async def facts(self, asked: OpenPrompt, opening: Opening, action: Action) -> str | None:
         """Why this person may not do this, as Slack knows them now; None where they may, or Slack does not say."""
         row = asked.row
         data: dict[str, Json] = {
@@ -96,7 +96,7 @@ class PromptLookup:
             return None
         return self._verdict(asked, actor, action)
 
-    def _verdict(self, asked: Asked, actor: Actor, action: Action) -> str | None:
+    def _verdict(self, asked: OpenPrompt, actor: Actor, action: Action) -> str | None:
         requester: dict[str, Json] = {"id": asked.row.requester_id, "name": asked.row.requester_name}
         return authorize(actor, action, self._gate.target(requester, True, asked.row)).reason
 
@@ -106,7 +106,7 @@ class PromptLookup:
         return None if row is None else dict(decode(row.payload)["values"])
 
 
-def prompt_meta(asked: Asked, user: str, **more: Json) -> dict[str, Json]:
+def prompt_meta(asked: OpenPrompt, user: str, **more: Json) -> dict[str, Json]:
     """What a view about a prompt carries: ids."""
     row = asked.row
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.inbound.view_values import Errors, Submission, Verdict, View
 from bot.rendering.modals import about, modal, text_field
 from bot.views.kinds import PromptKind, taken
-from bot.views.prompt_lookup import Asked, prompt_meta
+from bot.views.prompt_lookup import OpenPrompt, prompt_meta
 from engine.decide.commands import Answer, Command
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -19,9 +19,9 @@ class Reject(PromptKind):
 
     name = "reject"
 
-    def view(self, asked: Asked, user: str) -> View:
+    def view(self, asked: OpenPrompt, user: str) -> View:
         """The question, and an input for the reason."""
-        required = bool(asked.run.spec.get("requireReason"))
+        required = bool(asked.run.require_reason)
         label = _label(asked)
         blocks = [
             about(asked.row.message),
@@ -36,10 +36,10 @@ class Reject(PromptKind):
         ]
         return modal(label, blocks, kind=self.name, meta=prompt_meta(asked, user), submit=label)
 
-    async def read(self, asked: Asked, submission: Submission) -> Verdict:
+    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """A reason that says something, where one is needed."""
         given = str(submission.values.get(REASON, {}).get(REASON, {}).get("value") or "").strip()
-        if not given and asked.run.spec.get("requireReason"):
+        if not given and asked.run.require_reason:
             return Errors({REASON: "Please say why."})
         return taken(asked, reason=given or None)
 
@@ -50,7 +50,7 @@ class Reject(PromptKind):
         )
 
 
-def _label(asked: Asked) -> str:
+def _label(asked: OpenPrompt) -> str:
     """What the flow calls it."""
-    options = asked.run.spec.get("options") or ()
+    options = asked.run.options
     return next((str(one["label"]) for one in options if one.get("value") == "reject"), "Reject")

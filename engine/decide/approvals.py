@@ -16,11 +16,12 @@ from engine.decide.commands import Answer, Edit, Facts, HandOver, Undo
 from engine.decide.step import Turn
 from engine.flow import Flow
 from engine.forms import check_form
-from engine.forms.ask import asked_fields, wrong_text
+from engine.forms.ask import wrong_text
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.folds.prompts import asked_people, votes_without
 from engine.journal.grammar.ids import undo_id
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, clean_text
@@ -39,7 +40,7 @@ OPEN_PHASES = ("running", "waiting", "pausing", "held", "unreachable")
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:[^\s:]+", re.ASCII)
 
 
-def open_prompt(turn: Turn, prompt_id: str, nonce: str | None = None) -> PromptRun:
+def open_prompt(turn: Turn, prompt_id: str, nonce: str | None = None) -> Asked:
     """The prompt, if an answer still counts: its own deadline decides, whatever became of the timer.
 
     Raises `PromptClosed`, `PromptTimedOut` and `AlreadyAnswered`, in words for the late one, and `ClockJumped`.
@@ -50,12 +51,12 @@ def open_prompt(turn: Turn, prompt_id: str, nonce: str | None = None) -> PromptR
     _refuse_closed(turn.state, prompt)
     if is_over(prompt.deadline, turn.facts):
         raise PromptTimedOut(question.timed_out(prompt.deadline))
-    if nonce is not None and nonce != prompt.spec["nonce"]:
+    if nonce is not None and nonce != prompt.nonce:
         raise PromptClosed("This button belongs to an older copy of the question.")
     return prompt
 
 
-def _refuse_closed(state: State, prompt: PromptRun) -> None:
+def _refuse_closed(state: State, prompt: Asked) -> None:
     if prompt.status == "answered":
         raise AlreadyAnswered(question.already(prompt))
     if prompt.status == "expired":
@@ -79,7 +80,7 @@ def is_over(moment: str | None, facts: Facts) -> bool:
 # --- votes -----------------------------------------------------------------------------------------------
 
 
-def vote(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[str, Json]) -> dict[str, Json] | None:
+def vote(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, Json]) -> dict[str, Json] | None:
     """Count a decision on an approval. The answer as it is journaled once a side stands, None before that.
 
     Raises `InvalidAnswer` where the reason is missing, `AlreadyAnswered` for the same vote once more.
@@ -97,8 +98,8 @@ def vote(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[str, Json]
         "at": turn.facts.now,
     }
     votes = (*before, mine)
-    decision = outcome(prompt.spec, votes)
-    if decision is None or prompt.votes or _required(prompt.spec) > 1:
+    decision = outcome(prompt, votes)
+    if decision is None or prompt.votes or _required(prompt) > 1:
         fields = {"actor": mine["actor"], "vote": mine["vote"], "reason": reason, "key": command.key}
         turn.emit(ev.PromptVoted, path=prompt.path, prompt_id=prompt.prompt_id, **fields)
     if decision is None:
@@ -106,36 +107,36 @@ def vote(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[str, Json]
     return _decided(prompt, answer, votes)
 
 
-def outcome(spec: dict[str, Json], votes: tuple[dict[str, Json], ...]) -> str | None:
+def outcome(prompt: Question, votes: tuple[dict[str, Json], ...]) -> str | None:
     """What these votes decide: `approve`, `reject`, or nothing yet."""
-    required = _required(spec)
+    required = _required(prompt)
     rejected = sum(vote["vote"] == "reject" for vote in votes)
-    if rejected * 2 > required or (rejected and spec.get("veto") != "majority"):
+    if rejected * 2 > required or (rejected and prompt.veto != "majority"):
         return "reject"
     return "approve" if len(votes) - rejected >= required else None
 
 
-def _required(spec: dict[str, Json]) -> int:
-    return int(spec.get("required") or 1)
+def _required(prompt: Question) -> int:
+    return prompt.required
 
 
-def _reason(prompt: PromptRun, command: Answer, decision: Json) -> str | None:
+def _reason(prompt: Asked, command: Answer, decision: Json) -> str | None:
     reason = clean_text(command.reason or "")[0].strip()
     question.refuse_long(reason)
-    if not reason and decision == "reject" and prompt.spec.get("requireReason"):
+    if not reason and decision == "reject" and prompt.require_reason:
         raise InvalidAnswer("Please say why: a rejection needs a reason here. Nothing was decided.")
     return reason or None
 
 
-def _refuse_unfilled(prompt: PromptRun) -> None:
+def _refuse_unfilled(prompt: Asked) -> None:
     """Refuse to approve a form in which something is missing that it needs."""
-    fields = asked_fields(prompt.spec)
-    _, errors = check_form(fields, prompt.spec.get("values") or {})
+    fields = prompt.fields
+    _, errors = check_form(fields, prompt.values)
     if errors:
         raise InvalidAnswer(f"This cannot be approved as it is. {wrong_text(fields, errors)}")
 
 
-def _refuse_same(prompt: PromptRun, actor: Actor, decision: Json, reason: str | None) -> None:
+def _refuse_same(prompt: Asked, actor: Actor, decision: Json, reason: str | None) -> None:
     """Refuse a vote that this person has given already, in these words."""
     for old in prompt.votes:
         if old["actor"].get("id") == actor.id and (old["vote"], old["reason"]) == (decision, reason):
@@ -145,12 +146,10 @@ def _refuse_same(prompt: PromptRun, actor: Actor, decision: Json, reason: str | 
             )
 
 
-def _decided(
-    prompt: PromptRun, answer: dict[str, Json], votes: tuple[dict[str, Json], ...]
-) -> dict[str, Json]:
+def _decided(prompt: Asked, answer: dict[str, Json], votes: tuple[dict[str, Json], ...]) -> dict[str, Json]:
     winning = [vote for vote in votes if vote["vote"] == answer["value"]]
     reasons = [str(vote["reason"]) for vote in winning if vote["reason"] is not None]
-    decided = {**answer, "values": prompt.spec.get("values") or {}, "reason": "\n".join(reasons) or None}
+    decided = {**answer, "values": prompt.values, "reason": "\n".join(reasons) or None}
     if len(votes) > 1:
         decided["votes"] = list(votes)
     return decided
@@ -165,8 +164,8 @@ def edit(turn: Turn, command: Edit) -> None:
         return
     prompt = open_prompt(turn, command.prompt_id, command.nonce)
     turn.permit(command.actor, "edit", prompt)
-    current = prompt.spec.get("values") or {}
-    values = _edited(prompt.spec, current, command.values)
+    current = prompt.values
+    values = _edited(prompt, current, command.values)
     before = {name: current.get(name) for name in values if values[name] != current.get(name)}
     if not before:
         raise InvalidAnswer("Nothing was changed: all values are as they were.")
@@ -184,29 +183,29 @@ def edit(turn: Turn, command: Edit) -> None:
     )
 
 
-def change_problem(flow: Flow, state: State, prompt: PromptRun, changed: dict[str, Json]) -> str | None:
+def change_problem(flow: Flow, state: State, prompt: Asked, changed: dict[str, Json]) -> str | None:
     """Why an approval cannot be changed like this, whoever does it, to be told before anything is stored; None where
     it can."""
     turn = Turn(flow, state, Facts("", 0, "", lambda *asked: None))
     try:
-        _covered(turn, prompt, _edited(prompt.spec, prompt.spec.get("values") or {}, changed))
+        _covered(turn, prompt, _edited(prompt, prompt.values, changed))
     except InvalidAnswer as error:
         return str(error)
     return None
 
 
-def _covered(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json] | None:
+def _covered(turn: Turn, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
     try:
-        if prompt.spec.get("tool"):
+        if prompt.tool:
             return conversations().call_covered(turn, prompt, values)
         return binding.foreseen(turn.flow, turn.state, prompt.path, values)
     except SaysoError as error:
         raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error
 
 
-def _edited(spec: dict[str, Json], current: dict[str, Json], changed: dict[str, Json]) -> dict[str, Json]:
+def _edited(prompt: Question, current: dict[str, Json], changed: dict[str, Json]) -> dict[str, Json]:
     """All values of the form with these changed. Raises `InvalidAnswer` where that cannot be."""
-    editable = spec.get("editable") or []
+    editable = prompt.editable
     if not editable:
         raise InvalidAnswer("Nothing of this question can be changed: decide it as it is.")
     fixed = [name for name in changed if name not in editable]
@@ -215,25 +214,25 @@ def _edited(spec: dict[str, Json], current: dict[str, Json], changed: dict[str, 
         raise InvalidAnswer(
             f"{named} cannot be changed here, only {', '.join(f'`{name}`' for name in editable)}."
         )
-    values, errors = check_form(asked_fields(spec), {**current, **changed})
+    values, errors = check_form(prompt.fields, {**current, **changed})
     if errors:
-        raise InvalidAnswer(f"Nothing was changed. {wrong_text(asked_fields(spec), errors)}")
+        raise InvalidAnswer(f"Nothing was changed. {wrong_text(prompt.fields, errors)}")
     # What may not be changed stays exactly what was shown, however the check would write it.
     return {**values, **{name: value for name, value in current.items() if name not in editable}}
 
 
-def _refuse_nobody_left(state: State, prompt: PromptRun, editor: Actor) -> None:
+def _refuse_nobody_left(state: State, prompt: Asked, editor: Actor) -> None:
     """Refuse an edit after which fewer people are left than must agree, as far as the list names people one by one."""
-    if not prompt.spec.get("excludeRequester"):
+    if not prompt.exclude_requester:
         return
     asked = set(asked_people(state, prompt))
     if any(entry.startswith("@") or entry == "channel" for entry in asked):
         return
-    out = {*(prompt.spec.get("editors") or []), *(prompt.spec.get("excluded") or [])} - {editor.id}
+    out = {*(prompt.editors), *(prompt.excluded)} - {editor.id}
     # Each of them is on the list: who is not there by id, by an e-mail address that is not known here.
     by_address = len(out - asked)
     left = asked - out - {"requester", state.actor.get("id"), editor.id, editor.email}
-    if len(left) - by_address < _required(prompt.spec):
+    if len(left) - by_address < _required(prompt):
         raise InvalidAnswer(
             "Nothing was changed: whoever changes this cannot approve it, and then too few people would be left who "
             "can. Reject it, and have it proposed anew."
@@ -273,7 +272,7 @@ def _person(state: State, to: str) -> str:
     return to
 
 
-def _refuse_taker(state: State, prompt: PromptRun, command: HandOver, to: str) -> None:
+def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> None:
     giver, taker = command.actor, command.taker
     if to in (giver.id, giver.email):
         raise InvalidAnswer("This is with you already.")
@@ -281,23 +280,23 @@ def _refuse_taker(state: State, prompt: PromptRun, command: HandOver, to: str) -
         raise InvalidAnswer(
             f"{taker.name or to} cannot answer this: that is no account of a person who works here."
         )
-    excluded = prompt.spec.get("excluded") or []
+    excluded = prompt.excluded
     names = {to.lower(), (taker.email if taker is not None and taker.email else to).lower()}
     if names & {entry.lower() for entry in asked_people(state, prompt)} and to not in excluded:
         known = taker.name if taker is not None and taker.name else to
         raise InvalidAnswer(f"{known} is asked already. Nothing was changed.")
-    if prompt.kind != "approval" or not prompt.spec.get("excludeRequester"):
+    if prompt.kind != "approval" or not prompt.exclude_requester:
         return
     if to == state.actor.get("id"):
         raise InvalidAnswer(f"{to} started this and cannot approve it. Hand it to somebody else.")
-    if to in (prompt.spec.get("editors") or []):
+    if to in (prompt.editors):
         raise InvalidAnswer(f"{to} changed this and cannot approve it. Hand it to somebody else.")
 
 
 # --- taking back -----------------------------------------------------------------------------------------
 
 
-def start_undo(turn: Turn, prompt: PromptRun, seconds: float) -> None:
+def start_undo(turn: Turn, prompt: Asked, seconds: float) -> None:
     """The answer can be taken back for so many seconds; what follows it starts then."""
     turn.emit(
         ev.TimerSet,
@@ -331,4 +330,4 @@ def undo(turn: Turn, command: Undo) -> None:
         nonce=turn.new_id("", f"nonce {prompt.path}"),
         key=command.key,
     )
-    prompt_timers.start_again(turn, prompt, float(prompt.spec.get("undoSeconds") or 0))
+    prompt_timers.start_again(turn, prompt, float(prompt.undo_seconds or 0))

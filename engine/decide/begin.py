@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from engine.decide import binding, containers, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
@@ -189,14 +191,14 @@ def _perform_prompt(turn: Turn, path: str, node: Node, config: Json) -> None:
     if turn.state.phase == "finalizing":
         turn.fail(path, {"type": "config", "message": f"node {node.id}: `finally` asks nobody"})
         return
-    spec = question.node_prompt(node, config)
+    asked = question.node_prompt(node, config)
     try:
-        spec["covers"] = binding.foreseen(turn.flow, turn.state, path, spec.get("values") or {})
+        covers = binding.foreseen(turn.flow, turn.state, path, asked.values)
     except SaysoError as error:
         message = f"{error} (while it was put together what would run once this is approved)"
         turn.fail(path, {"type": error.code, "message": message})
         return
-    turn.ask(path, spec)
+    turn.ask(path, replace(asked, covers=covers))
 
 
 def _perform_timer(turn: Turn, path: str, node: Node, config: Json) -> None:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Protocol, TypeVar, cast
 
 from engine.flow import Flow, Node
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json
 
@@ -47,16 +47,16 @@ class Conversations(Protocol[Turn_contra]):
     def hear(self, turn: Turn_contra, text: str, actor: Actor, key: str) -> None:
         """A person's message that answers nothing is for the agent that began last, where one is under way."""
 
-    def cap_decided(self, turn: Turn_contra, prompt: PromptRun, value: Json) -> None:
+    def cap_decided(self, turn: Turn_contra, prompt: Asked, value: Json) -> None:
         """A person let the agent go on at a cap, or did not."""
 
     def begin_call(self, turn: Turn_contra, path: str) -> tuple[Node, Json] | None:
         """Begin a tool call: its node with its configuration where it runs now. Else it is asked about, or refused."""
 
-    def call_decided(self, turn: Turn_contra, prompt: PromptRun) -> None:
+    def call_decided(self, turn: Turn_contra, prompt: Asked) -> None:
         """People decided a tool call. Approved ones begin by themselves."""
 
-    def call_covered(self, turn: Turn_contra, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json]:
+    def call_covered(self, turn: Turn_contra, prompt: Asked, values: dict[str, Json]) -> dict[str, Json]:
         """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
 
     def call_done(self, turn: Turn_contra, path: str, output: Json) -> None:

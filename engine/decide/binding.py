@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from engine.decide.evaluate import evaluate_config, node_at
 from engine.flow import Flow, Node
 from engine.journal.queries import is_rejected
-from engine.journal.state import NodeRun, PromptRun, State, scope_of, visit_path
+from engine.journal.state import Asked, NodeRun, State, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json, canonical
 from engine.language.durations import format_duration
@@ -66,7 +66,7 @@ class _Gate(NamedTuple):
 
     node_id: str
     run: NodeRun | None
-    prompt: PromptRun | None
+    prompt: Asked | None
 
 
 def _gates(flow: Flow, state: State, node: Node, path: str) -> list[_Gate]:
@@ -116,7 +116,7 @@ def _problem(gate: _Gate, state: State, node: Node, path: str, config: Json, now
     name, prompt = f"`{gate.node_id}`", gate.prompt
     if _decision(gate.run) != "approve" or prompt is None or prompt.kind != "approval" or prompt.at is None:
         return _unsaid(gate)
-    shown = prompt.spec.get("covers") or {}
+    shown = prompt.covers or {}
     if shown.get("sessionId") != state.session_id:
         return f"{name} approved it in session {shown.get('sessionId')}, and a copy needs an approval of its own."
     if shown.get("path") != path:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from engine.forms.question import Question
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -35,27 +36,11 @@ interrupted or failed node or a question about a cap, `edit` what an approval pr
 answer; the rest as people say it."""
 
 
-class Asked(Protocol):
-    """What a policy is asked about beside the session: a prompt, or the rule of a start."""
-
-    @property
-    def spec(self) -> dict[str, Json]: ...
-    @property
-    def actor(self) -> dict[str, Json] | None: ...
-
-
-class StartRule(Struct, frozen=True):
-    """Who may start a flow, in the form in which prompts say who may answer."""
-
-    spec: dict[str, Json]
-    actor: dict[str, Json] | None = None
-
-
 class Policy(Protocol):
     """Says whether an actor may do something. Returns None, or the sentence that tells that person why not. With
-    `start` the prompt is a `StartRule` where the flow has one."""
+    `start` the question says `who`, where the flow has a rule about that."""
 
-    def __call__(self, actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None: ...
+    def __call__(self, actor: Actor, action: Action, state: State, prompt: Question | None) -> str | None: ...
 
 
 class Facts(Struct, frozen=True):

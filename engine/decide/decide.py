@@ -36,7 +36,6 @@ from engine.decide.commands import (
     Resume,
     Shown,
     Start,
-    StartRule,
     Steer,
     Undo,
     Unreachable,
@@ -46,6 +45,7 @@ from engine.decide.fixpoint import settle
 from engine.decide.reinstalled import installed
 from engine.decide.step import Turn
 from engine.flow import Flow, coerce_inputs
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.queries import launched
@@ -80,7 +80,7 @@ def _start(turn: Turn, command: Start) -> None:
         thread=command.thread,
     )
     starters = turn.flow.allowed_to_start
-    rule = None if starters is None else StartRule({"kind": "start", "who": list(starters)})
+    rule = None if starters is None else Question(kind="start", who=tuple(starters))
     reason = turn.facts.policy(command.actor, "start", asked, rule)
     if reason is not None:
         raise NotAllowed(reason)

@@ -18,7 +18,7 @@ from engine.decide.step import Turn
 from engine.flow.model import Edge, NodeList
 from engine.journal import events as ev
 from engine.journal.queries import doomed, open_prompt_at
-from engine.journal.state import AGAIN, Frame, Graph, PromptRun, scope_of, visit_path
+from engine.journal.state import AGAIN, Asked, Frame, Graph, scope_of, visit_path
 from engine.language.codec import Json
 from engine.language.errors import ExpressionError
 
@@ -139,7 +139,7 @@ def _times(frame: Frame, edge: Edge) -> int:
     return frame.loops.get(f"{edge.from_}>{edge.to}", 0)
 
 
-def limit_decided(turn: Turn, prompt: PromptRun, decision: str) -> None:
+def limit_decided(turn: Turn, prompt: Asked, decision: str) -> None:
     """People said how to go on where a loop edge is used up."""
     scope = scope_of(prompt.path)
     nodes = turn.flow.lists[turn.state.frames[scope].list_id]

@@ -31,7 +31,7 @@ from engine.decide.locks import pending
 from engine.journal import events as ev
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state, evolve
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
 from engine.language.errors import InvalidAnswer, SessionEnded, SessionError
@@ -137,12 +137,12 @@ def answered(state: State, past: State, answers: Mapping[str, Json]) -> dict[str
     return found
 
 
-def _open(state: State) -> list[PromptRun]:
+def _open(state: State) -> list[Asked]:
     return [state.prompts[prompt_id] for prompt_id in state.open_prompts]
 
 
-def _names(prompt: PromptRun, past: State) -> set[str]:
-    names = {prompt.path, str(prompt.spec.get("nodeId")), prompt.prompt_id}
+def _names(prompt: Asked, past: State) -> set[str]:
+    names = {prompt.path, str(prompt.node_id), prompt.prompt_id}
     return names | {old.prompt_id for old in _open(past) if old.path == prompt.path}
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from engine.decide.question import option, step_prompt
 from engine.flow import Node
 from engine.flow.model import Edge
-from engine.journal.state import AGAIN, PromptRun, State, visit_of
+from engine.forms.question import Question
+from engine.journal.state import AGAIN, Asked, State, visit_of
 from engine.language.codec import Json
 
 KIND = "limit"
@@ -21,12 +22,12 @@ STOP = "fail"
 """The answer after which it fails."""
 
 
-def loop_prompt(node: Node, rounds: int, attempt: int) -> dict[str, Json]:
+def loop_prompt(node: Node, rounds: int, attempt: int) -> Question:
     """The question about a loop that had all its rounds; `attempt` is that of the loop."""
-    return {**_prompt(node, f" is not over, and {_used_up(rounds, 'round')}."), "attempt": attempt}
+    return _prompt(node, f" is not over, and {_used_up(rounds, 'round')}.", attempt)
 
 
-def edge_prompt(node: Node, edge: Edge, times: int) -> dict[str, Json]:
+def edge_prompt(node: Node, edge: Edge, times: int) -> Question:
     """The question about a loop edge that was taken as often as it may be."""
     return _prompt(node, f" leads back to `{edge.to}` again, and {_used_up(times, 'time')}.")
 
@@ -35,19 +36,20 @@ def _used_up(count: int, word: str) -> str:
     return f"the one {word} is used up" if count == 1 else f"the {count} {word}s are used up"
 
 
-def _prompt(node: Node, text: str) -> dict[str, Json]:
+def _prompt(node: Node, text: str, attempt: int | None = None) -> Question:
     again, go_on = option(AGAIN, "Once more", "primary"), option("continue", "Go on")
     stop = option(STOP, "Stop", "danger")
-    return step_prompt(node, KIND, f"{text} Once more, go on without, or stop?", again, go_on, stop)
+    text += " Once more, go on without, or stop?"
+    return step_prompt(node, KIND, text, again, go_on, stop, attempt=attempt)
 
 
-def _asked(state: State, path: str) -> list[PromptRun]:
+def _asked(state: State, path: str) -> list[Asked]:
     """The questions about this loop, in this attempt, or about the loop edge of this visit of a node."""
     attempt = state.nodes[path].attempt
     return [
         prompt
         for prompt in state.prompts.values()
-        if prompt.path == path and prompt.kind == KIND and prompt.spec.get("attempt", attempt) == attempt
+        if prompt.path == path and prompt.kind == KIND and prompt.attempt in (None, attempt)
     ]
 
 

@@ -126,7 +126,7 @@ def events(made: Plan, state: State, new: Flow, actor: Actor, now: str) -> tuple
 def _plan_inputs(made: Plan, old: Flow, new: Flow, state: State) -> None:
     asked = [state.prompts[key] for key in state.open_prompts if state.prompts[key].kind == "input"]
     for prompt in asked:
-        name = prompt.spec["input"]["name"]
+        name = prompt.input_name
         here = new.inputs.get(name)
         if here is None or here.type != old.inputs[name].type:
             made.problems.append(
@@ -245,7 +245,7 @@ def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
 def _approves_less(path: str, run: NodeRun, state: State, after: NodeList) -> list[str]:
     """An approval that covers a node covers it in the new text too: what people were shown is what may run."""
     prompt = state.prompts.get(run.prompt_id or "")
-    covers = None if prompt is None else prompt.spec.get("covers")
+    covers = None if prompt is None else prompt.covers
     here = after.by_id.get(run.node_id)
     if not covers or here is None or here.covers == covers["nodeId"] or covers["path"] in state.nodes:
         return []

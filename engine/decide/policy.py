@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from engine.decide.commands import Action
-from engine.decide.commands import Asked as AskedOf
 from engine.decide.principals import UNKNOWN, in_channel, in_words, is_listed, is_requester, named, only_these
-from engine.decide.target import Asked, AskedSpec, Target
+from engine.decide.target import Target
+from engine.forms.question import Question
 from engine.journal.state import State
 from engine.language.actors import Actor, requester_of
 from engine.language.codec import Json
@@ -66,15 +66,12 @@ class Gate:
     names: Mapping[str, str] = field(default_factory=dict)
     users: frozenset[str] = frozenset()
 
-    def __call__(self, actor: Actor, action: Action, state: State, prompt: AskedOf | None) -> str | None:
+    def __call__(self, actor: Actor, action: Action, state: State, prompt: Question | None) -> str | None:
         """None where it is allowed, else the sentence that tells this person why not."""
-        asked = None
-        if prompt is not None:
-            asked = AskedSpec.of(prompt.spec, (prompt.actor or {}).get("id"))
         has_channel = bool((state.thread or {}).get("channel"))
-        return authorize(actor, action, self.target(state.actor, has_channel, asked)).reason
+        return authorize(actor, action, self.target(state.actor, has_channel, prompt)).reason
 
-    def target(self, requester: Mapping[str, Json], has_channel: bool, prompt: Asked | None = None) -> Target:
+    def target(self, requester: Mapping[str, Json], has_channel: bool, prompt: Question | None = None) -> Target:
         """The target for a session that this requester (an actor's record) started."""
         requester_id, name = requester_of(requester), requester.get("name")
         known = {requester_id: name} if requester_id and name else {}
@@ -184,7 +181,7 @@ def _decide(actor: Actor, action: Action, target: Target) -> str | None:
     return _approver(actor, prompt, target)
 
 
-def _approver(actor: Actor, prompt: Asked, target: Target) -> str | None:
+def _approver(actor: Actor, prompt: Question, target: Target) -> str | None:
     """Whether this person has a say in an approval at all."""
     entries = prompt.approvers or ()
     if actor.id in prompt.excluded:
@@ -199,7 +196,7 @@ def _approver(actor: Actor, prompt: Asked, target: Target) -> str | None:
 _HANDED_OVER = "You handed this over, so somebody else answers it now."
 
 
-def _somebody_else(why: str, actor: Actor, prompt: Asked, target: Target) -> str:
+def _somebody_else(why: str, actor: Actor, prompt: Question, target: Target) -> str:
     entries = [entry for entry in prompt.approvers or () if entry not in ("requester", actor.id)]
     others = in_words(entries, target, "or")
     return f"{why}, so somebody else has to approve it" + (f": {others}." if others else ".")

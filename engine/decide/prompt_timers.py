@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from engine.decide.commands import Gone, Reachable, Unreachable
 from engine.decide.step import Turn
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.grammar.ids import clock_id
 from engine.journal.queries import asked_in_order
-from engine.journal.state import QUIET, PromptRun, State, TimerRun
+from engine.journal.state import QUIET, Asked, State, TimerRun
 from engine.language import timestamps, working_hours
-from engine.language.codec import Json
 
 MOST_REPOSTS = 3
 """How often a question is shown again whose message somebody deleted."""
@@ -25,17 +25,17 @@ PURPOSES = ("deadline", "remind", "escalate")
 """The timers of an open question."""
 
 
-def _set(turn: Turn, prompt: PromptRun, word: str, due_at: str, purpose: str) -> None:
+def _set(turn: Turn, prompt: Asked, word: str, due_at: str, purpose: str) -> None:
     timer_id = clock_id(turn.state, prompt, word)
     fields = {"due_at": due_at, "purpose": purpose, "prompt_id": prompt.prompt_id}
     turn.emit(ev.TimerSet, path=prompt.path, timer_id=timer_id, **fields)
 
 
-def start(turn: Turn, prompt: PromptRun) -> None:
+def start(turn: Turn, prompt: Asked) -> None:
     """People can see the prompt for the first time: its clocks start."""
-    now, spec = turn.facts.now, prompt.spec
-    working = working_hours.of(spec.get("hours"))
-    timeout = spec.get("timeoutSeconds")
+    now = turn.facts.now
+    working = working_hours.of(prompt.hours)
+    timeout = prompt.timeout_seconds
     # The flow's own limit is for the calendar; what a question says of its clocks is for working time.
     deadline = (
         working_hours.after(now, timeout, working)
@@ -43,23 +43,23 @@ def start(turn: Turn, prompt: PromptRun) -> None:
         else timestamps.after(now, turn.flow.deadline)
     )
     _set(turn, prompt, "deadline", deadline, "deadline")
-    if spec.get("remindSeconds") is not None:
-        _set(turn, prompt, "remind", working_hours.after(now, spec["remindSeconds"], working), "remind")
-    for step, told in enumerate(spec.get("escalate") or ()):
+    if prompt.remind_seconds is not None:
+        _set(turn, prompt, "remind", working_hours.after(now, prompt.remind_seconds, working), "remind")
+    for step, told in enumerate(prompt.escalate):
         due_at = working_hours.after(now, told["afterSeconds"], working)
         _set(turn, prompt, f"escalate{step}", due_at, "escalate")
 
 
-def start_again(turn: Turn, prompt: PromptRun, at_least: float) -> None:
+def start_again(turn: Turn, prompt: Asked, at_least: float) -> None:
     """The answer of a prompt was taken back: its clocks run again. Its deadline stays, but leaves so many seconds."""
     if prompt.deadline is None:
         return
-    now, spec = turn.facts.now, prompt.spec
-    working = working_hours.of(spec.get("hours"))
+    now = turn.facts.now
+    working = working_hours.of(prompt.hours)
     _set(turn, prompt, "deadline", max(prompt.deadline, timestamps.after(now, at_least)), "deadline")
-    if spec.get("remindSeconds") is not None:
-        _set(turn, prompt, "remind", working_hours.after(now, spec["remindSeconds"], working), "remind")
-    for step, told in enumerate(spec.get("escalate") or ()):
+    if prompt.remind_seconds is not None:
+        _set(turn, prompt, "remind", working_hours.after(now, prompt.remind_seconds, working), "remind")
+    for step, told in enumerate(prompt.escalate):
         if step not in prompt.escalated:
             due_at = working_hours.after(now, told["afterSeconds"], working)
             _set(turn, prompt, f"escalate{step}", due_at, "escalate")
@@ -82,7 +82,7 @@ def due(turn: Turn, timer: TimerRun) -> bool:
     return False
 
 
-def _due_now(turn: Turn, prompt: PromptRun) -> list[TimerRun]:
+def _due_now(turn: Turn, prompt: Asked) -> list[TimerRun]:
     """The timers of a prompt whose time has come: steps in their order, the reminder last."""
     found = [
         timer
@@ -103,15 +103,15 @@ def _remind(turn: Turn, prompt_id: str) -> None:
     prompt = turn.state.prompts[prompt_id]
     if turn.state.phase not in QUIET:
         turn.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt_id, count=prompt.reminders + 1)
-    working = working_hours.of(prompt.spec.get("hours"))
-    again = working_hours.after(turn.facts.now, prompt.spec["remindSeconds"], working)
+    working = working_hours.of(prompt.hours)
+    again = working_hours.after(turn.facts.now, prompt.remind_seconds or 0, working)
     if prompt.deadline is None or again < prompt.deadline:
         _set(turn, prompt, "remind", again, "remind")
 
 
 def _escalate(turn: Turn, prompt_id: str, step: int) -> None:
     prompt = turn.state.prompts[prompt_id]
-    told = prompt.spec["escalate"][step]
+    told = prompt.escalate[step]
     turn.emit(
         ev.PromptEscalated,
         path=prompt.path,
@@ -128,7 +128,7 @@ def catch_up(turn: Turn) -> None:
         prompt = turn.state.prompts[prompt_id]
         if prompt.deadline is None:
             continue
-        for step in range(len(prompt.spec.get("escalate") or ())):
+        for step in range(len(prompt.escalate)):
             waits = clock_id(turn.state, prompt, f"escalate{step}") in turn.state.timers
             if not waits and step not in prompt.escalated:
                 _escalate(turn, prompt_id, step)
@@ -172,7 +172,7 @@ def out_of_reach_for_good(state: State) -> bool:
     )
 
 
-def goto_of(spec: dict[str, Json]) -> str | None:
+def goto_of(prompt: Question) -> str | None:
     """Where a question leads that nobody answers in time, if that is a node."""
-    outcome = str(spec.get("onTimeout") or "fail")
+    outcome = prompt.on_timeout
     return outcome.removeprefix("goto:") if outcome.startswith("goto:") else None

@@ -1,34 +1,25 @@
-"""Prompts and their answers, as values: what a prompt says, what counts as an answer, and the output it gives. Pure.
-
-A prompt's `spec` (the `prompt` of `prompt:requested`) has: `kind` (`ask`, `approval`, `interrupted`, `failed`, `input`),
-`message`, `options` (`[{value, label, style}]`), `acceptsText`, `who` or `approvers` and `excludeRequester`,
-`timeoutSeconds`, `onTimeout`, `default`, `nonce`, `nodeId`, `nodeName`, and `input` for a missing flow input.
-
-Those that not every prompt has: `form` (`{fields}`), `acceptsFiles`, `maxFiles`, `maxSize`, `undoSeconds`; of an
-approval `required`, `veto`, `requireReason`, `editable`, `values`, `covers`; of the clocks `remindSeconds`, `escalate`,
-`hours`. What people changed since it was asked: `values`, `covers`, `editors` (their ids), `excluded` (ids of those who
-handed it over), `handed` (`{by, to, at}`), `generation`. An absent field has the default of `prompt_state.question_row`.
-"""
+"""Questions and their answers: what is asked, what counts as an answer, and the output it gives. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engine.flow import Flow, Node, parse_input
 from engine.flow.inputs import check_value
 from engine.forms import defaults, input_field, match_option
 from engine.forms.ask import (
     ask_parts,
-    asked_fields,
     choice_answer,
     default_answer,
     files_answer,
     form_answer,
     form_parts,
 )
+from engine.forms.question import Question
 from engine.journal.code_digests import CHANGED
 from engine.journal.folds.agents import TURN
-from engine.journal.state import NodeRun, PromptRun
+from engine.journal.state import Asked, NodeRun
 from engine.language import timestamps
 from engine.language.codec import Json, clean_text
 from engine.language.errors import InvalidAnswer, InvalidInputs
@@ -40,62 +31,50 @@ MAX_TEXT = 16 * 1024
 """Bytes of UTF-8 that an answer may have; longer ones are refused where the author sees it."""
 
 
-def node_prompt(node: Node, config: dict[str, Json]) -> dict[str, Json]:
+def node_prompt(node: Node, config: dict[str, Json]) -> Question:
     """The prompt of an `ask` or `approval` node, from its evaluated configuration."""
-    spec: dict[str, Json] = {
-        "kind": node.type,
-        "message": config["message"],
-        "nodeId": node.id,
-        "nodeName": node.name,
-        **_clocks(config),
-    }
+    about = {"kind": node.type, "message": config["message"], "node_id": node.id, "node_name": node.name}
     if node.type == "approval":
         style = config.get("style") or "primary"
-        spec |= {
-            "options": [
-                {"value": "approve", "label": config["approve_label"], "style": style},
-                {
-                    "value": "reject",
-                    "label": config["reject_label"],
-                    "style": "danger" if style == "primary" else None,
-                },
-            ],
-            "acceptsText": False,
-            "approvers": config["approvers"],
-            "excludeRequester": config["exclude_requester"],
-            "required": config["required"],
-            "veto": config["veto"],
-            "requireReason": config["require_reason"],
-            "editable": config["editable"],
-            "form": config["form"],
-            "values": defaults(config["form"]["fields"]) if config["form"] else {},
-        }
-    else:
-        parts = {
-            "who": config.get("who"),
-            "default": config.get("default"),
-            "undoSeconds": config.get("undo"),
-        }
-        spec |= {**ask_parts(config), **parts}
-    return spec
+        against = "danger" if style == "primary" else None
+        return Question(
+            **about,
+            **_clocks(config),
+            options=(
+                option("approve", config["approve_label"], style),
+                option("reject", config["reject_label"], against),
+            ),
+            approvers=tuple(config["approvers"]),
+            exclude_requester=config["exclude_requester"],
+            required=config["required"],
+            veto=config["veto"],
+            require_reason=config["require_reason"],
+            editable=tuple(config["editable"]),
+            form=config["form"],
+            values=defaults(config["form"]["fields"]) if config["form"] else {},
+        )
+    return Question(
+        **about,
+        **_clocks(config),
+        **ask_parts(config),
+        who=None if config.get("who") is None else tuple(config["who"]),
+        default=config.get("default"),
+        undo_seconds=config.get("undo"),
+    )
 
 
-def _clocks(config: Mapping[str, Json]) -> dict[str, Json]:
-    """The clocks of a question as its prompt carries them, from its evaluated configuration; only those that it has."""
-    spec: dict[str, Json] = {
-        "timeoutSeconds": config.get("timeout"),
-        "onTimeout": config.get("on_timeout") or "fail",
-    }
-    if config.get("remind_every") is not None:
-        spec["remindSeconds"] = config["remind_every"]
-    if config.get("escalate"):
-        spec["escalate"] = [
+def _clocks(config: Mapping[str, Json]) -> dict[str, Any]:
+    """The clocks of a question, from its evaluated configuration."""
+    return {
+        "timeout_seconds": config.get("timeout"),
+        "on_timeout": config.get("on_timeout") or "fail",
+        "remind_seconds": config.get("remind_every"),
+        "escalate": tuple(
             {"afterSeconds": step["after"], "to": step["to"], "mayAnswer": step["may_answer"]}
-            for step in config["escalate"]
-        ]
-    if config.get("hours") is not None:
-        spec["hours"] = config["hours"]
-    return spec
+            for step in config.get("escalate") or ()
+        ),
+        "hours": config.get("hours"),
+    }
 
 
 _TYPES = {
@@ -108,25 +87,19 @@ _TYPES = {
 }
 
 
-def input_prompt(flow: Flow, name: str) -> dict[str, Json]:
+def input_prompt(flow: Flow, name: str) -> Question:
     """The question for an input that was not given at the start."""
     given = flow.inputs[name]
     field = input_field(name, given.type, given.description, given.choices)
-    parts: dict[str, Json] = {"options": [], "acceptsText": True}
-    if field is not None:
-        parts = form_parts({"fields": [field]})
     about = f": {given.description}" if given.description else f" ({_TYPES.get(given.type, given.type)})"
-    return {
-        "kind": "input",
-        "message": f"{flow.name} needs `{name}`{about}",
-        "nodeId": name,
-        "nodeName": name,
-        **parts,
-        "who": None,
-        "timeoutSeconds": None,
-        "onTimeout": "fail",
-        "input": {"name": name, "type": given.type},
-    }
+    return Question(
+        kind="input",
+        message=f"{flow.name} needs `{name}`{about}",
+        node_id=name,
+        node_name=name,
+        input={"name": name, "type": given.type},
+        **({"accepts_text": True} if field is None else form_parts({"fields": [field]})),
+    )
 
 
 _WHY = {
@@ -140,28 +113,20 @@ _WHY = {
 _ABORT: dict[str, Json] = {"value": "abort", "label": "Abort the run", "style": "danger"}
 
 
-def step_prompt(node: Node, kind: str, text: str, *options: dict[str, Json]) -> dict[str, Json]:
+def step_prompt(node: Node, kind: str, text: str, *options: dict[str, Json], **more: Any) -> Question:
     """A question about a step that cannot go on by itself, for whoever runs the session; `text` stands behind the
     step's name."""
-    return {
-        "kind": kind,
-        "message": f"*{node.name or node.id}*{text}",
-        "nodeId": node.id,
-        "nodeName": node.name,
-        "options": list(options),
-        "acceptsText": False,
-        "who": None,
-        "timeoutSeconds": None,
-        "onTimeout": "fail",
-    }
+    message = f"*{node.name or node.id}*{text}"
+    about: dict[str, Any] = {"kind": kind, "message": message, "node_id": node.id, "node_name": node.name}
+    return Question(**about, options=options, **more)
 
 
 def option(value: str, label: str, style: str | None = None) -> dict[str, Json]:
-    """A button of a question that the engine asks by itself."""
+    """A button of a question."""
     return {"value": value, "label": label, "style": style}
 
 
-def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> dict[str, Json]:
+def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> Question:
     """The question about a node whose outcome is unknown, or that could not be launched; `missing` says what it lacks."""
     if run.reason == MISSING:
         text = (
@@ -205,7 +170,7 @@ def _call(node: Node, run: NodeRun) -> str:
     return f" `{escape_markup(text)}`"
 
 
-def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
+def failed_prompt(node: Node, run: NodeRun) -> Question:
     """The question about a node that failed and whose flow says `on_error: ask`."""
     # What a program wrote is no markup: nobody is mentioned by it.
     reason = escape_markup(str((run.error or {}).get("message") or "no reason was given"))
@@ -216,7 +181,7 @@ def failed_prompt(node: Node, run: NodeRun) -> dict[str, Json]:
 
 def check(
     flow: Flow,
-    prompt: PromptRun,
+    prompt: Asked,
     *,
     value: Json = None,
     text: str | None = None,
@@ -225,26 +190,25 @@ def check(
 ) -> dict[str, Json]:
     """The answer as it is journaled: `{value, text, label?, values?, files?}`. Raises `InvalidAnswer` with what would
     be right."""
-    spec = prompt.spec
-    if asked_fields(spec) and prompt.kind in ("ask", "input"):
-        return _input_fits(flow, prompt, form_answer(spec, value, text, values))
-    if spec["options"] and not _own_words(spec, value, text):
-        return choice_answer(spec, value, text)
+    if prompt.fields and prompt.kind in ("ask", "input"):
+        return _input_fits(flow, prompt, form_answer(prompt, value, text, values))
+    if prompt.options and not _own_words(prompt, value, text):
+        return choice_answer(prompt, value, text)
     if files:
         refuse_long(text or "")
-        return files_answer(spec, text, files)
-    if not spec.get("acceptsText"):
+        return files_answer(prompt, text, files)
+    if not prompt.accepts_text:
         raise InvalidAnswer("This question takes files: drop them into the thread.")
     return _text_answer(flow, prompt, text)
 
 
-def _own_words(spec: Mapping[str, Json], value: Json, text: str | None) -> bool:
+def _own_words(prompt: Question, value: Json, text: str | None) -> bool:
     """Whether a question with choices is answered by something else, and takes that."""
-    typed = value is None and text is not None and bool(spec.get("acceptsText"))
-    return typed and match_option(spec["options"], text or "", by_number=True) is None
+    typed = value is None and text is not None and bool(prompt.accepts_text)
+    return typed and match_option(prompt.options, text or "", by_number=True) is None
 
 
-def _text_answer(flow: Flow, prompt: PromptRun, text: str | None) -> dict[str, Json]:
+def _text_answer(flow: Flow, prompt: Asked, text: str | None) -> dict[str, Json]:
     if text is None:
         raise InvalidAnswer("This question takes a text: reply in the thread.")
     cleaned, _ = clean_text(text)
@@ -252,18 +216,18 @@ def _text_answer(flow: Flow, prompt: PromptRun, text: str | None) -> dict[str, J
         raise InvalidAnswer("The answer is empty.")
     refuse_long(cleaned)
     if prompt.kind != "input":
-        return {"value": None if prompt.spec["options"] else cleaned, "text": cleaned}
+        return {"value": None if prompt.options else cleaned, "text": cleaned}
     try:
-        value = parse_input(flow.inputs[prompt.spec["input"]["name"]], cleaned.strip())
+        value = parse_input(flow.inputs[prompt.input_name], cleaned.strip())
     except InvalidInputs as error:
         raise InvalidAnswer(str(error)) from error
     return {"value": value, "text": cleaned}
 
 
-def _input_fits(flow: Flow, prompt: PromptRun, answer: dict[str, Json]) -> dict[str, Json]:
+def _input_fits(flow: Flow, prompt: Asked, answer: dict[str, Json]) -> dict[str, Json]:
     """The field of an input says less than the input itself, which has the last word."""
     if prompt.kind == "input":
-        entry = flow.inputs[prompt.spec["input"]["name"]]
+        entry = flow.inputs[prompt.input_name]
         problem = check_value(entry, answer["value"])
         if problem is not None:
             raise InvalidAnswer(f"input `{entry.name}`: {problem}")
@@ -279,7 +243,7 @@ def refuse_long(text: str) -> None:
         )
 
 
-def output(prompt: PromptRun) -> dict[str, Json]:
+def output(prompt: Asked) -> dict[str, Json]:
     """The output of the node whose prompt was answered."""
     answer = prompt.answer or {}
     if prompt.kind == "approval":
@@ -290,7 +254,7 @@ def output(prompt: PromptRun) -> dict[str, Json]:
             "values": answer.get("values") or {},
             "at": prompt.at,
         }
-    chosen = bool(prompt.spec["options"] or asked_fields(prompt.spec))
+    chosen = bool(prompt.options or prompt.fields)
     return {
         "text": answer["text"],
         "value": answer["value"] if chosen else None,
@@ -301,7 +265,7 @@ def output(prompt: PromptRun) -> dict[str, Json]:
     }
 
 
-def deciders(prompt: PromptRun) -> list[dict[str, Json]]:
+def deciders(prompt: Asked) -> list[dict[str, Json]]:
     """Everybody on the side that won."""
     answer = prompt.answer or {}
     votes = answer.get("votes") or []
@@ -312,15 +276,15 @@ def _named(actor: dict[str, Json]) -> dict[str, Json]:
     return {name: actor.get(name) for name in ("id", "name", "email")}
 
 
-def expired_output(prompt: PromptRun, outcome: str) -> dict[str, Json]:
+def expired_output(prompt: Asked, outcome: str) -> dict[str, Json]:
     """The output of a node whose prompt expired with `on_timeout: approve | reject | default`."""
     if prompt.kind == "approval":
-        values = prompt.spec.get("values") or {}
+        values = prompt.values
         return {"decision": outcome, "by": [], "reason": "timeout", "values": values, "at": prompt.at}
-    return {**default_answer(prompt.spec), "files": [], "by": None, "at": prompt.at}
+    return {**default_answer(prompt), "files": [], "by": None, "at": prompt.at}
 
 
-def summary(prompt: PromptRun) -> str:
+def summary(prompt: Asked) -> str:
     """The answer in a few words: for the card, the closed prompt, and the one who came second."""
     answer = prompt.answer or {}
     if prompt.kind == "approval":
@@ -332,7 +296,7 @@ DECIDED = {"approve": "approved", "reject": "rejected"}
 """What a decision is called once it was made."""
 
 
-def already(prompt: PromptRun) -> str:
+def already(prompt: Asked) -> str:
     """Who answered, when and what: for the one who came too late."""
     names = [str(actor.get("name") or actor.get("id")) for actor in deciders(prompt)]
     who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -346,9 +310,9 @@ def timed_out(moment: str | None) -> str:
     return f"This timed out: the time to answer was over at {timestamps.told(moment)}. Nothing was changed."
 
 
-def tally(prompt: PromptRun) -> str:
+def tally(prompt: Asked) -> str:
     """How far the votes are, in a sentence."""
-    required = prompt.spec.get("required") or 1
+    required = prompt.required
     approved = sum(vote["vote"] == "approve" for vote in prompt.votes)
     against = len(prompt.votes) - approved
     return f"{approved} of {required} approved" + (f", {against} rejected." if against else ".")

@@ -12,7 +12,7 @@ from engine.decide.step import Turn
 from engine.forms import match_option
 from engine.forms.ask import takes_typed_choice
 from engine.journal import events as ev
-from engine.journal.state import AGAIN, RETRY, PromptRun, State, in_finally
+from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
 from engine.journal.state_json import current_path
 from engine.language.actors import Actor
 from engine.language.codec import Json, clean_text, copy
@@ -49,7 +49,7 @@ def answer(turn: Turn, command: Answer) -> None:
     _take_answer(turn, prompt, command, answer)
 
 
-def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[str, Json]) -> None:
+def _take_answer(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, Json]) -> None:
     turn.emit(
         ev.PromptAnswered,
         path=prompt.path,
@@ -58,7 +58,7 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
         answer=answer,
         key=command.key,
     )
-    seconds = prompt.spec.get("undoSeconds")
+    seconds = prompt.undo_seconds
     if seconds:
         start_undo(turn, prompt, float(seconds))
         return
@@ -71,7 +71,7 @@ def _take_answer(turn: Turn, prompt: PromptRun, command: Answer, answer: dict[st
         conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
     elif prompt.kind == limits.KIND:
         _limit_decided(turn, prompt, str(answer["value"]))
-    elif prompt.spec.get("tool"):
+    elif prompt.tool:
         conversations().call_decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind != "input":
         conclude(turn, prompt.path, question.output(turn.state.prompts[prompt.prompt_id]))
@@ -89,12 +89,12 @@ def go_on_with_inputs(turn: Turn) -> None:
             turn.emit(ev.FlowFailed, path=prompt.path, error=error)
             return
         if prompt.answer is not None:
-            known[prompt.spec["input"]["name"]] = prompt.answer["value"]
+            known[prompt.input_name] = prompt.answer["value"]
     missing = [name for name in turn.flow.inputs if name not in known]
     _start_flow_or_ask(turn, {name: known[name] for name in turn.flow.inputs if name in known}, missing)
 
 
-def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
+def _interruption_resolved(turn: Turn, prompt: Asked, choice: Json, command: Answer) -> None:
     run = turn.state.nodes[prompt.path]
     if choice == "done":
         absent = turn.flow.absent.get(run.type)
@@ -110,13 +110,13 @@ def _interruption_resolved(turn: Turn, prompt: PromptRun, choice: Json, command:
         _end_by(turn, Abort(command.actor, f"after {run.node_id} was interrupted"))
 
 
-def _skip(turn: Turn, prompt: PromptRun, reason: str) -> None:
+def _skip(turn: Turn, prompt: Asked, reason: str) -> None:
     run = turn.state.nodes[prompt.path]
     fields = {"node_id": run.node_id, "node_type": run.type, "reason": reason}
     turn.emit(ev.NodeSkipped, path=prompt.path, **fields)
 
 
-def _failure_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answer) -> None:
+def _failure_resolved(turn: Turn, prompt: Asked, choice: Json, command: Answer) -> None:
     run = turn.state.nodes[prompt.path]
     if choice == "skip":
         _skip(turn, prompt, "a person skipped it after it failed")
@@ -124,7 +124,7 @@ def _failure_resolved(turn: Turn, prompt: PromptRun, choice: Json, command: Answ
         _end_by(turn, Abort(command.actor, f"after {run.node_id} failed"))
 
 
-def _limit_decided(turn: Turn, prompt: PromptRun, decision: str) -> None:
+def _limit_decided(turn: Turn, prompt: Asked, decision: str) -> None:
     """How a loop, or a loop edge of a node that has ended, goes on at its limit."""
     container = turn.state.containers.get(prompt.path)
     if container is None:
@@ -141,7 +141,7 @@ def message(turn: Turn, command: Message) -> None:
     # Of one that timed out the author is told, unless another question takes the message.
     takers = [prompt for prompt in asked if not is_over(prompt.deadline, turn.facts)] or asked[:1]
     if len(takers) > 1:
-        names = ", ".join(f"{prompt.prompt_id} ({prompt.spec['message'][:40]})" for prompt in takers)
+        names = ", ".join(f"{prompt.prompt_id} ({prompt.message[:40]})" for prompt in takers)
         raise SeveralPrompts(f"Several questions could take this message; name one of them: {names}")
     if takers:
         answer(turn, Answer(takers[0].prompt_id, command.actor, command.key, text=text))
@@ -179,18 +179,18 @@ def _tell_agents(turn: Turn, command: Message | Steer | Resume, text: str) -> No
         conversations().hear(turn, text, command.actor, command.key)
 
 
-def _text_prompts(state: State, text: str) -> list[PromptRun]:
+def _text_prompts(state: State, text: str) -> list[Asked]:
     """The open questions that take this text: any, or one of their choices."""
     prompts = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
-    return [prompt for prompt in prompts if prompt.spec["acceptsText"] or _is_choice(prompt, text)]
+    return [prompt for prompt in prompts if prompt.accepts_text or _is_choice(prompt, text)]
 
 
-def _is_choice(prompt: PromptRun, text: str) -> bool:
-    offers = takes_typed_choice(prompt.spec)
-    return offers and match_option(prompt.spec["options"], text, by_number=True) is not None
+def _is_choice(prompt: Asked, text: str) -> bool:
+    offers = takes_typed_choice(prompt)
+    return offers and match_option(prompt.options, text, by_number=True) is not None
 
 
-def _may_answer(turn: Turn, actor: Actor, prompt: PromptRun) -> bool:
+def _may_answer(turn: Turn, actor: Actor, prompt: Asked) -> bool:
     return turn.facts.policy(actor, ACTION_OF[prompt.kind], turn.state, prompt) is None
 
 
@@ -225,15 +225,15 @@ def timer_due(turn: Turn, command: Due) -> None:
             turn.complete(timer.path or "", {"until": timer.due_at})
 
 
-def _let_follow(turn: Turn, prompt: PromptRun) -> None:
+def _let_follow(turn: Turn, prompt: Asked) -> None:
     """The time to take the answer back is over."""
     turn.wake(prompt.path, question.summary(prompt))
     conclude(turn, prompt.path, question.output(prompt))
 
 
-def _expire(turn: Turn, prompt: PromptRun) -> None:
+def _expire(turn: Turn, prompt: Asked) -> None:
     """Nobody answered in time: `on_timeout` decides, `fail` where nothing else is said."""
-    outcome, target = prompt.spec.get("onTimeout") or "fail", prompt_timers.goto_of(prompt.spec)
+    outcome, target = prompt.on_timeout, prompt_timers.goto_of(prompt)
     turn.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
     turn.wake(prompt.path)
     if prompt.kind == "input":
@@ -242,7 +242,7 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
         conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
     elif prompt.kind == limits.KIND:
         _limit_decided(turn, prompt, "fail")
-    elif prompt.spec.get("tool"):
+    elif prompt.tool:
         conversations().call_decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind == "failed":
         turn.fail_for_good(prompt.path, turn.state.nodes[prompt.path].error or {})
@@ -254,8 +254,8 @@ def _expire(turn: Turn, prompt: PromptRun) -> None:
         conclude(turn, prompt.path, question.expired_output(turn.state.prompts[prompt.prompt_id], outcome))
 
 
-def _timed_out(prompt: PromptRun) -> dict[str, Json]:
-    return {"type": "timeout", "message": f"nobody answered {prompt.spec['nodeId']} in time"}
+def _timed_out(prompt: Asked) -> dict[str, Json]:
+    return {"type": "timeout", "message": f"nobody answered {prompt.node_id} in time"}
 
 
 def abort(turn: Turn, command: Abort) -> None:

@@ -10,18 +10,21 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
+from msgspec.structs import replace
+
 from engine.decide import outages
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Action, Facts
 from engine.decide.evaluate import node_at
 from engine.flow import Flow, Node
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.fold import evolve
 from engine.journal.folds.agents import TURN, agent_of
 from engine.journal.grammar.ids import failure_scope, retry_id
 from engine.journal.queries import REJECTED, doomed
-from engine.journal.state import PromptRun, State, in_finally, scope_of
+from engine.journal.state import Asked, State, in_finally, scope_of
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, clean_text, copy
@@ -56,7 +59,7 @@ class Turn:
         material = f"{self.facts.entropy}|{self.state.session_id}|{self.state.seq}|{salt}"
         return blake2b(material.encode(), digest_size=6)
 
-    def permit(self, actor: Actor, action: Action, prompt: PromptRun | None = None) -> None:
+    def permit(self, actor: Actor, action: Action, prompt: Asked | None = None) -> None:
         """Raise `NotAllowed` with the policy's sentence unless this actor may do this."""
         reason = self.facts.policy(actor, action, self.state, prompt)
         if reason is not None:
@@ -73,11 +76,11 @@ class Turn:
             injected = 1 if message is not None else 0
             self.emit(ev.FlowResumed, **self.place(path), message=message, injected_messages=injected)
 
-    def ask(self, path: str, spec: dict[str, Json]) -> None:
+    def ask(self, path: str, question: Question) -> None:
         """Request a prompt: with a number that people can say, and a nonce that only its own buttons carry."""
-        number = self.state.prompts_asked + 1
-        marked = {**spec, "number": number, "nonce": self.new_id("", f"nonce {path}")}
-        self.emit(ev.PromptRequested, path=path, prompt_id=self.new_id("prompt-", path), prompt=marked)
+        number, nonce = self.state.prompts_asked + 1, self.new_id("", f"nonce {path}")
+        prompt = replace(question, number=number, nonce=nonce).to_wire()
+        self.emit(ev.PromptRequested, path=path, prompt_id=self.new_id("prompt-", path), prompt=prompt)
 
     def node(self, path: str) -> Node:
         """The definition of the node at a path that is under way."""

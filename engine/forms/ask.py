@@ -12,6 +12,7 @@ from typing import Any
 from engine.forms.display import form_text
 from engine.forms.options import listed, match_option
 from engine.forms.parse import Field, is_empty
+from engine.forms.question import Question
 from engine.forms.validate import check_form, defaults, parse_typed
 from engine.language.codec import Json, clean_text
 from engine.language.errors import InvalidAnswer
@@ -22,13 +23,6 @@ MOST_BUTTONS = 100
 _YES_NO = ({"value": True, "label": "Yes"}, {"value": False, "label": "No"})
 
 
-def asked_fields(spec: Mapping[str, Json]) -> list[Field]:
-    """The fields of a prompt; none where it has no form."""
-    form = spec.get("form") or {}
-    fields: list[Field] = form.get("fields") or []
-    return fields
-
-
 def field_options(field: Field) -> list[dict[str, Json]]:
     """What can be chosen in a field of one choice: its options, or yes and no."""
     if field["type"] == "boolean":
@@ -36,20 +30,20 @@ def field_options(field: Field) -> list[dict[str, Json]]:
     return list(field["options"]) if field["type"] == "choice" else []
 
 
-def ask_parts(config: Mapping[str, Json]) -> dict[str, Json]:
-    """The parts of a spec that say how an `ask` can be answered, from its settled configuration."""
+def ask_parts(config: Mapping[str, Json]) -> dict[str, Any]:
+    """The parts of a `Question` that say how an `ask` can be answered, from its settled configuration."""
     accept = config.get("accept") or ["text"]
-    form = config.get("form")
-    parts: dict[str, Json] = {"options": config.get("choices") or []}
-    parts["acceptsText"] = "text" in accept and (not parts["options"] or bool(config.get("own_words")))
-    if form is not None:
-        parts |= form_parts(form)
+    options = tuple(config.get("choices") or ())
+    own_words = not options or bool(config.get("own_words"))
+    parts: dict[str, Any] = {"options": options, "accepts_text": "text" in accept and own_words}
+    if config.get("form") is not None:
+        parts |= form_parts(config["form"])
     if "files" in accept:
-        parts |= {"acceptsFiles": True, "maxFiles": config["max_files"], "maxSize": config["max_size"]}
+        parts |= {"accepts_files": True, "max_files": config["max_files"], "max_size": config["max_size"]}
     return parts
 
 
-def form_parts(form: Mapping[str, Json]) -> dict[str, Json]:
+def form_parts(form: dict[str, Json]) -> dict[str, Any]:
     """The same for a form. A form of one field takes its value as a reply; one of several is filled in."""
     fields = form["fields"]
     single = fields[0] if len(fields) == 1 else None
@@ -57,21 +51,21 @@ def form_parts(form: Mapping[str, Json]) -> dict[str, Json]:
     if single is not None and single["required"]:
         options = [{**option, "style": None} for option in field_options(single)]
     options = options if len(options) <= MOST_BUTTONS else []
-    return {"form": form, "options": options, "acceptsText": single is not None and not options}
+    return {"form": form, "options": tuple(options), "accepts_text": single is not None and not options}
 
 
 # --- answers ---------------------------------------------------------------------------------------------
 
 
-def form_answer(spec: Mapping[str, Json], value: Json, text: str | None, values: Json) -> dict[str, Json]:
+def form_answer(prompt: Question, value: Json, text: str | None, values: Json) -> dict[str, Json]:
     """The answer to a form: from its `values` (which may stand in `value`), or for one field from a value or a text.
 
     Raises `InvalidAnswer` with a sentence for each field that is wrong.
     """
-    fields = asked_fields(spec)
+    fields = prompt.fields
     given = values if values is not None else value
     if not isinstance(given, dict):
-        given = {fields[0]["name"]: _single(spec, fields, given, text)}
+        given = {fields[0]["name"]: _single(prompt, fields, given, text)}
     checked, wrong = check_form(fields, given)
     if wrong:
         raise InvalidAnswer(wrong_text(fields, wrong))
@@ -80,11 +74,11 @@ def form_answer(spec: Mapping[str, Json], value: Json, text: str | None, values:
     return {"value": only, "text": said, "label": said, "values": checked}
 
 
-def _single(spec: Mapping[str, Json], fields: Sequence[Field], value: Json, text: str | None) -> Json:
+def _single(prompt: Question, fields: Sequence[Field], value: Json, text: str | None) -> Json:
     if len(fields) > 1:
         raise InvalidAnswer("This question has several fields: please fill in the form.")
-    if spec["options"]:
-        return choice_answer(spec, value, text)["value"]
+    if prompt.options:
+        return choice_answer(prompt, value, text)["value"]
     if value is None and text is not None:
         return parse_typed(fields[0], text)
     return value
@@ -98,32 +92,29 @@ def wrong_text(fields: Sequence[Field], wrong: Mapping[str, str]) -> str:
     return "\n".join(f"{titles.get(name, name)}: {sentence}" for name, sentence in wrong.items())
 
 
-def choice_answer(spec: Mapping[str, Json], value: Json, text: str | None) -> dict[str, Json]:
+def choice_answer(prompt: Question, value: Json, text: str | None) -> dict[str, Json]:
     """The answer to a question with choices: a value, or (never for a decision) a text that is one of them."""
-    options: list[dict[str, Any]] = spec["options"]
-    for option in options:
+    for option in prompt.options:
         if value == option["value"] and type(value) is type(option["value"]):
             return {"value": value, "text": str(option["label"]), "label": option["label"]}
     found = None
-    if value is None and text is not None and takes_typed_choice(spec):
-        found = match_option(options, text, by_number=True)
+    if value is None and text is not None and takes_typed_choice(prompt):
+        found = match_option(prompt.options, text, by_number=True)
     if found is None:
-        raise InvalidAnswer(f"This question takes one of: {listed(options)}.")
+        raise InvalidAnswer(f"This question takes one of: {listed(prompt.options)}.")
     return {"value": found["value"], "text": str(found["label"]), "label": found["label"]}
 
 
-def takes_typed_choice(spec: Mapping[str, Json]) -> bool:
+def takes_typed_choice(prompt: Question) -> bool:
     """Whether a choice may be typed. A decision, and what to do about a step that broke, is pressed and never typed."""
-    return bool(spec.get("options")) and spec.get("kind") in ("ask", "input", "limit")
+    return bool(prompt.options) and prompt.kind in ("ask", "input", "limit")
 
 
-def files_answer(
-    spec: Mapping[str, Json], text: str | None, files: Sequence[Mapping[str, Json]]
-) -> dict[str, Json]:
+def files_answer(prompt: Question, text: str | None, files: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     """The answer with files, `{name, path, size, type}` each, and perhaps words. Raises `InvalidAnswer`."""
-    if not spec.get("acceptsFiles"):
+    if not prompt.accepts_files:
         raise InvalidAnswer("This question takes no files.")
-    most, largest = spec.get("maxFiles") or 1, spec.get("maxSize") or 0
+    most, largest = prompt.max_files or 1, prompt.max_size or 0
     if len(files) > most:
         raise InvalidAnswer(
             f"This question takes at most {most} {'file' if most == 1 else 'files'}, not {len(files)}."
@@ -137,15 +128,15 @@ def files_answer(
     return {"value": None, "text": words, "label": f"{words} ({names})" if words else names, "files": kept}
 
 
-def default_answer(spec: Mapping[str, Json]) -> dict[str, Json]:
+def default_answer(prompt: Question) -> dict[str, Json]:
     """`text`, `value` and `values` of a question that nobody answered in time, with `on_timeout: default`."""
-    fields = asked_fields(spec)
+    fields = prompt.fields
     if fields:
         values = defaults(fields)
         only = values[fields[0]["name"]] if len(fields) == 1 else None
         return {"text": form_text(fields, values), "value": only, "values": values}
-    default = spec.get("default")
-    labels = {option["value"]: str(option["label"]) for option in spec["options"]}
+    default = prompt.default
+    labels = {option["value"]: str(option["label"]) for option in prompt.options}
     text = labels.get(default, "" if default is None else str(default))
     return {"text": text, "value": default if labels else None, "values": {}}
 

@@ -16,6 +16,7 @@ from typing import ClassVar, Literal, TypeAlias, dataclass_transform, get_args
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder
 
+from engine.forms.question import Question
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import MalformedJournal, NotJson, SchemaTooNew
 
@@ -464,10 +465,15 @@ class AgentBudget(BaseEvent, tag="agent:budget", kw_only=True):
 
 
 class PromptRequested(BaseEvent, tag="prompt:requested", kw_only=True):
-    """A question for people. `prompt` has kind, message, options, who may answer, and its clocks (see `state.Prompt`)."""
+    """A question for people. `prompt` has kind, message, options, who may answer, and its clocks (see `engine.forms.question`)."""
 
     prompt_id: str
     prompt: dict[str, Json]
+
+    @property
+    def question(self) -> Question:
+        """What is asked. Raises `MalformedJournal`."""
+        return Question.from_wire(self.prompt)
 
 
 class PromptShown(BaseEvent, tag="prompt:shown", kw_only=True):

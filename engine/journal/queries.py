@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from engine.journal.state import ROOT, NodeRun, PromptRun, State, below, scope_of
+from engine.journal.state import ROOT, Asked, NodeRun, State, below, scope_of
 from engine.language.codec import Json
 from engine.nodes.types.registry import mode_of
 
@@ -54,12 +54,10 @@ def undo_pending(state: State, path: str) -> bool:
 
 def asked_in_order(state: State) -> list[str]:
     """The ids of the open prompts in the order in which they were asked; ids are random."""
-    return sorted(
-        state.open_prompts, key=lambda prompt_id: int(state.prompts[prompt_id].spec.get("number") or 0)
-    )
+    return sorted(state.open_prompts, key=lambda prompt_id: int(state.prompts[prompt_id].number or 0))
 
 
-def open_prompt_at(state: State, path: str) -> PromptRun | None:
+def open_prompt_at(state: State, path: str) -> Asked | None:
     """The open prompt of the node at this path."""
     for prompt_id in state.open_prompts:
         if state.prompts[prompt_id].path == path:

@@ -7,6 +7,7 @@ from typing import dataclass_transform
 from immutables import Map
 from msgspec import Struct
 
+from engine.forms.question import Question
 from engine.journal.transitions import STATUS, Phase, Status
 from engine.language.codec import Json
 
@@ -76,16 +77,13 @@ class NodeRun(_Record):
     """The conversation of an agent that failed and may be tried again: that goes on with it."""
 
 
-class PromptRun(_Record):
-    """A prompt of this session. `spec` is what `prompt:requested` said, with what people changed since; `shown` where
-    people see it."""
+class Asked(Question, kw_only=True):
+    """A question of this session, with what became of it. `shown` is where people see it."""
 
     prompt_id: str
     path: str
-    kind: str
     status: str
     """`requested`, `shown`, `answered`, `expired` or `cancelled`."""
-    spec: dict[str, Json]
     requested_at: str
     shown: dict[str, Json] | None = None
     answer: dict[str, Json] | None = None
@@ -107,6 +105,11 @@ class PromptRun(_Record):
     def open(self) -> bool:
         """Whether an answer would still count."""
         return self.status in ("requested", "shown")
+
+    @property
+    def answered_by(self) -> str | None:
+        """Who answered it, by id."""
+        return (self.actor or {}).get("id")
 
 
 class TimerRun(_Record):
@@ -290,7 +293,7 @@ class State(_Record):
     node_runs: int = 0
     """How many nodes have begun, over the whole session."""
     prompts_asked: int = 0
-    prompts: Map[str, PromptRun] = Map()
+    prompts: Map[str, Asked] = Map()
     open_prompts: Map[str, None] = Map()
     timers: Map[str, TimerRun] = Map()
     messages: tuple[dict[str, Json], ...] = ()

@@ -20,16 +20,17 @@ from immutables import Map
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from engine.forms.question import Question
 from engine.journal.folds.agents import agent_of
 from engine.journal.state import (
     COLLECT,
     ROOT,
     UNFINISHED,
     AgentRun,
+    Asked,
     ContainerRun,
     Frame,
     NodeRun,
-    PromptRun,
     Spent,
     State,
     scope_of,
@@ -84,7 +85,9 @@ def to_json(state: State) -> dict[str, Json]:
             for scope, frame in sorted(state.frames.items())
             for jump, number in sorted(frame.loops.items())
         },
-        "prompts": {key: _named(prompt) for key, prompt in sorted(state.prompts.items(), key=_by_number)},
+        "prompts": {
+            key: _asked_json(prompt) for key, prompt in sorted(state.prompts.items(), key=_by_number)
+        },
         "timers": {key: _named(timer) for key, timer in sorted(state.timers.items())},
         "messages": list(state.messages),
         "pendingMessages": [text for _, text in state.pending],
@@ -130,8 +133,8 @@ def _plain(value: Any) -> Json:
     return _named(value) if isinstance(value, Struct) else value
 
 
-def _by_number(item: tuple[str, PromptRun]) -> tuple[int, str]:
-    return item[1].spec.get("number") or 0, item[0]
+def _by_number(item: tuple[str, Asked]) -> tuple[int, str]:
+    return item[1].number or 0, item[0]
 
 
 def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
@@ -169,6 +172,22 @@ def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
         )
         scope = scope_of(owner)
     return stack
+
+
+_QUESTION = frozenset(Question.__struct_fields__)
+
+
+def _asked_json(asked: Asked) -> dict[str, Json]:
+    """A question, whose part that was asked stands under `spec`."""
+    names = zip(asked.__struct_encode_fields__, asked.__struct_fields__, strict=True)
+    own = {wire: _plain(getattr(asked, name)) for wire, name in names if name not in _QUESTION}
+    places = {name: own.pop(name) for name in ("promptId", "path")}
+    return {**places, "kind": asked.kind, "status": own.pop("status"), "spec": asked.to_wire(), **own}
+
+
+def _read_asked(record: dict[str, Json]) -> dict[str, Json]:
+    fields = {**record["spec"], **record}
+    return {name: value for name, value in fields.items() if name != "spec" and value is not None}
 
 
 def _frame_json(frame: Frame) -> dict[str, Json]:
@@ -226,11 +245,12 @@ def _fields(data: dict[str, Json]) -> dict[str, Json]:
     """The fields of the state, of a document of either schema."""
     named: Callable[[Json], Json] = _camel_names if data["schemaVersion"] == 1 else dict
     outputs = data["outputs"]
-    records = ("frames", "containers", "prompts", "timers")
+    records = ("frames", "containers", "timers")
     fields: dict[str, Json] = {
         **{name: data[name] for name in _ALWAYS},
         **{name: {key: named(record) for key, record in data[name].items()} for name in records},
         "nodes": {path: {**named(run), "output": outputs.get(path)} for path, run in data["nodes"].items()},
+        "prompts": {key: _read_asked(named(prompt)) for key, prompt in data["prompts"].items()},
         "seen": data["seen"],
         **{name: data[name] for name in _SOMETIMES if name in data},
         **{name: named(data[name]) for name in ("lock", "spent") if name in data},

@@ -33,7 +33,7 @@ from engine.journal.events import Event
 from engine.journal.fold import derive_state
 from engine.journal.inspection import inspection
 from engine.journal.records import Consumed, NewSession, Pin
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -461,9 +461,9 @@ class Engine:
             await self.stepper.begin_the_rest(live)
             return made
 
-    def _fork_answer(self, prompt: PromptRun, answer: Json, actor: Actor) -> Answer:
+    def _fork_answer(self, prompt: Asked, answer: Json, actor: Actor) -> Answer:
         key = f"fork:{self._entropy()}"
-        if prompt.spec["options"]:
+        if prompt.options:
             return Answer(prompt.prompt_id, actor, key, value=answer)
         if isinstance(answer, dict):
             return Answer(prompt.prompt_id, actor, key, values=answer)

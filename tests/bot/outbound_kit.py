@@ -31,7 +31,7 @@ from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
-from prompt_state.question_row import Owner, project, thread_key
+from prompt_state.question_row import project, thread_key
 from tests.support.workspace import Json, running_workspace
 
 APPROVAL = """
@@ -297,9 +297,8 @@ async def _nothing(config: dict[str, Any], ctx: NodeContext) -> Completed:
 
 
 def _projection(before: State, after: State, events: Any) -> list[Row]:
-    owner = Owner(after.session_id, after.thread, after.actor)
     listed: list[Event] = list(events)
-    return list(project(owner, after.prompts, listed, after.seq))
+    return list(project(after, listed))
 
 
 @asynccontextmanager

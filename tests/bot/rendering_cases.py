@@ -7,10 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 from immutables import Map
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from engine.flow.node import Retry
-from engine.journal.state import NodeRun, PromptRun, State, TimerRun
+from engine.forms.question import Question
+from engine.journal.state import Asked, NodeRun, State, TimerRun
 
 T0 = "2026-11-21T22:40:00.000Z"
 T1 = "2026-11-21T22:43:12.000Z"
@@ -79,14 +80,22 @@ def spec(kind: str = "approval", **fields: Any) -> dict[str, Any]:
     return {**base, **fields}
 
 
-def prompt(kind: str = "approval", status: str = "requested", **fields: Any) -> PromptRun:
-    """A prompt at the node `gate`; fields of `PromptRun` go to the prompt and all others to its spec."""
-    own = {name: fields.pop(name) for name in PromptRun.__struct_fields__ if name in fields}
-    made = PromptRun("prompt-1", "gate", kind, status, spec(kind, **fields), T0)
-    return replace(made, **own)
+def prompt(kind: str = "approval", status: str = "requested", **fields: Any) -> Asked:
+    """A prompt at the node `gate`; fields of `Asked`, and those in snake_case, go to the prompt, all others to its spec."""
+    own = {name: fields.pop(name) for name in _OWN if name in fields}
+    return replace(asked(spec(kind, **fields), status=status), **own)
 
 
-def session(*prompts: PromptRun, **fields: Any) -> State:
+def asked(wire: dict[str, Any], **fields: Any) -> Asked:
+    """A prompt that was asked so."""
+    place = {"prompt_id": "prompt-1", "path": "gate", "requested_at": T0}
+    return Asked(**asdict(Question.from_wire(wire)), **{**place, **fields})
+
+
+_OWN = [name for name in Asked.__struct_fields__ if "_" in name or name not in Question.__struct_fields__]
+
+
+def session(*prompts: Asked, **fields: Any) -> State:
     """A session that waits at `gate` for these prompts; fields of `State` win."""
     plan = NodeRun("plan", "shell", 0, "completed", T0, "2026-11-21T22:40:12.000Z")
     gate = NodeRun("gate", "approval", 1, "started", T0)
@@ -206,23 +215,21 @@ votes = st.builds(
 
 
 @st.composite
-def prompts(draw: st.DrawFn, number: int = 1) -> PromptRun:
+def prompts(draw: st.DrawFn, number: int = 1) -> Asked:
     """Any prompt, open or closed."""
     status = draw(st.sampled_from(["requested", "shown", "answered", "expired", "cancelled"]))
-    asked = draw(specs())
+    wire = draw(specs())
     reason = draw(st.none() | wild)
     answer = {
         "value": draw(st.sampled_from(["approve", "reject", 3])),
         "text": draw(wild),
         "reason": reason,
     }
-    return PromptRun(
-        f"prompt-{number}",
-        draw(st.sampled_from(["n0", "n1", "n70", "inputs/x"])),
-        asked["kind"],
-        status,
-        asked,
-        T0,
+    return asked(
+        wire,
+        prompt_id=f"prompt-{number}",
+        path=draw(st.sampled_from(["n0", "n1", "n70", "inputs/x"])),
+        status=status,
         answer=answer if status == "answered" else None,
         actor=draw(actors) if status == "answered" else None,
         at=None if status in ("requested", "shown") else T1,

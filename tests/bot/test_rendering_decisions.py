@@ -16,7 +16,7 @@ from bot.rendering.card import card
 from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import shown
 from bot.workspace.blocks import check_message, check_view
-from engine.journal.state import PromptRun
+from engine.journal.state import Asked
 from tests.bot.rendering_cases import ANA, BEN, HOSTILE, T0, T1, Flow, buttons, prompt, session, texts, wild
 from tests.support.proving import tries
 
@@ -36,7 +36,7 @@ def vote(actor: dict[str, Any], word: str = "approve", reason: str | None = None
     return {"actor": actor, "vote": word, "reason": reason, "at": T0}
 
 
-def shown_as(one: PromptRun) -> str:
+def shown_as(one: Asked) -> str:
     """All mrkdwn of a prompt's message, open or closed."""
     make = prompt_message if one.open else closed_prompt
     return "\n".join(texts(make(session(one), one, FLOW).blocks))
@@ -189,7 +189,7 @@ def test_what_may_be_changed_has_a_button() -> None:
 def test_the_menu_hands_a_prompt_over_and_rejects_with_a_reason() -> None:
     """Every open prompt can be handed over; an approval can also be rejected with words where none are needed."""
 
-    def entries(one: PromptRun) -> list[str]:
+    def entries(one: Asked) -> list[str]:
         menu = prompt_message(session(one), one, FLOW).blocks[0]["accessory"]
         assert menu["action_id"] == "sayso:open:more"
         return [option["value"] for option in menu["options"]]

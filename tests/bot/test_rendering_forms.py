@@ -15,7 +15,8 @@ from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.workspace import blocks, elements
 from engine.forms import check_form, settle_form
 from engine.forms.ask import form_parts
-from engine.journal.state import PromptRun
+from engine.forms.question import Question
+from engine.journal.state import Asked
 from engine.language.codec import Json
 from tests.bot.rendering_cases import ANA, T0, Flow, plain_texts, prompt, session, texts
 from tests.support.forms import anything, written_forms
@@ -173,7 +174,7 @@ def test_a_forged_option_is_refused() -> None:
 def test_one_field_has_its_control_in_the_message(body: dict[str, Json], kinds: list[str]) -> None:
     """What is picked at once is picked in the message; the rest is filled in; options have their own buttons."""
     form = {"fields": [field(**body)]}
-    made = form_controls("prompt-1", {"nonce": "n1", **form_parts(form)})
+    made = form_controls("prompt-1", Question(kind="ask", nonce="n1", **form_parts(form)))
     assert [one["type"] for block in made for one in block["elements"]] == kinds
     if made:
         blocks.check_message("x", made)
@@ -201,7 +202,9 @@ def test_no_form_exceeds_a_limit_and_what_is_untouched_comes_back(form: Any, mes
         raw |= read_form(elements.initial_values(view["blocks"]), page)
     assert raw.keys() == {entry["name"] for entry in fields}
     assert check_form(fields, raw) == check_form(fields, {})
-    blocks.check_message("x", form_controls("prompt-1", {"nonce": "n", **form_parts({"fields": fields})}))
+    blocks.check_message(
+        "x", form_controls("prompt-1", Question(kind="ask", nonce="n", **form_parts({"fields": fields})))
+    )
 
 
 @settings(max_examples=tries(120))
@@ -223,7 +226,7 @@ def test_anything_that_a_client_sends_is_read(data: st.DataObject) -> None:
 # --- in the prompt's message -------------------------------------------------------------------------------
 
 
-def asked(form: Json, **more: Any) -> PromptRun:
+def asked(form: Json, **more: Any) -> Asked:
     """A question with this written form."""
     return prompt("ask", **{"message": "What do you need?", **form_parts(settle_form(form)), **more})
 
@@ -271,7 +274,7 @@ def test_any_form_fits_into_its_message(form: Any, message: str) -> None:
     made = prompt_message(session(one), one, Flow(), now=T0)
     blocks.check_message(made.text, made.blocks, limit=4_000)
     assert any(block["type"] == "actions" for block in made.blocks)
-    fields = one.spec["form"]["fields"]
+    fields = one.form["fields"]
     done = replace(one, status="answered", at=T0, actor=ANA)
     done = replace(done, answer={"value": None, "text": "x", "values": check_form(fields, {})[0] or {"x": 1}})
     closed = closed_prompt(session(done), done, Flow())

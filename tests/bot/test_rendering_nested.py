@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bot.rendering import phrases
 from bot.rendering.blocks import MOST_UNITS, size
@@ -15,7 +16,7 @@ from bot.workspace.blocks import check_message
 from engine.decide.commands import Hold, NodeBroke, NodeDone, Resume
 from engine.journal.queries import launched
 from engine.language import timestamps
-from prompt_state.question_row import Owner, prompt_state
+from prompt_state.question_row import prompt_state
 from tests.bot.rendering_cases import buttons, texts
 from tests.engine.agents.talks import Talk
 from tests.engine.walks import Walk, walks
@@ -195,7 +196,7 @@ def test_a_closed_question_looks_the_same_from_its_row() -> None:
     before = case.prompt.prompt_id
     case.when(case.answer(text="fine"))
     prompt = case.state.prompts[before]
-    row = prompt_state(Owner(case.state.session_id, THREAD, case.state.actor), prompt, case.state.seq)
+    row = prompt_state(replace(case.state, thread=THREAD), prompt)
     assert closed_prompt(case.state, closed_run(row), case.flow) == closed_prompt(
         case.state, prompt, case.flow
     )

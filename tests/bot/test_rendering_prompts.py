@@ -13,7 +13,7 @@ from bot.rendering.prompt_clocks import deleted_too_often, reminder
 from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
-from engine.journal.state import PromptRun
+from engine.journal.state import Asked
 from tests.bot.rendering_cases import (
     ANA,
     BEN,
@@ -34,12 +34,12 @@ from tests.support.proving import tries
 FLOW = Flow()
 
 
-def shown_as(one: PromptRun, **options: Any) -> str:
+def shown_as(one: Asked, **options: Any) -> str:
     """All mrkdwn of an open prompt's message."""
     return "\n".join(texts(prompt_message(session(one), one, FLOW, **options).blocks))
 
 
-def closed_as(one: PromptRun, **options: Any) -> str:
+def closed_as(one: Asked, **options: Any) -> str:
     """All mrkdwn of a closed prompt's message."""
     return "\n".join(texts(closed_prompt(session(one), one, FLOW, **options).blocks))
 
@@ -177,7 +177,7 @@ def test_a_hundred_long_options_stay_apart_and_fit() -> None:
         (prompt(status="cancelled", at=T1), "🚫 *Withdrawn:* the session is aborted"),
     ],
 )
-def test_a_closed_prompt_says_who_what_and_when_and_has_no_buttons(one: PromptRun, wanted: str) -> None:
+def test_a_closed_prompt_says_who_what_and_when_and_has_no_buttons(one: Asked, wanted: str) -> None:
     """Every way in which a prompt closes has its line, the question stays, and nothing can be pressed."""
     made = closed_prompt(session(one), one, FLOW, reason="the session is aborted")
     assert wanted in "\n".join(texts(made.blocks))
@@ -205,12 +205,12 @@ def test_names_and_reasons_are_inert() -> None:
 
 @settings(max_examples=tries(60))
 @given(prompts())
-def test_any_prompt_fits(one: PromptRun) -> None:
+def test_any_prompt_fits(one: Asked) -> None:
     """Open or closed, with any text and any number of options, Slack's limits are kept and buttons are there."""
     made = prompt_message(session(one), one, FLOW, now=T0)
     check_message(made.text, made.blocks, limit=4000)
     assert size(made.blocks) <= MOST_UNITS
-    assert bool(buttons(made.blocks)) == bool(one.spec["options"] or one.spec["form"])
+    assert bool(buttons(made.blocks)) == bool(one.options or one.form)
     closed = closed_prompt(session(one), one, FLOW, reason="x")
     check_message(closed.text, closed.blocks, limit=4000)
     assert size(closed.blocks) <= MOST_UNITS

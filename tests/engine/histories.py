@@ -103,8 +103,8 @@ def _answer(case: Scenario, prompt_id: str, said: Any) -> Answer:
     fields: dict[str, Any] = {"actor": ANA, "key": f"key-{case._turns}"}
     if isinstance(said, dict):
         return Answer(prompt_id, values=said, **fields)
-    if prompt.spec["options"]:
-        return Answer(prompt_id, value=said or prompt.spec["options"][0]["value"], **fields)
+    if prompt.options:
+        return Answer(prompt_id, value=said or prompt.options[0]["value"], **fields)
     return Answer(prompt_id, text=said or "fine", **fields)
 
 

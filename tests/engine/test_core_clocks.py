@@ -121,21 +121,21 @@ def test_an_escalation_may_let_others_answer() -> None:
     case = asked(f"escalate: [{{after: 15m, {to}, may_answer: true}}]", "approval").later(15 * MINUTE)
     case.when(timer(case, "escalate0"))
     assert case.event("prompt:escalated").to == ["@leads", "C0OPS", "dm:ben@example.com", "U0CY"]
-    assert case.prompt.spec["approvers"] == ["channel", "@leads", "ben@example.com", "U0CY"]
+    assert case.prompt.approvers == ("channel", "@leads", "ben@example.com", "U0CY")
 
 
 def test_who_was_asked_may_still_answer_after_an_escalation() -> None:
     """An `ask` without `who` is the requester's; others come beside them."""
     case = asked("escalate: [{after: 15m, to: U0BEN, may_answer: true}]").later(15 * MINUTE)
     case.when(timer(case, "escalate0"))
-    assert case.prompt.spec["who"] == ["requester", "U0BEN"]
+    assert case.prompt.who == ("requester", "U0BEN")
 
 
 def test_without_may_answer_others_are_only_told() -> None:
     """An escalation alone widens nothing."""
     case = asked("escalate: [{after: 15m, to: U0BEN}]", "approval").later(15 * MINUTE)
     case.when(timer(case, "escalate0"))
-    assert case.prompt.spec["approvers"] == ["channel"]
+    assert case.prompt.approvers == ("channel",)
     assert case.prompt.escalated == (0,)
 
 
@@ -331,11 +331,11 @@ def test_an_evaluated_target_is_checked_too() -> None:
 def test_a_question_whose_message_was_deleted_is_asked_again_three_times() -> None:
     """Each copy has a nonce of its own, the clocks go on, and after three copies it stays as it is."""
     case = asked("timeout: 1h")
-    deadline, nonces = case.prompt.deadline, {case.prompt.spec["nonce"]}
+    deadline, nonces = case.prompt.deadline, {case.prompt.nonce}
     for copy in (1, 2, 3):
         case.when(Gone(case.prompt.prompt_id, case.prompt.shown["ts"])).then("prompt:reposted")  # type: ignore[index]
         assert case.prompt.status == "requested"
-        nonces.add(case.prompt.spec["nonce"])
+        nonces.add(case.prompt.nonce)
         case.later(60).when(case.shown(channel="C1", ts=f"2.{copy}")).then("prompt:shown")
     assert len(nonces) == 4
     assert case.prompt.deadline == deadline
@@ -345,7 +345,7 @@ def test_a_question_whose_message_was_deleted_is_asked_again_three_times() -> No
 def test_a_button_of_a_deleted_copy_is_too_old() -> None:
     """Whoever presses it is told so, and nothing is answered."""
     case = asked("timeout: 1h", "approval")
-    old = case.answer("approve", nonce=case.prompt.spec["nonce"])
+    old = case.answer("approve", nonce=case.prompt.nonce)
     case.when(Gone(case.prompt.prompt_id, "1.3"))
     assert "older copy" in case.refused(old, PromptClosed)
 

@@ -300,7 +300,7 @@ def test_questions_of_passes_and_branches_are_asked_in_the_order_of_the_flow() -
 def _asked(case: Scenario) -> list[str]:
     """The places of the open questions, by the numbers that people see."""
     prompts = [case.state.prompts[key] for key in case.state.open_prompts]
-    return [prompt.path for prompt in sorted(prompts, key=lambda prompt: prompt.spec["number"])]
+    return [prompt.path for prompt in sorted(prompts, key=lambda prompt: prompt.number)]
 
 
 def test_nothing_begins_beside_what_failed_in_the_same_step() -> None:

@@ -66,7 +66,7 @@ def change(case: Scenario, **values: Json) -> Edit:
 
 def test_an_approval_shows_what_will_run() -> None:
     """The prompt carries the covered node's argument list as it would run now, and its digest."""
-    covers = session().prompt.spec["covers"]
+    covers = session().prompt.covers
     assert covers["text"] == "./deploy.sh 'my api' 2\nenv MODE: safe"
     assert (covers["nodeId"], covers["path"], covers["type"]) == ("apply", "apply", "shell")
     assert covers["validSeconds"] == 86400
@@ -75,7 +75,7 @@ def test_an_approval_shows_what_will_run() -> None:
 def test_what_was_approved_runs() -> None:
     """After the approval the node starts, and what it does has the digest that was shown."""
     case = session()
-    shown = case.prompt.spec["covers"]["digest"]
+    shown = case.prompt.covers["digest"]
     case.when(case.answer("approve"))
     assert ran(case) == ["apply"]
     assert digest("shell", case.node("apply").input) == shown
@@ -154,7 +154,7 @@ def test_each_round_has_an_approval_of_its_own() -> None:
     case.started()
     digests = []
     for item in ("a", "b"):
-        covers = case.prompt.spec["covers"]
+        covers = case.prompt.covers
         assert covers["text"] == f"./apply.sh {item}"
         assert covers["path"] == f"each[{len(digests)}]/apply"
         digests.append(covers["digest"])
@@ -191,12 +191,12 @@ def test_an_edit_changes_what_will_run() -> None:
     event = case.event("prompt:edited")
     assert (event.before, event.values) == ({"count": 2}, {"count": 5, "why": "x"})
     after = case.prompt
-    assert after.spec["covers"]["text"].startswith("./deploy.sh 'my api' 5")
-    assert after.spec["covers"]["digest"] != before.spec["covers"]["digest"]
-    assert (after.spec["generation"], after.spec["editors"]) == (2, [BEN.id])
-    text = case.refused(case.answer("approve", nonce=before.spec["nonce"]), PromptClosed)
+    assert after.covers["text"].startswith("./deploy.sh 'my api' 5")
+    assert after.covers["digest"] != before.covers["digest"]
+    assert (after.generation, after.editors) == (2, (BEN.id,))
+    text = case.refused(case.answer("approve", nonce=before.nonce), PromptClosed)
     assert "older copy" in text
-    case.when(case.answer("approve", nonce=after.spec["nonce"]))
+    case.when(case.answer("approve", nonce=after.nonce))
     assert case.node("apply").input["run"] == ["./deploy.sh", "my api", "5"]
     assert case.node("gate").output["values"] == {"count": 5, "why": "x"}
 

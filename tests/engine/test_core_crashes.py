@@ -125,7 +125,7 @@ def test_three_crashes_of_one_node_are_asked_about() -> None:
     case = running("on_crash: again,").claimed().claimed()
     assert case.node("a").status == "started"
     case.claimed().then("node:interrupted", "prompt:requested", "flow:paused")
-    assert "3 times" in case.prompt.spec["message"]
+    assert "3 times" in case.prompt.message
     case.when(case.answer("again"))
     assert (case.node("a").status, case.node("a").attempt) == ("started", 4)
 

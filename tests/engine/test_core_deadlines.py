@@ -43,7 +43,7 @@ def shown(flow: str) -> Scenario:
 def commands(case: Scenario) -> dict[str, Command]:
     """All that people do to the open approval."""
     prompt_id = case.prompt.prompt_id
-    nonce = case.prompt.spec["nonce"]
+    nonce = case.prompt.nonce
     return {
         "vote": Answer(prompt_id, BEN, "k1", value="approve"),
         "press": Answer(prompt_id, BEN, "k2", value="reject", nonce=nonce),

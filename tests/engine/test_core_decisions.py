@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given as of
 from hypothesis import settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.decide.commands import Answer, Edit, HandOver
 from engine.decide.policy import Gate
@@ -51,7 +52,7 @@ def decided(case: Scenario) -> tuple[str, list[str], str | None]:
 
 def row(case: Scenario, prompt_id: str) -> PromptState:
     """The prompt as its thread sees it."""
-    put = prompt_row("s", case.state.thread, case.state.actor, case.state.prompts[prompt_id], case.state.seq)
+    put = prompt_row(replace(case.state, session_id="s"), case.state.prompts[prompt_id])
     return PromptState.from_bytes(put.body)
 
 
@@ -238,9 +239,9 @@ def test_the_new_person_takes_the_place_of_the_old() -> None:
     """Whoever hands an approval over may decide it no more, and the one it was handed to may."""
     case = gate()
     case.when(hand(case, BEA, "UEVE")).then("prompt:handed")
-    assert case.prompt.spec["approvers"] == ["UBEA", "UCEM", "UDAN", "UEVE"]
-    assert case.prompt.spec["excluded"] == ["UBEA"]
-    assert case.prompt.spec["handed"] == [{"by": BEA.record(), "to": "UEVE", "at": case.now}]
+    assert case.prompt.approvers == ("UBEA", "UCEM", "UDAN", "UEVE")
+    assert case.prompt.excluded == ("UBEA",)
+    assert case.prompt.handed == ({"by": BEA.record(), "to": "UEVE", "at": case.now},)
     assert "You handed this over" in case.refused(case.answer("approve", actor=BEA), NotAllowed)
     case.when(case.answer("approve", actor=person("eve")))
     assert decided(case)[:2] == ("approve", ["UEVE"])
@@ -259,7 +260,7 @@ def test_what_was_handed_over_can_be_given_back() -> None:
     """The place returns to the one who had it."""
     case = gate()
     case.when(hand(case, BEA, "UEVE"), hand(case, person("eve"), "UBEA", "h2"))
-    assert case.prompt.spec["excluded"] == ["UEVE"]
+    assert case.prompt.excluded == ("UEVE",)
     case.refused(case.answer("approve", actor=person("eve")), NotAllowed)
     case.when(case.answer("approve", actor=BEA))
     assert decided(case)[1] == ["UBEA"]
@@ -293,7 +294,7 @@ def test_nobody_is_handed_a_prompt_under_a_second_name() -> None:
     dan = person("dan", email="dan@example.com")
     case.when(HandOver(case.prompt.prompt_id, bea, "h2", "UDAN", dan)).then("prompt:handed")
     case.when(HandOver(case.prompt.prompt_id, dan, "h3", "UBEA", bea)).then("prompt:handed")
-    assert case.prompt.spec["excluded"] == ["UDAN"]
+    assert case.prompt.excluded == ("UDAN",)
 
 
 @pytest.mark.parametrize("facts", [{"is_bot": True}, {"deleted": True}])
@@ -332,7 +333,7 @@ def test_a_question_can_be_handed_over_by_its_requester() -> None:
     case = given("nodes: [{id: q, type: ask, with: {message: How?}}]")
     case.policy = Gate(home_team=TEAM)
     case.started(UMA).when(hand(case, UMA, "UBEA"))
-    assert case.prompt.spec["who"] == ["requester", "UBEA"]
+    assert case.prompt.who == ("requester", "UBEA")
     case.refused(case.answer(text="fine", actor=UMA), NotAllowed)
     case.when(case.answer(text="fine", actor=BEA))
     assert case.node("q").output["by"]["id"] == "UBEA"

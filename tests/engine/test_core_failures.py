@@ -164,8 +164,8 @@ def test_a_failure_asks_what_to_do() -> None:
     case = given(ASKS).started()
     case.when(NodeBroke("a", 1, ERROR)).then("node:failing", "prompt:requested", "flow:paused")
     assert (case.prompt.kind, case.prompt.path) == ("failed", "a")
-    assert [option["value"] for option in case.prompt.spec["options"]] == ["retry", "skip", "abort"]
-    assert "no" in case.prompt.spec["message"]
+    assert [option["value"] for option in case.prompt.options] == ["retry", "skip", "abort"]
+    assert "no" in case.prompt.message
     case.claimed().then()
 
 

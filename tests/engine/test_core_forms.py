@@ -41,7 +41,7 @@ def one(field: str) -> Scenario:
 
 def test_options_of_a_form_come_from_what_is_known_by_then() -> None:
     """The prompt carries the settled form, with options that an expression gave."""
-    fields = asked(ACCESS).prompt.spec["form"]["fields"]
+    fields = asked(ACCESS).prompt.form["fields"]
     assert fields[0]["options"] == [{"value": "db", "label": "db"}, {"value": "web", "label": "web"}]
     assert fields[1]["default"] == 7
 
@@ -74,14 +74,14 @@ def test_a_form_says_what_is_wrong_with_each_field_and_stays_open() -> None:
 def test_a_form_of_several_fields_takes_no_reply() -> None:
     """Words in the thread are no answer to a form: whoever says something is told to fill it in."""
     session = asked(ACCESS)
-    assert not session.prompt.spec["acceptsText"]
+    assert not session.prompt.accepts_text
     assert "fill in the form" in session.refused(session.answer(text="web"), InvalidAnswer)
 
 
 def test_a_number_can_be_typed_as_a_reply() -> None:
     """A form of one field takes its value as a reply, read by its type; what does not fit says what would."""
     session = one("{type: number, minimum: 0}")
-    assert session.prompt.spec["acceptsText"]
+    assert session.prompt.accepts_text
     assert "The least is 0." in session.refused(session.answer(text="-1"), InvalidAnswer)
     session.when(session.message(" 2.5 "))
     assert session.node("what").output["value"] == 2.5
@@ -92,7 +92,7 @@ def test_a_number_can_be_typed_as_a_reply() -> None:
 def test_a_yes_or_no_is_pressed_or_typed(reply: str | None, value: bool) -> None:
     """A required boolean offers two options, which a reply may name too, by word or by number."""
     session = one("{type: boolean}")
-    assert [option["label"] for option in session.prompt.spec["options"]] == ["Yes", "No"]
+    assert [option["label"] for option in session.prompt.options] == ["Yes", "No"]
     session.when(session.answer(True) if reply is None else session.message(reply))
     assert session.node("what").output["value"] is value
 
@@ -149,7 +149,7 @@ LOG: dict[str, Json] = {"name": "app.log", "path": "files/app.log", "size": 100,
 def test_files_are_an_answer() -> None:
     """`accept: files` takes files with their words, and the output lists them."""
     session = asked(FILES % "files")
-    assert session.prompt.spec["acceptsFiles"]
+    assert session.prompt.accepts_files
     session.when(session.answer(text="here", files=[LOG]))
     assert session.node("what").output["files"] == [LOG]
     assert session.node("what").output["text"] == "here"
@@ -172,7 +172,7 @@ def test_files_and_text_are_taken_where_the_flow_says_so() -> None:
     assert both.node("what").output["text"] == "none found"
     only = asked(FILES % "files")
     assert "takes files" in only.refused(only.answer(text="none found"), InvalidAnswer)
-    assert not only.prompt.spec["acceptsText"]
+    assert not only.prompt.accepts_text
     plain = asked("nodes: [{id: what, type: ask, with: {message: Why?}}]")
     assert "takes no files" in plain.refused(plain.answer(text="see", files=[LOG]), InvalidAnswer)
 

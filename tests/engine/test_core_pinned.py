@@ -84,8 +84,8 @@ def test_strict_asks_before_changed_code_starts() -> None:
         "prompt:answered", "flow:resumed", "node:completed",
         "node:started", "node:interrupted", "prompt:requested", "flow:paused",
     )  # fmt: skip
-    assert [option["value"] for option in case.prompt.spec["options"]] == ["again", "abort"]
-    assert "has not started" in case.prompt.spec["message"]
+    assert [option["value"] for option in case.prompt.options] == ["again", "abort"]
+    assert "has not started" in case.prompt.message
     case.claimed().then()
     case.when(case.answer("again")).then("prompt:answered", "flow:resumed", "node:started")
     assert (case.node("a").attempt, case.node("a").crashes) == (2, 0)
@@ -129,7 +129,7 @@ def test_a_crash_in_changed_code_is_a_crash() -> None:
     case = begun(LOOSE)
     case.code["./a.sh"] = "two"
     go_on(case).claimed().then("node:interrupted", "prompt:requested", "flow:paused")
-    assert [option["value"] for option in case.prompt.spec["options"]] == ["done", "again", "abort"]
+    assert [option["value"] for option in case.prompt.options] == ["done", "again", "abort"]
 
 
 def test_finally_asks_nobody_about_changed_code() -> None:

@@ -93,7 +93,7 @@ def test_the_requester_of_an_older_session_has_no_address() -> None:
 def test_a_choice_gives_its_value_and_its_label() -> None:
     """With choices the answer is one of their values; the text is the label that people read."""
     case = given(CHOOSE).started()
-    assert not case.prompt.spec["acceptsText"]
+    assert not case.prompt.accepts_text
     case.when(case.answer("eu")).then(*LAST_WAIT)
     assert (case.node("q").output["value"], case.node("q").output["text"]) == ("eu", "Europe")
 
@@ -112,7 +112,7 @@ def test_own_words_are_an_answer_beside_choices(
 ) -> None:
     """What is a choice is that choice, pressed or typed; anything else is a text and no value."""
     case = given(CHOOSE.replace("message: Which?", "message: Which?, own_words: true")).started()
-    assert case.prompt.spec["acceptsText"]
+    assert case.prompt.accepts_text
     case.when(case.answer(**said)).then(*LAST_WAIT)
     assert (case.node("q").output["value"], case.node("q").output["text"]) == expected
 
@@ -138,7 +138,7 @@ def test_an_approval_is_decided_by_its_buttons(decision: str) -> None:
 def test_only_one_button_of_an_approval_is_red(style: str, reject: str | None) -> None:
     """Approving is green and rejecting red; where approving is what destroys, it is red and rejecting is plain."""
     case = given(APPROVE.replace("message: Go?", f"message: Go?, style: {style}")).started()
-    assert [option["style"] for option in case.prompt.spec["options"]] == [style, reject]
+    assert [option["style"] for option in case.prompt.options] == [style, reject]
 
 
 @pytest.mark.parametrize("text", ["approve", "yes", "Approve", "👍"])
@@ -250,14 +250,14 @@ def test_only_the_buttons_of_this_copy_count() -> None:
     case = given(CHOOSE).started()
     case.refused(case.answer("eu", nonce="old"), PromptClosed)
     case.refused(case.answer("eu", nonce=""), PromptClosed)
-    assert case.when(case.answer("eu", nonce=case.prompt.spec["nonce"])).state.status == "complete"
+    assert case.when(case.answer("eu", nonce=case.prompt.nonce)).state.status == "complete"
 
 
 @pytest.mark.parametrize(("flow", "action"), [(CHOOSE, "answer"), (APPROVE, "decide")])
 def test_the_policy_is_asked_with_the_prompt(flow: str, action: str) -> None:
     """Who may not answer gets the policy's sentence, and the prompt stays open."""
     case = given(flow).allowing(ANA).started()
-    value = case.prompt.spec["options"][0]["value"]
+    value = case.prompt.options[0]["value"]
     assert case.refused(case.answer(value, actor=BEN), NotAllowed) == f"ben may not {action}"
     assert case.when(case.answer(value)).state.status == "complete"
 

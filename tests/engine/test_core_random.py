@@ -101,11 +101,11 @@ def bring_to_an_end(walk: Walk) -> None:
             walk.step(Resume("go on", ANA, f"end-{step}"), begin=True)
         elif state.open_prompts and step % 10 < 8:
             prompt = state.prompts[min(state.open_prompts)]
-            options = prompt.spec["options"]
+            options = prompt.options
             value, text = (options[0]["value"], None) if options else (None, "an end")
             if prompt.kind == "failed":
                 value = "skip"
-            values = {"n": 1} if prompt.spec.get("form") and not options else None
+            values = {"n": 1} if prompt.form and not options else None
             who = ANA if step % 2 else BEN
             walk.step(Answer(prompt.prompt_id, who, f"end-{step}", value, text, values), begin=True)
         elif delivered := [path for path in state.active if is_elsewhere(state.nodes[path])]:

@@ -77,7 +77,7 @@ def test_missing_inputs_are_asked_for_one_after_the_other() -> None:
     """The flow starts when the last missing input was answered, each of its own type."""
     case = given(THREE).started()
     case.then("session:start", "prompt:requested", "flow:paused")
-    assert (case.prompt.kind, case.prompt.path, case.prompt.spec["acceptsText"]) == (
+    assert (case.prompt.kind, case.prompt.path, case.prompt.accepts_text) == (
         "input",
         "inputs/name",
         True,
@@ -85,9 +85,9 @@ def test_missing_inputs_are_asked_for_one_after_the_other() -> None:
     case.when(case.answer(text=" Ana ")).then(
         "prompt:answered", "flow:resumed", "prompt:requested", "flow:paused"
     )
-    assert [option["label"] for option in case.prompt.spec["options"]] == ["red", "green"]
+    assert [option["label"] for option in case.prompt.options] == ["red", "green"]
     case.when(case.answer("green"))
-    assert [option["label"] for option in case.prompt.spec["options"]] == ["Yes", "No"]
+    assert [option["label"] for option in case.prompt.options] == ["Yes", "No"]
     case.when(case.answer(True))
     assert case.state.status == "complete"
     assert case.node("a").output["all"] == {

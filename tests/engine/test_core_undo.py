@@ -8,7 +8,7 @@ from engine.decide.commands import Due, Hold, NodeDone, Resume, Undo
 from engine.decide.policy import Gate
 from engine.journal.fold import derive_state
 from engine.journal.history import tree
-from engine.journal.state import PromptRun
+from engine.journal.state import Asked
 from engine.journal.state_json import from_bytes, to_bytes
 from engine.language.errors import AlreadyAnswered, NotAllowed, PromptClosed
 from tests.engine.test_core_decisions import BEA, CEM, UMA, row
@@ -21,14 +21,14 @@ BRANCHES = (
 )
 
 
-def answered(case: Scenario, text: str = "fine") -> PromptRun:
+def answered(case: Scenario, text: str = "fine") -> Asked:
     """The prompt of the ask, after its answer."""
     prompt_id = case.prompt.prompt_id
     case.when(case.answer(text=text, key=f"answer-{case.state.seq}"))
     return case.state.prompts[prompt_id]
 
 
-def taken_back(case: Scenario, prompt: PromptRun, key: str = "undo-1") -> Undo:
+def taken_back(case: Scenario, prompt: Asked, key: str = "undo-1") -> Undo:
     return Undo(prompt.prompt_id, ANA, key)
 
 
@@ -60,13 +60,13 @@ def test_nothing_follows_before_the_time_is_over() -> None:
 def test_an_answer_can_be_taken_back() -> None:
     """The same prompt is open again, under another nonce, and its next answer is the one that counts."""
     case = given(UNDO).started()
-    nonce = case.prompt.spec["nonce"]
+    nonce = case.prompt.nonce
     prompt = answered(case, "wrong")
     case.later(9).when(taken_back(case, prompt)).then("prompt:undone")
     again = case.prompt
     assert (again.prompt_id, again.answer, again.undo_until) == (prompt.prompt_id, None, None)
-    assert again.spec["nonce"] != nonce
-    assert again.spec["generation"] == 2
+    assert again.nonce != nonce
+    assert again.generation == 2
     case.refused(case.answer(text="x", nonce=nonce), PromptClosed)
     answered(case, "right")
     case.later(10).when(Due(case.timer))

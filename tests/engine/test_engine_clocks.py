@@ -49,7 +49,7 @@ async def test_a_start_after_a_long_time_tells_each_thing_once(backing: Backing,
             assert (found["prompt:reminded"], found["prompt:escalated"]) == (1, 2)
             prompt = await rig.open_prompt(session_id)
             assert prompt.escalated == (0, 1)
-            assert prompt.spec["who"] == ["requester", "@leads"]
+            assert prompt.who == ("requester", "@leads")
             assert len(rig.store.timers()) == 2
 
 

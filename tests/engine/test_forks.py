@@ -35,7 +35,7 @@ async def finish(rig: EngineRig, session_id: str) -> None:
     """Approve, answer, and let interrupted nodes run again, until the session ends."""
     while not (state := await rig.engine.parked(session_id)).ended:
         prompt = await rig.open_prompt(session_id)
-        options = [option["value"] for option in prompt.spec["options"]]
+        options = [option["value"] for option in prompt.options]
         value = next((wanted for wanted in ("again", "approve") if wanted in options), None)
         await rig.engine.resume(
             session_id, "" if options else "yes", actor=ANA, prompt_id=prompt.prompt_id, answer=value
@@ -116,7 +116,7 @@ async def test_open_questions_are_open_again_under_new_ids(rig: EngineRig, backi
     fork = await rig.engine.fork(parent, head.seq, actor=ANA)
     new = await rig.open_prompt(fork)
     assert new.prompt_id != old.prompt_id
-    assert new.spec["nonce"] != old.spec["nonce"]
+    assert new.nonce != old.nonce
     assert (new.status, new.deadline, new.path) == ("requested", None, old.path)
     await rig.reply(fork, "yes")
     assert old.prompt_id in (await rig.engine.state(parent)).open_prompts

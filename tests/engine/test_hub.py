@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.flow.load import load_flow
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.journal.state_json import to_json
 from engine.language.actors import Actor
 from engine.language.errors import (
@@ -57,7 +57,7 @@ class World:
         return Interrupted("cut")
 
 
-def everybody(actor: Actor, action: str, state: State, prompt: PromptRun | None) -> str | None:
+def everybody(actor: Actor, action: str, state: State, prompt: Asked | None) -> str | None:
     """A policy that refuses only Cleo."""
     return "Cleo may not." if actor.name == "cleo" else None
 

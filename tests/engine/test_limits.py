@@ -91,12 +91,12 @@ def test_people_are_asked_at_a_limit(text: str) -> None:
     """The question names what is used up; once more goes back once, and is asked about again."""
     case = checked(given(text).started())
     assert (case.prompt.kind, case.state.phase) == ("limit", "waiting")
-    assert "are used up" in case.prompt.spec["message"]
-    assert [option["label"] for option in case.prompt.spec["options"]] == ["Once more", "Go on", "Stop"]
+    assert "are used up" in case.prompt.message
+    assert [option["label"] for option in case.prompt.options] == ["Once more", "Go on", "Stop"]
     before = case.state.node_runs
     case.when(case.answer("again"))
     assert case.state.node_runs > before
-    assert "3" in checked(case).prompt.spec["message"]
+    assert "3" in checked(case).prompt.message
     case.when(case.answer("continue"))
     assert checked(case).state.status == "complete"
     assert [limit["times"] for limit in case.state.limits] == [3]

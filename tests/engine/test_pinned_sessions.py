@@ -63,7 +63,7 @@ async def test_a_program_that_changed_during_a_pause_needs_a_word(folder: Path) 
         state = await rig.reply(session_id, "go")
         assert counted(folder / "log") == []
         (prompt_id,) = state.open_prompts
-        assert "its code was changed" in state.prompts[prompt_id].spec["message"]
+        assert "its code was changed" in state.prompts[prompt_id].message
         await rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt_id, answer="again")
         state = await rig.engine.parked(session_id)
         assert (state.status, counted(folder / "log")) == ("complete", ["new", "py-new"])

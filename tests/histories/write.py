@@ -121,8 +121,8 @@ def talked() -> Scenario:
     case.decide("raise").model("", ("shell", {"command": "rm a"}), ("shell", {"command": "rm b"}))
     first, second = sorted(case.state.open_prompts, key=lambda key: case.state.prompts[key].path)
     prompt = case.state.prompts[first]
-    (name,) = prompt.spec["editable"]
-    case.when(Edit(first, BEN, "view:1", {name: "rm -i a"}, prompt.spec["nonce"]))
+    (name,) = prompt.editable
+    case.when(Edit(first, BEN, "view:1", {name: "rm -i a"}, prompt.nonce))
     case.when(Answer(first, ANA, "click:6", value="approve"))
     case.when(Answer(second, ANA, "click:7", value="reject", reason="keep it"))
     case.tool("tool[0]", OUTPUT).when(case.broke()).later(60)
@@ -145,7 +145,7 @@ def complete() -> Scenario:
     case.when(case.answer(text="billing", key="msg:T1:C1:1.4"))
     case.when(case.shown(channel="C1", ts="1.5")).later(2)
     case.when(case.message("is this wise?", BEN, "msg:T1:C1:1.6")).later(2)
-    case.when(case.answer("approve", actor=BEN, key="click:1", nonce=case.prompt.spec["nonce"])).later(3)
+    case.when(case.answer("approve", actor=BEN, key="click:1", nonce=case.prompt.nonce)).later(3)
     case.when(NodeDone("apply", 1, OUTPUT))
     case.when(case.shown(channel="C1", ts="1.7")).later(60).claimed()
     case.when(case.answer(text="gréen ✓", key="msg:T1:C1:1.8"))

@@ -21,7 +21,7 @@ from bot.terminal.follow import local_gate
 from engine.decide.commands import Answer, Due
 from engine.journal.events import event_from_bytes
 from engine.journal.records import Head
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.run.active import random_text
@@ -100,7 +100,7 @@ class Old:
             store.close()
         return [str(path) for path, times in starts.items() if times > 1]
 
-    def open(self, session_id: str) -> dict[str, PromptRun]:
+    def open(self, session_id: str) -> dict[str, Asked]:
         """The open prompts of a session, by path."""
         state = self.state(session_id)
         return {state.prompts[key].path: state.prompts[key] for key in state.open_prompts}
@@ -115,7 +115,7 @@ class ThroughEngine:
     def answer(self, session_id: str, path: str, who: str, value: Json) -> State:
         """Answer a prompt: with an option, a text, or the fields of a form."""
         prompt = self.old.open(session_id)[path]
-        words = isinstance(value, str) and not prompt.spec["options"]
+        words = isinstance(value, str) and not prompt.options
         said: dict[str, Json] = {"text": value} if words else {"value": value}
         command = Answer(
             prompt.prompt_id, Actor.local(self.old.named(session_id, who)), random_text(), **said

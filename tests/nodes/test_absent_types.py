@@ -265,8 +265,8 @@ async def test_an_answer_counts_and_the_node_waits_for_its_type(
         assert (state.nodes["call"].status, state.nodes["call"].reason) == ("interrupted", "missing")
         first = await rig.open_prompt(orphan)
         assert first.kind == "interrupted"
-        assert "the node type `page` of the package pager is not installed here" in first.spec["message"]
-        assert [option["value"] for option in first.spec["options"]] == ["again", "skip", "abort"]
+        assert "the node type `page` of the package pager is not installed here" in first.message
+        assert [option["value"] for option in first.options] == ["again", "skip", "abort"]
         await press(rig, orphan, "again")
         assert (await rig.open_prompt(orphan)).prompt_id != first.prompt_id
     package.install()
@@ -344,7 +344,7 @@ async def test_a_node_of_it_that_was_cut_is_asked_about(
     async with engine(backing, tmp_path) as rig:
         await rig.engine.apply(session_id, None)
         prompt = await rig.open_prompt(session_id)
-        assert [option["value"] for option in prompt.spec["options"]] == ["done", "again", "abort"]
+        assert [option["value"] for option in prompt.options] == ["done", "again", "abort"]
         with pytest.raises(InvalidAnswer, match="`page` of the package pager is not installed here"):
             await press(rig, session_id, "done")
         state = await press(rig, session_id, "again")
@@ -384,7 +384,7 @@ async def test_an_approval_waits_for_the_type_of_what_it_approves(
     package.install()
     async with engine(backing, tmp_path) as rig:
         await press(rig, session_id, "again")
-        assert (await rig.open_prompt(session_id)).spec["covers"]["nodeId"] == "call"
+        assert (await rig.open_prompt(session_id)).spec.covers["nodeId"] == "call"
         state = await press(rig, session_id, "approve")
         assert (state.status, package.ran()) == ("complete", ["call ana"])
 
@@ -431,10 +431,10 @@ def test_a_tool_call_that_a_crash_cut_is_never_left_out(package: Package) -> Non
     package.remove()
     case.flow = flow_from_body(body)
     case.claimed()
-    assert [option["value"] for option in case.prompt.spec["options"]] == ["done", "again", "abort"]
+    assert [option["value"] for option in case.prompt.options] == ["done", "again", "abort"]
     assert REASON in case.refused(case.answer("done"), InvalidAnswer)
     case.when(case.answer("again"))
-    assert [option["value"] for option in case.prompt.spec["options"]] == ["again", "abort"]
+    assert [option["value"] for option in case.prompt.options] == ["again", "abort"]
     package.install()
     case.flow = flow_from_body(body)
     case.when(case.answer("again")).tool("tool[0]", {"said": "paged ana"}).model("Done.")

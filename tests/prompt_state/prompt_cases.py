@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.language.actors import Actor
-from prompt_state.question_row import Option, PromptState
+from prompt_state.question_row import PromptState
 
 TEAM = "T1"
 KEY = "T1:C1:1000.000000"
@@ -35,7 +35,10 @@ def ask(prompt_id: str = "p-ask", **changed: Any) -> PromptState:
 
 def approval(prompt_id: str = "p-gate", **changed: Any) -> PromptState:
     """An approval that is shown since ts 1001."""
-    options = (Option("approve", "Approve", "primary"), Option("reject", "Reject", "danger"))
+    options = (
+        {"value": "approve", "label": "Approve", "style": "primary"},
+        {"value": "reject", "label": "Reject", "style": "danger"},
+    )
     values: dict[str, Any] = {
         "kind": "approval",
         "accepts_text": False,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from engine.decide.policy import ACTION_OF, Action, Gate, authorize
-from engine.decide.target import AskedSpec, Target
+from engine.decide.target import Target
 from engine.language.actors import Actor
 from prompt_state.policy import may_act_on
+from engine.forms.question import Question
+from engine.journal.state import State
+from engine.language.errors import MalformedJournal
 from tests.prompt_state.prompt_cases import TEAM, approval, ask, person
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -26,14 +29,14 @@ CLEO = person("UCLEO", groups=frozenset({"sre"}))
 GUEST = person("UBEN", is_restricted=True)
 TERMINAL = Actor.local("ana")
 
-ASK = AskedSpec("ask")
-GATE = AskedSpec("approval", approvers=("UBEN", "@sre"))
-STUCK = AskedSpec("interrupted")
-BROKEN = AskedSpec("failed")
-CAP = AskedSpec("budget")
+ASK = Question(kind="ask")
+GATE = Question(kind="approval", approvers=("UBEN", "@sre"))
+STUCK = Question(kind="interrupted")
+BROKEN = Question(kind="failed")
+CAP = Question(kind="budget")
 
 
-def target(prompt: AskedSpec | None = None, **changed: Any) -> Target:
+def target(prompt: Question | None = None, **changed: Any) -> Target:
     """A session in a channel of T1 that Ana started."""
     values: dict[str, Any] = {"home_team": TEAM, "requester_id": "UANA", "prompt": prompt, "names": NAMES}
     return Target(**(values | changed))
@@ -41,12 +44,12 @@ def target(prompt: AskedSpec | None = None, **changed: Any) -> Target:
 
 def listing(*entries: str, **changed: Any) -> Target:
     """An approval with these approvers."""
-    return target(AskedSpec("approval", approvers=entries), **changed)
+    return target(Question(kind="approval", approvers=entries), **changed)
 
 
 def asking(*entries: str, **changed: Any) -> Target:
     """A question to these people."""
-    return target(AskedSpec("ask", who=entries), **changed)
+    return target(Question(kind="ask", who=entries), **changed)
 
 
 class Case(NamedTuple):
@@ -89,15 +92,15 @@ CASES = [
         "except where the flow lists it",
         TERMINAL,
         "start",
-        target(AskedSpec("start", who=("local:ana",))),
+        target(Question(kind="start", who=("local:ana",))),
         None,
     ),
-    Case("a listed group starts", CLEO, "start", target(AskedSpec("start", who=("@sre",))), None),
+    Case("a listed group starts", CLEO, "start", target(Question(kind="start", who=("@sre",))), None),
     Case(
         "a member who is not listed does not",
         BEN,
         "start",
-        target(AskedSpec("start", who=("@sre", "UANA"))),
+        target(Question(kind="start", who=("@sre", "UANA"))),
         "Only @sre and Ana can start this. Ask one of them.",
     ),
     Case("a schedule starts", Actor.itself("schedule"), "start", target(), None),
@@ -117,7 +120,7 @@ CASES = [
     ),
     # -- ask: the requester, else the channel, unless `who` says otherwise
     Case("the requester answers", ANA, "answer", target(ASK), None),
-    Case("and an input too", ANA, "answer", target(AskedSpec("input")), None),
+    Case("and an input too", ANA, "answer", target(Question(kind="input")), None),
     Case("a colleague does not", BEN, "answer", target(ASK), "Only Ana can answer this."),
     Case("nor an admin", BEN, "answer", target(ASK, admins=frozenset({"UBEN"})), "Only Ana can answer this."),
     Case("without a requester the channel", BEN, "answer", target(ASK, requester_id=None), None),
@@ -187,7 +190,7 @@ CASES = [
         "nobody is listed",
         BEN,
         "decide",
-        target(AskedSpec("approval")),
+        target(Question(kind="approval")),
         "Nobody can approve this: the flow lists nobody who may.",
     ),
     Case(
@@ -201,21 +204,21 @@ CASES = [
         "the requester is excluded though listed",
         ANA,
         "decide",
-        target(AskedSpec("approval", approvers=("UANA", "UBEN"), exclude_requester=True)),
+        target(Question(kind="approval", approvers=("UANA", "UBEN"), exclude_requester=True)),
         "You started this, so somebody else has to approve it: Ben Okafor.",
     ),
     Case(
         "excluded as the only one",
         ANA,
         "decide",
-        target(AskedSpec("approval", approvers=("requester",), exclude_requester=True)),
+        target(Question(kind="approval", approvers=("requester",), exclude_requester=True)),
         "You started this, so somebody else has to approve it.",
     ),
     Case(
         "others are not excluded",
         BEN,
         "decide",
-        target(AskedSpec("approval", approvers=("UANA", "UBEN"), exclude_requester=True)),
+        target(Question(kind="approval", approvers=("UANA", "UBEN"), exclude_requester=True)),
         None,
     ),
     Case("an ask is not approved", ANA, "decide", target(ASK), "This is no approval."),
@@ -395,7 +398,7 @@ BARRED = [
 def test_some_may_do_nothing(name: str, actor: Actor, reason: str, action: Action) -> None:
     """Who is no known person of this workspace may do nothing, though requester, approver, asked and admin."""
     kinds = {"answer": "ask", "decide": "approval", "resolve": "interrupted"}
-    prompt = AskedSpec(kinds.get(action, "ask"), approvers=(actor.id,), who=(actor.id,))
+    prompt = Question(kind=kinds.get(action, "ask"), approvers=(actor.id,), who=(actor.id,))
     generous = target(prompt, requester_id=actor.id, admins=frozenset({actor.id, "UBEN"}), allow_local=True)
     assert authorize(actor, action, generous).reason == reason
 
@@ -469,7 +472,7 @@ SOUND = st.builds(
     in_channel=st.sampled_from([None, True, False]),
 )
 PROMPTS = st.builds(
-    AskedSpec,
+    Question,
     kind=st.sampled_from(["ask", "approval", "interrupted", "failed", "input", "else"]),
     approvers=st.one_of(st.none(), ENTRIES),
     who=st.one_of(st.none(), ENTRIES),
@@ -516,7 +519,7 @@ GATES = st.builds(
     replace,
     TARGETS,
     home_team=st.just(TEAM),
-    prompt=st.builds(replace, PROMPTS, kind=st.just("approval"), approvers=ENTRIES),
+    prompt=st.builds(structs.replace, PROMPTS, kind=st.just("approval"), approvers=ENTRIES),
 )
 
 
@@ -555,9 +558,8 @@ def test_admins_and_settings_never_open_an_approval(
 def test_the_gate_reads_a_session_and_a_prompt_of_the_engine() -> None:
     """The engine's policy takes the requester, the place and the prompt from the state, and gives the sentence."""
     gate = Gate(home_team=TEAM, names=NAMES)
-    state = SimpleNamespace(actor={"id": "UANA", "name": "Ana"}, thread={"team": TEAM, "channel": "C1"})
-    spec = {"kind": "approval", "approvers": ["UBEN", "@sre"], "excludeRequester": True, "who": None}
-    prompt = SimpleNamespace(spec=spec, actor=None)
+    state = State(actor={"id": "UANA", "name": "Ana"}, thread={"team": TEAM, "channel": "C1"})
+    prompt = Question(kind="approval", approvers=("UBEN", "@sre"), exclude_requester=True)
     assert gate(BEN, "decide", state, prompt) is None
     assert gate(CLEO, "decide", state, prompt) is None
     assert gate(ANA, "decide", state, prompt) == (
@@ -570,19 +572,19 @@ def test_the_gate_reads_a_session_and_a_prompt_of_the_engine() -> None:
 def test_the_gate_knows_a_local_run_by_its_missing_thread() -> None:
     """A session without a thread is a local one: its own terminal acts in it, and somebody may be played."""
     gate = Gate(home_team=None)
-    state = SimpleNamespace(actor={"id": "local:ana"}, thread=None)
-    question = SimpleNamespace(spec={"kind": "ask", "who": None}, actor=None)
+    state = State(actor={"id": "local:ana"}, thread=None)
+    question = Question(kind="ask")
     assert gate(TERMINAL, "start", state, None) is None
     assert gate(TERMINAL, "answer", state, question) is None
-    decision = SimpleNamespace(spec={"kind": "approval", "approvers": ["@sre"]}, actor=None)
+    decision = Question(kind="approval", approvers=("@sre",))
     assert gate(Actor.pretend("@sre"), "decide", state, decision) is None
 
 
 @pytest.mark.parametrize("broken", ["UBEN", {"UBEN": 1}, [1, None], True, 7])
-def test_approvers_that_are_no_list_of_texts_name_nobody(broken: Any) -> None:
-    """A malformed list of approvers is an empty one, never a reason to let somebody through."""
-    asked = AskedSpec.of({"kind": "approval", "approvers": broken})
-    assert not authorize(BEN, "decide", target(asked)).allowed
+def test_approvers_that_are_no_list_of_texts_are_refused(broken: Any) -> None:
+    """A malformed list of approvers is a malformed journal, never a reason to let somebody through."""
+    with pytest.raises(MalformedJournal):
+        Question.from_wire({"kind": "approval", "approvers": broken})
 
 
 def test_the_prompts_that_somebody_may_act_on() -> None:
@@ -608,7 +610,7 @@ def test_every_kind_of_prompt_has_its_action() -> None:
 def test_the_cap_of_the_day_is_for_the_admins() -> None:
     """Who started a run may lift its own cap and not everybody's, unless nobody else is named."""
     own = ask("p-cap", kind="budget", accepts_text=False)
-    day = replace(own, exclude_requester=True)
+    day = structs.replace(own, exclude_requester=True)
     base = Target(home_team=TEAM, requester_id="UANA", admins=frozenset({"UBEN"}))
     assert authorize(ANA, "resolve", replace(base, prompt=own)).allowed
     refused = authorize(ANA, "resolve", replace(base, prompt=day))

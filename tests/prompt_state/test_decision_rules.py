@@ -8,9 +8,12 @@ from itertools import product
 import pytest
 
 from engine.decide.policy import ACTION_OF, Action, authorize
-from engine.decide.target import AskedSpec, Target
+from engine.decide.target import Target
 from engine.language.actors import Actor
 from engine.language.codec import Json
+from engine.forms.question import Question
+from engine.journal.state import Asked
+from engine.language.errors import MalformedJournal
 from tests.prompt_state.test_authorize import ANA, BEN, CLEO, TEAM, TERMINAL, person
 
 ADA = person("UADA")
@@ -39,7 +42,7 @@ LISTED = {"UBEN", "UCLEO"}
 OWNERS = {"UANA", "UADA"}
 
 
-def situations() -> Iterator[tuple[AskedSpec, bool]]:
+def situations() -> Iterator[tuple[Asked, bool]]:
     """Questions with everything that the rules look at, and whether the requester is listed."""
     some: list[tuple[str, ...]] = [(), ("UBEN",), ("UCLEO", "UANA")]
     for kind, exclude, edited, excluded, by, mine in product(
@@ -47,10 +50,23 @@ def situations() -> Iterator[tuple[AskedSpec, bool]]:
     ):
         entries = ("UBEN", "@sre", *(("requester",) if mine else ()))
         listed = entries if kind != "unheard_of" else None
-        yield AskedSpec(kind, listed, listed, exclude, edited, excluded, by), mine
+        asked = Asked(
+            prompt_id="p",
+            path="gate",
+            status="requested",
+            requested_at="",
+            kind=kind,
+            approvers=listed,
+            who=listed,
+            exclude_requester=exclude,
+            editors=edited,
+            excluded=excluded,
+            actor=by and {"id": by},
+        )
+        yield asked, mine
 
 
-def may(action: Action, asked: AskedSpec, mine: bool) -> set[str]:
+def may(action: Action, asked: Asked, mine: bool) -> set[str]:
     """Who may do this, as plainly as it can be said."""
     listed = (LISTED | ({"UANA"} if mine else set())) - set(asked.excluded)
     decide = listed - ({"UANA"} | set(asked.editors) if asked.exclude_requester else set())
@@ -89,17 +105,16 @@ def test_who_may_is_what_the_rules_say(action: Action) -> None:
 @pytest.mark.parametrize("broken", ["UBEN", 7, {"UBEN": 1}, ["UBEN", 7], True])
 @pytest.mark.parametrize("field", ["editors", "excluded"])
 def test_who_must_not_answer_cannot_be_read(broken: Json, field: str) -> None:
-    """Where it cannot be read who must not answer, nobody may."""
+    """Where it cannot be read who must not answer, the question is refused, and nobody may."""
     for kind, listed in (("approval", "approvers"), ("ask", "who")):
-        asked = AskedSpec.of({"kind": kind, listed: ["UBEN"], field: broken})
-        target = Target(home_team=TEAM, requester_id="UANA", prompt=asked)
-        assert not authorize(BEN, ACTION_OF[kind], target).allowed
+        with pytest.raises(MalformedJournal):
+            Question.from_wire({"kind": kind, listed: ["UBEN"], field: broken})
 
 
 def test_the_reasons_say_what_to_do() -> None:
     """Whoever changed it, or handed it over, reads why somebody else decides now, and who."""
     names = {"UBEN": "Ben"}
-    edited = AskedSpec("approval", ("UBEN", "@sre"), exclude_requester=True, editors=("UBEN",))
+    edited = Question(kind="approval", approvers=("UBEN", "@sre"), exclude_requester=True, editors=("UBEN",))
     target = Target(home_team=TEAM, requester_id="UANA", prompt=edited, names=names)
     assert (
         authorize(BEN, "decide", target).reason
@@ -108,6 +123,6 @@ def test_the_reasons_say_what_to_do() -> None:
     assert authorize(ANA, "decide", target).reason == (
         "You started this, so somebody else has to approve it: Ben or @sre."
     )
-    handed = AskedSpec("approval", ("UBEN", "UEVE"), excluded=("UBEN",))
+    handed = Question(kind="approval", approvers=("UBEN", "UEVE"), excluded=("UBEN",))
     target = Target(home_team=TEAM, requester_id="UANA", prompt=handed, names=names)
     assert authorize(BEN, "decide", target).reason == "You handed this over, so somebody else answers it now."

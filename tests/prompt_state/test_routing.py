@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prompt_state.errors import TooLong
-from prompt_state.question_row import Option, PromptState
+from prompt_state.question_row import PromptState
 from prompt_state.routing import (
     Answer,
     Chatter,
@@ -37,7 +37,10 @@ RUNNING = SessionView("session-1", "running", "running")
 WAITING = SessionView("session-1", "paused", "waiting")
 ENDED = SessionView("session-1", "complete", "ended")
 HELD = SessionView("session-2", "paused", "held")
-STOP_GO = (Option("stop", "Stop", "danger"), Option("go", "Go on"))
+STOP_GO = (
+    {"value": "stop", "label": "Stop", "style": "danger"},
+    {"value": "go", "label": "Go on", "style": None},
+)
 
 
 def said(text: str, ts: str = "1005.000000", **changed: Any) -> Message:
@@ -278,7 +281,9 @@ CASES = [
     Case("not inside a sentence", thread(BACK, B), said("undo it"), Answer("p-b", "undo it")),
     Case(
         "never over a choice",
-        thread(BACK, ask("p-c", accepts_text=False, options=(Option("undo", "Undo"),))),
+        thread(
+            BACK, ask("p-c", accepts_text=False, options=({"value": "undo", "label": "Undo", "style": None},))
+        ),
         said("undo"),
         Answer("p-c", "undo"),
     ),

@@ -25,7 +25,7 @@ from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.queries import doomed, launched
 from engine.journal.records import Commit
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.journal.state_json import to_bytes
 from engine.language.codec import Json
 from engine.language.errors import Fenced, SessionEnded
@@ -173,7 +173,7 @@ class Driver:
             await self.engine.resume(SESSION, "go on", actor=ANA, key=f"{RESUME}:{state.seq}")
 
     @staticmethod
-    def _question(state: State) -> PromptRun | None:
+    def _question(state: State) -> Asked | None:
         found = [state.prompts[key] for key in state.open_prompts if state.prompts[key].kind == "interrupted"]
         return min(found, key=lambda prompt: prompt.path) if found else None
 
@@ -230,15 +230,15 @@ class Driver:
         await self.bench.let(path)
         await asyncio.wait([task])
 
-    async def _answer(self, state: State, prompt: PromptRun) -> None:
+    async def _answer(self, state: State, prompt: Asked) -> None:
         said = _said(prompt)
         if said == "expire":
             (timer,) = [timer for timer in state.timers.values() if timer.prompt_id == prompt.prompt_id]
             await self._fire(timer.timer_id, timer.due_at)
             return
         value, text = None, said or f"answer to {prompt.path}"
-        if prompt.spec["options"]:
-            value, text = said or prompt.spec["options"][0]["value"], None
+        if prompt.options:
+            value, text = said or prompt.options[0]["value"], None
         key = f"person:{prompt.prompt_id}"
         await self.engine.apply(SESSION, Answer(prompt.prompt_id, ANA, key, value=value, text=text))
 
@@ -247,16 +247,16 @@ class Driver:
         await self.engine.apply(SESSION, Due(timer_id))
 
 
-def _number(prompt: PromptRun) -> int:
-    return cast(int, prompt.spec["number"])
+def _number(prompt: Asked) -> int:
+    return cast(int, prompt.number)
 
 
-def _said(prompt: PromptRun) -> str | None:
+def _said(prompt: Asked) -> str | None:
     """What the person says, where the flow tells: behind an arrow in the question; about a failure, in the node's id."""
     if prompt.kind == "failed":
         word = (prompt.path or "").rpartition("/")[2].partition("_")[0]
         return word if word in ("skip", "abort", "expire") else None
-    return cast(str, prompt.spec["message"]).rpartition("-> ")[2] if "-> " in prompt.spec["message"] else None
+    return cast(str, prompt.message).rpartition("-> ")[2] if "-> " in prompt.message else None
 
 
 def _delivers(state: State, path: str) -> bool:

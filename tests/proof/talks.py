@@ -26,7 +26,7 @@ from engine.flow.load import load_flow
 from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.records import Commit
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.language.errors import Fenced, SessionEnded
 from engine.models.provider import Provider
 from engine.models.turn_runner import TurnRunner
@@ -172,7 +172,7 @@ class Person:
         """Wait for a hold that is under way when a life ends."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def act(self, answer: Callable[[PromptRun], str]) -> State:
+    async def act(self, answer: Callable[[Asked], str]) -> State:
         """Wait until nothing works, then do the one thing that there is to do; the state after it."""
         for task in self._tasks:
             await task
@@ -185,7 +185,7 @@ class Person:
         if state.open_prompts:
             prompt = min((state.prompts[key] for key in state.open_prompts), key=lambda each: each.path)
             value = answer(prompt)
-            told: dict[str, Any] = {"value": value} if prompt.spec["options"] else {"text": value}
+            told: dict[str, Any] = {"value": value} if prompt.options else {"text": value}
             return await self.engine.apply(
                 self.session_id, Answer(prompt.prompt_id, ANA, f"person:{prompt.prompt_id}", **told)
             )
@@ -196,7 +196,7 @@ class Person:
         return state
 
 
-def helpful(prompt: PromptRun) -> str:
+def helpful(prompt: Asked) -> str:
     """What the person of the proof says."""
     return {"interrupted": "again", "approval": "approve", "budget": "raise"}.get(prompt.kind, "the database")
 
@@ -238,7 +238,7 @@ async def live(
     provider: Provider,
     *,
     hold_after: Iterable[int] = (),
-    answer: Callable[[PromptRun], str] = helpful,
+    answer: Callable[[Asked], str] = helpful,
 ) -> bool:
     """One life; whether the session has ended in it."""
     clock = Clock()

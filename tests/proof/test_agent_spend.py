@@ -14,7 +14,7 @@ import pytest
 
 from engine.flow import Flow
 from engine.flow.load import load_flow
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import Provider
 from tests.proof.sampling import SEED
@@ -84,7 +84,7 @@ class Wallet:
     said: dict[str, str] = field(default_factory=dict)
     """By question: an answer may be lost with a life, and is given again."""
 
-    def answer(self, prompt: PromptRun) -> str:
+    def answer(self, prompt: Asked) -> str:
         """What is decided."""
         if prompt.kind != "budget":
             return "again"
@@ -92,7 +92,7 @@ class Wallet:
             assert self.mind.billed <= self.cap
             self.said[prompt.prompt_id] = "raise" if len(self.said) < self.raises else "stop"
             if self.said[prompt.prompt_id] == "raise":
-                self.cap = Decimal(prompt.spec["caps"]["maxCost"])
+                self.cap = Decimal(prompt.caps["maxCost"])
         return self.said[prompt.prompt_id]
 
 
@@ -167,8 +167,8 @@ async def test_the_same_over_http(tmp_path: Path, hit: Counter[str]) -> None:
 
 def asks(state: State) -> bool:
     """Whether people are asked at the cap of the day, and nothing else goes on."""
-    found = [state.prompts[prompt_id].spec for prompt_id in state.open_prompts]
-    return [(spec["kind"], spec.get("scope")) for spec in found] == [("budget", "day")]
+    found = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+    return [(spec.kind, spec.scope) for spec in found] == [("budget", "day")]
 
 
 @pytest.mark.timeout(900)

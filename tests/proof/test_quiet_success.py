@@ -27,7 +27,7 @@ from engine.flow.checks.warnings import has_effects
 from engine.journal.events import ChildStarted, Event, NodeStarted, PromptRequested
 from engine.journal.fold import derive_state
 from engine.journal.queries import is_rejection
-from engine.journal.state import PromptRun, State, in_finally
+from engine.journal.state import Asked, State, in_finally
 from engine.language import timestamps
 from engine.language.codec import Json
 from tests.support.engine import BEN, Scenario
@@ -49,7 +49,7 @@ def played(file: Path) -> tuple[Flow, Run]:
     return scenario.flow, asyncio.run(run(scenario))
 
 
-def at_gates(journal: tuple[Event, ...]) -> Iterator[tuple[State, PromptRun]]:
+def at_gates(journal: tuple[Event, ...]) -> Iterator[tuple[State, Asked]]:
     """The session at each approval of its flow, where that was asked."""
     for number, event in enumerate(journal, 1):
         if (
@@ -93,14 +93,14 @@ def carried_on(case: Scenario) -> list[str]:
     return found + (carried_on(case) if running else [])
 
 
-def rejected(case: Scenario, prompt: PromptRun) -> list[str]:
+def rejected(case: Scenario, prompt: Asked) -> list[str]:
     """What starts after the approval is rejected."""
     case.last = []
     case._take(Answer(prompt.prompt_id, BEN, "reject", value="reject", reason="no"))
     return effects(case, case.last) + carried_on(case)
 
 
-def expired(case: Scenario, prompt: PromptRun) -> list[str]:
+def expired(case: Scenario, prompt: Asked) -> list[str]:
     """What starts once the time for it is over."""
     case._take(Shown(prompt.prompt_id, {"channel": "C1", "ts": "1.3"}))
     timer = next(
@@ -119,7 +119,7 @@ def test_no_example_does_anything_after_its_gate_says_no(file: Path, hit: Any) -
     for state, prompt in at_gates(once.events):
         assert rejected(at(flow, state), prompt) == []
         hit["gates of examples rejected"] += 1
-        if prompt.spec["onTimeout"] != "approve":
+        if prompt.on_timeout != "approve":
             assert expired(at(flow, state), prompt) == []
             hit["gates of examples expired"] += 1
 
@@ -173,7 +173,7 @@ def check_gated(text: str) -> None:
             if case.state.nodes[path].type == "shell":
                 case.when(NodeDone(path, 1, OUTCOMES["shell"]))
     state, prompt = case.state, case.prompt
-    for ends in (rejected, expired) if prompt.spec["onTimeout"] == "reject" else (rejected,):
+    for ends in (rejected, expired) if prompt.on_timeout == "reject" else (rejected,):
         after = at(case.flow, state)
         assert ends(after, prompt) == []
         assert (after.state.status, is_rejection(after.state.error)) == ("failed", True)

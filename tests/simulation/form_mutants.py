@@ -53,13 +53,13 @@ def runs_what_the_first_change_said(patch: pytest.MonkeyPatch) -> None:
     first: dict[tuple[str, str], Any] = {}
 
     def edited(state: Any, event: Any) -> Any:
-        message = str(state.prompts[event.prompt_id].spec["message"])
+        message = str(state.prompts[event.prompt_id].message)
         first.setdefault((event.prompt_id, message), event.values)
         return prompts.prompt_edited(state, event)
 
     def older(prompt: Any, answer: Any, votes: Any) -> Any:
         found = decided(prompt, answer, votes)
-        return {**found, "values": first.get((prompt.prompt_id, prompt.spec["message"]), found["values"])}
+        return {**found, "values": first.get((prompt.prompt_id, prompt.message), found["values"])}
 
     patch.setitem(fold._FOLDS, "prompt:edited", edited)
     patch.setattr(approvals, "_decided", older)
@@ -71,7 +71,7 @@ def hands_over_and_keeps(patch: pytest.MonkeyPatch) -> None:
     def handed(state: Any, event: Any) -> Any:
         after = prompts.prompt_handed(state, event)
         prompt = after.prompts[event.prompt_id]
-        kept = replace(prompt, spec={**prompt.spec, "excluded": []})
+        kept = replace(prompt, excluded=())
         return replace(after, prompts=after.prompts.set(event.prompt_id, kept))
 
     patch.setitem(fold._FOLDS, "prompt:handed", handed)

@@ -37,7 +37,7 @@ from engine.journal.events import Event, event_from_bytes
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.journal.records import Commit
-from engine.journal.state import UNFINISHED, NodeRun, PromptRun, State
+from engine.journal.state import UNFINISHED, Asked, NodeRun, State
 from engine.journal.state_json import from_bytes, to_bytes
 from engine.language import timestamps as clock
 from engine.language.actors import Actor
@@ -58,15 +58,15 @@ ANA = Actor(id="U0ANA", name="ana", facts_known=True)
 BEN = Actor(id="U0BEN", name="ben", facts_known=True)
 
 
-def everybody(actor: Actor, action: Action, state: State, prompt: PromptRun | None) -> str | None:
+def everybody(actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None:
     """A policy that lets everybody do everything."""
     return None
 
 
-def nobody_but(*allowed: Actor) -> Callable[[Actor, Action, State, PromptRun | None], str | None]:
+def nobody_but(*allowed: Actor) -> Callable[[Actor, Action, State, Asked | None], str | None]:
     """A policy that lets only these people do anything."""
 
-    def policy(actor: Actor, action: Action, state: State, prompt: PromptRun | None) -> str | None:
+    def policy(actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None:
         return None if actor in allowed else f"{actor.name} may not {action}"
 
     return policy
@@ -159,7 +159,7 @@ class Scenario:
         return self.state.nodes[path]
 
     @property
-    def prompt(self) -> PromptRun:
+    def prompt(self) -> Asked:
         """The one open prompt."""
         (prompt_id,) = self.state.open_prompts
         return self.state.prompts[prompt_id]
@@ -446,7 +446,7 @@ class EngineRig:
         """Start a session and wait until nothing works for it."""
         return await self.engine.parked(await self.start(flow_text, **inputs))
 
-    async def open_prompt(self, session_id: str) -> PromptRun:
+    async def open_prompt(self, session_id: str) -> Asked:
         """The one open prompt of a session."""
         state = await self.engine.state(session_id)
         (prompt_id,) = state.open_prompts

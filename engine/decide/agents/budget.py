@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.decide.agents.model_request import says_itself, unsent
 from engine.decide.agents.system_prompt import system_text
 from engine.decide.agents.token_estimates import ROOM
-from engine.decide.question import step_prompt
+from engine.decide.question import option, step_prompt
 from engine.flow import Node
 from engine.flow.node import plan_of
+from engine.forms.question import Question
 from engine.journal.state import AgentRun, NodeRun, Spent
 from engine.language.codec import Json, encode
 from engine.messages.messages import Message
@@ -200,16 +201,15 @@ def _dollars(amount: Json) -> str:
 _OF = {"node": " is at its cap", "flow": " is at the cap of this flow", "day": " is at the cap of today"}
 
 
-def cap_prompt(node: Node, cap: Cap) -> dict[str, Json]:
+def cap_prompt(node: Node, cap: Cap) -> Question:
     """The question at a cap: go on, or stop here."""
     used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
     next_ = f", and the next call may use up to {cap.next_}" if cap.next_ else ""
     text = f"{_OF[cap.scope]}: {used}{next_}. Nothing more is sent to the model until somebody decides."
-    go_on: dict[str, Json] = {"value": "raise", "label": _allowing(cap), "style": "primary"}
-    stop: dict[str, Json] = {"value": "stop", "label": "Stop the agent", "style": "danger"}
-    asked = step_prompt(node, "budget", text, go_on, stop)
+    go_on, stop = option("raise", _allowing(cap), "primary"), option("stop", "Stop the agent", "danger")
     # The cap of the day is everybody's: who started this run does not lift it.
-    return {**asked, "scope": cap.scope, "excludeRequester": cap.scope == "day", "caps": cap.raised}
+    apart = {"scope": cap.scope, "exclude_requester": cap.scope == "day", "caps": cap.raised}
+    return step_prompt(node, "budget", text, go_on, stop, **apart)
 
 
 def _allowing(cap: Cap) -> str:

@@ -20,7 +20,7 @@ from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_at, agent_of
 from engine.journal.queries import doomed, open_prompt_at
-from engine.journal.state import LEFT, AgentRun, NodeRun, PromptRun, State, in_finally, scope_of
+from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_finally, scope_of
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.messages.final_answer import problem_of
@@ -379,7 +379,7 @@ def ended(turn: Turn, path: str) -> bool:
     return agent.final and not agent.calls and not busy
 
 
-def cap_decided(turn: Turn, prompt: PromptRun, value: Json) -> None:
+def cap_decided(turn: Turn, prompt: Asked, value: Json) -> None:
     """A person let the agent go on at a cap, or did not."""
     run = turn.state.nodes[prompt.path]
     if value == "raise":
@@ -387,8 +387,8 @@ def cap_decided(turn: Turn, prompt: PromptRun, value: Json) -> None:
             ev.AgentBudget,
             path=prompt.path,
             node_id=run.node_id,
-            scope=prompt.spec["scope"],
-            caps=prompt.spec["caps"],
+            scope=prompt.scope,
+            caps=prompt.caps,
             actor=prompt.actor or {},
         )
         return

@@ -13,9 +13,10 @@ from engine.decide.agents import call_edits, call_to_node, tool_results
 from engine.decide.evaluate import context, evaluate_config
 from engine.flow import Node
 from engine.flow.node import AgentPlan, Rule, ToolPlan, plan_of
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.folds.agents import agent_at, agent_of
-from engine.journal.state import Call, PromptRun, State, scope_of
+from engine.journal.state import Asked, Call, State, scope_of
 from engine.language.codec import Json, copy
 from engine.language.errors import NotJson, SaysoError
 from engine.language.expressions import evaluate_condition
@@ -81,9 +82,9 @@ def configured(turn: Turn, path: str, tool: ToolPlan, given: Json) -> dict[str, 
 def _given(turn: Turn, tool: ToolPlan, call: Call) -> Json:
     """What the call is given: what the model wrote, or what a person made of it."""
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
-    if prompt is None or not prompt.spec.get("editors") or not asked_here(turn.state, call):
+    if prompt is None or not prompt.editors or not asked_here(turn.state, call):
         return call.input
-    return call_edits.edited(tool, call.input, prompt.spec.get("values") or {})
+    return call_edits.edited(tool, call.input, prompt.values)
 
 
 # --- approvals ---------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ def _given(turn: Turn, tool: ToolPlan, call: Call) -> Json:
 def asked_here(state: State, call: Call) -> bool:
     """Whether people were asked about this call in this session; what was approved in another is asked anew in a copy."""
     prompt = None if call.prompt_id is None else state.prompts[call.prompt_id]
-    return prompt is not None and (prompt.spec.get("covers") or {}).get("sessionId") == state.session_id
+    return prompt is not None and (prompt.covers or {}).get("sessionId") == state.session_id
 
 
 def _rule(turn: Turn, path: str, plan: AgentPlan, call: Call, given: Json) -> Rule | None:
@@ -119,32 +120,27 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
     editable = "edit" in rule.verdicts
     fields = call_edits.edit_fields(tool, call.input) if editable else []
     approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
-    turn.ask(
-        path,
-        {
-            "kind": "approval",
-            "message": rule.message or f"*{escape_markup(name)}* wants to use `{tool.name}`.",
-            "nodeId": tool.node.id,
-            "nodeName": f"{name}: {tool.name}",
-            "options": [
-                {"value": "approve", "label": "Approve", "style": "primary"},
-                {"value": "reject", "label": "Reject", "style": "danger"},
-            ],
-            "acceptsText": False,
-            "approvers": list(approvers),
-            "excludeRequester": rule.exclude_requester,
-            "required": rule.required,
-            "veto": "any",
-            "requireReason": False,
-            "editable": [field["name"] for field in fields],
-            "form": {"fields": fields} if fields else None,
-            "values": {field["name"]: field.get("default") for field in fields},
-            "timeoutSeconds": rule.timeout,
-            "onTimeout": "reject",
-            "tool": {"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input},
-            "covers": _covered(turn, path, tool, config),
-        },
+    asked = Question(
+        kind="approval",
+        message=rule.message or f"*{escape_markup(name)}* wants to use `{tool.name}`.",
+        node_id=tool.node.id,
+        node_name=f"{name}: {tool.name}",
+        options=(
+            question.option("approve", "Approve", "primary"),
+            question.option("reject", "Reject", "danger"),
+        ),
+        approvers=tuple(approvers),
+        exclude_requester=rule.exclude_requester,
+        required=rule.required,
+        editable=tuple(field["name"] for field in fields),
+        form={"fields": fields} if fields else None,
+        values={field["name"]: field.get("default") for field in fields},
+        timeout_seconds=rule.timeout,
+        on_timeout="reject",
+        tool={"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input},
+        covers=_covered(turn, path, tool, config),
     )
+    turn.ask(path, asked)
 
 
 def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> dict[str, Json]:
@@ -159,7 +155,7 @@ def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> 
     }
 
 
-def covered_after(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dict[str, Json]:
+def covered_after(turn: Turn, prompt: Asked, values: dict[str, Json]) -> dict[str, Json]:
     """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
     call, tool = _called(turn, prompt.path)
     given = call_edits.edited(tool, call.input, values)
@@ -169,7 +165,7 @@ def covered_after(turn: Turn, prompt: PromptRun, values: dict[str, Json]) -> dic
 def _enforce(turn: Turn, path: str, tool: ToolPlan, call: Call, config: dict[str, Json]) -> None:
     """Raise `NotApproved` unless people approved exactly this."""
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
-    shown = {} if prompt is None else prompt.spec.get("covers") or {}
+    shown = {} if prompt is None else prompt.covers or {}
     approved = _approved(turn.state, call)
     same = shown.get("path") == path and shown.get("sessionId") == turn.state.session_id
     if not (approved and same and shown.get("digest") == binding.digest(tool.node.type, config)):
@@ -183,7 +179,7 @@ def _approved(state: State, call: Call) -> bool:
     return prompt is not None and (prompt.answer or {}).get("value") == "approve"
 
 
-def decided(turn: Turn, prompt: PromptRun) -> None:
+def decided(turn: Turn, prompt: Asked) -> None:
     """People decided a call. Approved ones begin by themselves."""
     if (prompt.answer or {}).get("value") == "approve":
         return
@@ -256,10 +252,10 @@ def cut_off(turn: Turn, path: str) -> None:
 def _note(turn: Turn, tool: ToolPlan, call: Call) -> list[Json]:
     """What a person changed before the call ran."""
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
-    if prompt is None or not prompt.spec.get("editors"):
+    if prompt is None or not prompt.editors:
         return []
-    by = [{"id": editor} for editor in prompt.spec["editors"]]
-    return tool_results.edited_note(by, call_edits.edited(tool, call.input, prompt.spec.get("values") or {}))
+    by = [{"id": editor} for editor in prompt.editors]
+    return tool_results.edited_note(by, call_edits.edited(tool, call.input, prompt.values))
 
 
 def settle_containers(turn: Turn, owner: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+from typing import Any
+
+from msgspec.structs import asdict, replace
 
 from engine.journal import events as ev
 from engine.journal.folds.common import path_of, without
 from engine.journal.folds.containers import container_at
 from engine.journal.folds.nodes import unfinished
-from engine.journal.state import AGAIN, RETRY, UNFINISHED, PromptRun, State, TimerRun
+from engine.journal.state import AGAIN, RETRY, UNFINISHED, Asked, State, TimerRun
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 
@@ -16,15 +18,11 @@ from engine.language.errors import MalformedJournal
 def prompt_requested(state: State, event: ev.PromptRequested) -> State:
     if event.prompt_id in state.prompts:
         raise MalformedJournal(f"prompt {event.prompt_id} was requested before")
-    kind = event.prompt.get("kind")
-    if not isinstance(kind, str):
-        raise MalformedJournal(f"prompt {event.prompt_id} is of no kind")
-    prompt = PromptRun(
+    prompt = Asked(
+        **asdict(event.question),
         prompt_id=event.prompt_id,
         path=path_of(event),
-        kind=kind,
         status="requested",
-        spec=event.prompt,
         requested_at=event.timestamp,
     )
     run = state.nodes.get(prompt.path)
@@ -42,7 +40,7 @@ def prompt_requested(state: State, event: ev.PromptRequested) -> State:
     )
 
 
-def open_prompt(state: State, prompt_id: str) -> PromptRun:
+def open_prompt(state: State, prompt_id: str) -> Asked:
     prompt = state.prompts.get(prompt_id)
     if prompt is None or not prompt.open:
         raise MalformedJournal(f"prompt {prompt_id} is not open")
@@ -54,7 +52,7 @@ def prompt_shown(state: State, event: ev.PromptShown) -> State:
     return replace(state, prompts=state.prompts.set(event.prompt_id, prompt))
 
 
-def change_prompt(state: State, prompt: PromptRun, key: str) -> State:
+def change_prompt(state: State, prompt: Asked, key: str) -> State:
     return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt), seen=state.seen.set(key, None))
 
 
@@ -67,56 +65,59 @@ def prompt_voted(state: State, event: ev.PromptVoted) -> State:
     return change_prompt(state, replace(prompt, votes=votes), event.key)
 
 
-def votes_without(prompt: PromptRun, actor_id: Json) -> tuple[dict[str, Json], ...]:
+def votes_without(prompt: Asked, actor_id: Json) -> tuple[dict[str, Json], ...]:
     """The votes of everybody else."""
     return tuple(vote for vote in prompt.votes if vote["actor"].get("id") != actor_id)
 
 
-def renewed(prompt: PromptRun, nonce: str, **changes: Json) -> dict[str, Json]:
-    """The spec of a prompt that is shown again: buttons of the copy before do not match any more."""
-    return {**prompt.spec, **changes, "nonce": nonce, "generation": (prompt.spec.get("generation") or 1) + 1}
+def renewed(prompt: Asked, nonce: str, **changes: Any) -> Asked:
+    """A question that is shown again: buttons of the copy before do not match any more."""
+    return replace(prompt, nonce=nonce, generation=prompt.generation + 1, **changes)
 
 
 def prompt_edited(state: State, event: ev.PromptEdited) -> State:
     prompt = open_prompt(state, event.prompt_id)
-    editors = [*(prompt.spec.get("editors") or []), event.actor.get("id")]
-    changes = {"values": event.values, "covers": event.covers, "editors": list(dict.fromkeys(editors))}
-    spec = renewed(prompt, event.nonce, **changes)
-    return change_prompt(state, replace(prompt, spec=spec, votes=()), event.key)
+    editors = tuple(dict.fromkeys((*prompt.editors, str(event.actor.get("id")))))
+    changes = {"values": event.values, "covers": event.covers, "editors": editors, "votes": ()}
+    return change_prompt(state, renewed(prompt, event.nonce, **changes), event.key)
 
 
 def prompt_handed(state: State, event: ev.PromptHanded) -> State:
     prompt = open_prompt(state, event.prompt_id)
-    giver, spec = event.actor.get("id"), prompt.spec
-    listed = "approvers" if prompt.kind == "approval" else "who"
-    excluded = [entry for entry in [*(spec.get("excluded") or []), giver] if entry != event.to]
-    handed = {"by": event.actor, "to": event.to, "at": event.timestamp}
-    changes: dict[str, Json] = {
-        listed: list(dict.fromkeys([*asked_people(state, prompt), event.to])),
-        "excluded": list(dict.fromkeys(excluded)),
-        "handed": [*(spec.get("handed") or []), handed],
-    }
-    moved = replace(prompt, spec={**spec, **changes}, votes=votes_without(prompt, giver))
+    giver = str(event.actor.get("id"))
+    excluded = [entry for entry in (*prompt.excluded, giver) if entry != event.to]
+    moved = replace(
+        with_people(state, prompt, [event.to]),
+        excluded=tuple(dict.fromkeys(excluded)),
+        handed=(*prompt.handed, {"by": event.actor, "to": event.to, "at": event.timestamp}),
+        votes=votes_without(prompt, giver),
+    )
     return change_prompt(state, moved, event.key)
 
 
-def asked_people(state: State, prompt: PromptRun) -> list[str]:
+def asked_people(state: State, prompt: Asked) -> list[str]:
     """Who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those beside the owner."""
     if prompt.kind == "approval":
-        return list(prompt.spec.get("approvers") or [])
-    if prompt.spec.get("who") is not None or prompt.kind in ("interrupted", "failed"):
-        return list(prompt.spec.get("who") or [])
+        return list(prompt.approvers or ())
+    if prompt.who is not None or prompt.kind in ("interrupted", "failed"):
+        return list(prompt.who or ())
     return ["channel"] if state.actor.get("id") is None else ["requester"]
+
+
+def with_people(state: State, prompt: Asked, more: list[str]) -> Asked:
+    """A question that these may answer too."""
+    people = tuple(dict.fromkeys([*asked_people(state, prompt), *more]))
+    return replace(prompt, approvers=people) if prompt.kind == "approval" else replace(prompt, who=people)
 
 
 def prompt_undone(state: State, event: ev.PromptUndone) -> State:
     prompt = state.prompts.get(event.prompt_id)
     if prompt is None or prompt.status != "answered" or prompt.undo_until is None:
         raise MalformedJournal(f"prompt {event.prompt_id} has no answer that can be taken back")
-    again = replace(
+    again = renewed(
         prompt,
+        event.nonce,
         status="requested" if prompt.shown is None else "shown",
-        spec=renewed(prompt, event.nonce),
         answer=None,
         actor=None,
         at=None,
@@ -127,7 +128,7 @@ def prompt_undone(state: State, event: ev.PromptUndone) -> State:
     return change_prompt(opened, again, event.key)
 
 
-def close_prompt(state: State, prompt: PromptRun) -> State:
+def close_prompt(state: State, prompt: Asked) -> State:
     timers = state.timers
     for timer_id, timer in state.timers.items():
         if timer.prompt_id == prompt.prompt_id:
@@ -170,9 +171,7 @@ def prompt_escalated(state: State, event: ev.PromptEscalated) -> State:
         raise MalformedJournal(f"step {event.step} of {event.prompt_id} was taken before")
     prompt = replace(prompt, escalated=(*prompt.escalated, event.step))
     if event.may_answer:
-        listed = "approvers" if prompt.kind == "approval" else "who"
-        people = [*asked_people(state, prompt), *people_among(event.to)]
-        prompt = replace(prompt, spec={**prompt.spec, listed: list(dict.fromkeys(people))})
+        prompt = with_people(state, prompt, people_among(event.to))
     return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
 
 
@@ -184,8 +183,8 @@ def people_among(entries: list[str]) -> list[str]:
 
 def prompt_reposted(state: State, event: ev.PromptReposted) -> State:
     prompt = open_prompt(state, event.prompt_id)
-    spec = renewed(prompt, event.nonce)
-    prompt = replace(prompt, status="requested", shown=None, spec=spec, reposts=prompt.reposts + 1)
+    again = {"status": "requested", "shown": None, "reposts": prompt.reposts + 1}
+    prompt = renewed(prompt, event.nonce, **again)
     return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.journal import events as ev
 from engine.journal.folds.agents import TURN, agent_at
 from engine.journal.grammar.common import agent_around, path_of, run_at, same
-from engine.journal.state import AgentRun, PromptRun, State, scope_of
+from engine.journal.state import AgentRun, Asked, State, scope_of
 from engine.language.errors import MalformedJournal
 
 
@@ -115,7 +115,7 @@ def agent_budget(state: State, event: ev.AgentBudget) -> None:
     prompt = state.prompts.get(run.prompt_id or "")
     if prompt is None or prompt.kind != "budget" or (prompt.answer or {}).get("value") != "raise":
         raise MalformedJournal(f"nobody let {path} go on at its cap")
-    same((event.scope, event.caps), (prompt.spec.get("scope"), prompt.spec.get("caps")), "cap")
+    same((event.scope, event.caps), (prompt.scope, prompt.caps), "cap")
     caps = state.caps if event.scope == "flow" else agent_at(state, path).caps
     if all(caps.get(name) == cap for name, cap in event.caps.items()) and not _raised_by_another(
         state, prompt
@@ -123,12 +123,12 @@ def agent_budget(state: State, event: ev.AgentBudget) -> None:
         raise MalformedJournal(f"{path} was let go on at its cap before")
 
 
-def _raised_by_another(state: State, prompt: PromptRun) -> bool:
+def _raised_by_another(state: State, prompt: Asked) -> bool:
     """Whether the flow's cap was raised by the same amount for another agent that was at it."""
-    return prompt.spec["scope"] == "flow" and any(
+    return prompt.scope == "flow" and any(
         other is not prompt
         and other.kind == "budget"
         and (other.answer or {}).get("value") == "raise"
-        and (other.spec["scope"], other.spec["caps"]) == ("flow", prompt.spec["caps"])
+        and (other.scope, other.caps) == ("flow", prompt.caps)
         for other in state.prompts.values()
     )

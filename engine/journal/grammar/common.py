@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.journal.events import Event
-from engine.journal.state import ROOT, ContainerRun, Frame, Graph, NodeRun, PromptRun, State, scope_of
+from engine.journal.state import ROOT, Asked, ContainerRun, Frame, Graph, NodeRun, State, scope_of
 from engine.language.errors import MalformedJournal
 
 
@@ -68,7 +68,7 @@ def agent_around(state: State, path: str) -> str:
     return owner
 
 
-def closed_prompt(state: State, run: NodeRun) -> PromptRun | None:
+def closed_prompt(state: State, run: NodeRun) -> Asked | None:
     """The question that was asked last about a node, which is not open, and whose answer is final."""
     prompt = None if run.prompt_id is None else state.prompts.get(run.prompt_id)
     if prompt is not None and (prompt.open or prompt.undo_until is not None):

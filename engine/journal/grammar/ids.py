@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from engine.journal.state import ContainerRun, NodeRun, PromptRun, State
+from engine.journal.state import Asked, ContainerRun, NodeRun, State
 
 
-def clock_id(state: State, prompt: PromptRun, word: str) -> str:
+def clock_id(state: State, prompt: Asked, word: str) -> str:
     """The id of a timer of a question."""
     return f"{state.session_id}:{prompt.prompt_id}:{word}"
 
 
-def undo_id(state: State, prompt: PromptRun) -> str:
+def undo_id(state: State, prompt: Asked) -> str:
     """The id of the timer until which the answer of a question can be taken back."""
-    return clock_id(state, prompt, f"undo{prompt.spec.get('generation') or 1}")
+    return clock_id(state, prompt, f"undo{prompt.generation}")
 
 
 def wait_id(state: State, path: str) -> str:

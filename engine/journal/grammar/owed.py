@@ -9,7 +9,7 @@ from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.grammar.ids import clock_id, undo_id
 from engine.journal.queries import launched
-from engine.journal.state import AGAIN, FINALLY, QUIET, RETRY, Owed, PromptRun, State, TimerRun
+from engine.journal.state import AGAIN, FINALLY, QUIET, RETRY, Asked, Owed, State, TimerRun
 from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import mode_of
 
@@ -80,25 +80,25 @@ def _agent_message(state: State, event: ev.AgentMessage) -> tuple[Owed, ...]:
 
 def _answered(state: State, event: ev.PromptAnswered) -> tuple[Owed, ...]:
     prompt = state.prompts[event.prompt_id]
-    if prompt.spec.get("undoSeconds"):
+    if prompt.undo_seconds:
         return (Owed(("timer:set",), prompt.path, undo_id(state, prompt)),)
     return _answer_owes(state, prompt, event.answer.get("value"))
 
 
-def _answer_owes(state: State, prompt: PromptRun, value: object) -> tuple[Owed, ...]:
+def _answer_owes(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
     if prompt.kind in ("interrupted", "failed"):
         return _resolved(prompt, value)
     if prompt.kind == "budget":
         return _at_cap(state, prompt, value)
     if prompt.kind == "limit":
         return _at_limit(state, prompt, value)
-    if prompt.spec.get("tool"):
+    if prompt.tool:
         return () if value == "approve" else (Owed(("agent:toolResult",), prompt.path),)
     run = state.nodes.get(prompt.path)
     return () if run is None or run.type != prompt.kind else (Owed(OUTCOME, prompt.path),)
 
 
-def _resolved(prompt: PromptRun, value: object) -> tuple[Owed, ...]:
+def _resolved(prompt: Asked, value: object) -> tuple[Owed, ...]:
     if value in (AGAIN, RETRY):
         return ()
     if value == "done":
@@ -106,15 +106,15 @@ def _resolved(prompt: PromptRun, value: object) -> tuple[Owed, ...]:
     return (Owed(("node:skipped",), prompt.path),) if value == "skip" else (Owed(("session:abort",)),)
 
 
-def _at_cap(state: State, prompt: PromptRun, value: object) -> tuple[Owed, ...]:
+def _at_cap(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
     if value != "raise":
         return (Owed(_FAILED, prompt.path),)
     # Who lets an agent past the cap of a day lets that session past it, not its forks.
-    left_out = prompt.spec.get("scope") == "day" and state.parent_session_id is not None
+    left_out = prompt.scope == "day" and state.parent_session_id is not None
     return () if left_out else (Owed(("agent:budget",), prompt.path),)
 
 
-def _at_limit(state: State, prompt: PromptRun, value: object) -> tuple[Owed, ...]:
+def _at_limit(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
     """How a loop goes on at its limit, or what follows a node whose loop edge is used up."""
     if prompt.path not in state.containers:
         return (Owed(("edge:resolved",), prompt.path),)
@@ -140,17 +140,17 @@ def _undone(state: State, event: ev.PromptUndone) -> tuple[Owed, ...]:
     return () if prompt.deadline is None else _clocks(state, prompt)
 
 
-def _clocks(state: State, prompt: PromptRun) -> tuple[Owed, ...]:
+def _clocks(state: State, prompt: Asked) -> tuple[Owed, ...]:
     return tuple(
         Owed(("timer:set",), prompt.path, clock_id(state, prompt, word)) for word in _clock_words(prompt)
     )
 
 
-def _clock_words(prompt: PromptRun) -> Iterator[str]:
+def _clock_words(prompt: Asked) -> Iterator[str]:
     yield "deadline"
-    if prompt.spec.get("remindSeconds") is not None:
+    if prompt.remind_seconds is not None:
         yield "remind"
-    for step in range(len(prompt.spec.get("escalate") or ())):
+    for step in range(len(prompt.escalate)):
         if step not in prompt.escalated:
             yield f"escalate{step}"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.folds.agents import TURN
 from engine.journal.grammar.common import agent_around, container_at, frame_at, no_path, path_of, run_at, same
 from engine.journal.grammar.ids import clock_id, timeout_id, undo_id, wait_id
 from engine.journal.queries import doomed
-from engine.journal.state import ON_FAILURE, UNFINISHED, PromptRun, State, scope_of
+from engine.journal.state import ON_FAILURE, UNFINISHED, Asked, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.nodes.types.installed import MISSING
@@ -18,20 +19,19 @@ from engine.nodes.types.installed import MISSING
 
 
 def prompt_requested(state: State, event: ev.PromptRequested) -> None:
-    path, spec = path_of(event), event.prompt
-    number = state.prompts_asked + 1
-    same(spec.get("number", number), number, "number")
-    kind = spec.get("kind")
-    if kind == "input":
-        _asks_input(state, path, spec)
-    elif spec.get("tool"):
-        _asks_about_call(state, path, spec)
+    path, question = path_of(event), event.question
+    if question.number is not None:
+        same(question.number, state.prompts_asked + 1, "number")
+    if question.kind == "input":
+        _asks_input(state, path, question)
+    elif question.tool:
+        _asks_about_call(state, path, question.tool)
     else:
-        _asks_about_node(state, path, str(kind))
+        _asks_about_node(state, path, question.kind)
 
 
-def _asks_input(state: State, path: str, spec: dict[str, Json]) -> None:
-    name = (spec.get("input") or {}).get("name")
+def _asks_input(state: State, path: str, question: Question) -> None:
+    name = question.input_name
     same(path, f"inputs/{name}", "path")
     if state.inputs is not None or state.open_prompts:
         raise MalformedJournal("the flow has its inputs, or another one is being asked for")
@@ -39,12 +39,12 @@ def _asks_input(state: State, path: str, spec: dict[str, Json]) -> None:
         raise MalformedJournal(f"the input {name} is known")
 
 
-def _asks_about_call(state: State, path: str, spec: dict[str, Json]) -> None:
+def _asks_about_call(state: State, path: str, tool: dict[str, Json]) -> None:
     agent = state.containers[agent_around(state, path)].agent
     call = None if agent is None else agent.calls.get(path)
     if call is None or path in state.nodes or call.prompt_id in state.open_prompts:
         raise MalformedJournal(f"{path} is no tool call that people decide now")
-    same(spec["tool"].get("toolUseId"), call.tool_use_id, "call")
+    same(tool.get("toolUseId"), call.tool_use_id, "call")
 
 
 def _asks_about_node(state: State, path: str, kind: str) -> None:
@@ -77,7 +77,7 @@ def _asks_about_edges(state: State, path: str) -> None:
 # --- a question is open ------------------------------------------------------------------------------------------
 
 
-def _open(state: State, event: PromptEvent) -> PromptRun:
+def _open(state: State, event: PromptEvent) -> Asked:
     prompt = state.prompts.get(event.prompt_id)
     if prompt is None or not prompt.open:
         raise MalformedJournal(f"prompt {event.prompt_id} is not open")
@@ -106,9 +106,9 @@ def prompt_voted(state: State, event: ev.PromptVoted) -> None:
 def prompt_edited(state: State, event: ev.PromptEdited) -> None:
     prompt = _open(state, event)
     _new_key(state, event.key)
-    if not prompt.spec.get("editable") or not set(event.before) <= set(prompt.spec["editable"]):
+    if not prompt.editable or not set(event.before) <= set(prompt.editable):
         raise MalformedJournal(f"prompt {event.prompt_id} lets nobody change that")
-    same(event.nonce != prompt.spec.get("nonce"), True, "nonce")
+    same(event.nonce != prompt.nonce, True, "nonce")
 
 
 def prompt_handed(state: State, event: ev.PromptHanded) -> None:
@@ -126,24 +126,24 @@ def prompt_undone(state: State, event: ev.PromptUndone) -> None:
 
 def prompt_answered(state: State, event: ev.PromptAnswered) -> None:
     prompt = _open(state, event)
-    options = [option["value"] for option in prompt.spec.get("options") or ()]
+    options = [option["value"] for option in prompt.options]
     value = event.answer.get("value")
     if options and value not in options and not _takes_more(prompt):
         raise MalformedJournal(f"prompt {event.prompt_id} offers {', '.join(map(str, options))}, not {value}")
     if prompt.kind == "approval":
-        same(event.answer.get("values") or {}, prompt.spec.get("values") or {}, "values")
+        same(event.answer.get("values") or {}, prompt.values, "values")
     voted = prompt.votes[-1] if prompt.votes else None
-    if prompt.kind != "approval" or not (voted or (prompt.spec.get("required") or 1) > 1):
+    if prompt.kind != "approval" or not (voted or prompt.required > 1):
         _new_key(state, event.key)
     else:
         _decided_by_votes(prompt, event, value)
 
 
-def _takes_more(prompt: PromptRun) -> bool:
-    return bool(prompt.spec.get("acceptsText") or prompt.spec.get("acceptsFiles"))
+def _takes_more(prompt: Asked) -> bool:
+    return bool(prompt.accepts_text or prompt.accepts_files)
 
 
-def _decided_by_votes(prompt: PromptRun, event: ev.PromptAnswered, value: Json) -> None:
+def _decided_by_votes(prompt: Asked, event: ev.PromptAnswered, value: Json) -> None:
     """Where several decide, the vote that decides stands before the answer, and all votes stand in it."""
     last = prompt.votes[-1] if prompt.votes else {}
     same(
@@ -154,13 +154,13 @@ def _decided_by_votes(prompt: PromptRun, event: ev.PromptAnswered, value: Json) 
     votes = list(prompt.votes) if len(prompt.votes) > 1 else None
     same(event.answer.get("votes"), votes, "votes")
     agree = sum(vote["vote"] == "approve" for vote in prompt.votes)
-    if value == "approve" and agree < (prompt.spec.get("required") or 1):
-        raise MalformedJournal(f"only {agree} of {prompt.spec['required']} approved")
+    if value == "approve" and agree < prompt.required:
+        raise MalformedJournal(f"only {agree} of {prompt.required} approved")
 
 
 def prompt_expired(state: State, event: ev.PromptExpired) -> None:
     prompt = _open(state, event)
-    same(event.outcome, prompt.spec.get("onTimeout") or "fail", "outcome")
+    same(event.outcome, prompt.on_timeout, "outcome")
     if not state.owed:
         raise MalformedJournal(f"the deadline of prompt {event.prompt_id} is not over")
 
@@ -174,7 +174,7 @@ def prompt_reminded(state: State, event: ev.PromptReminded) -> None:
 
 def prompt_escalated(state: State, event: ev.PromptEscalated) -> None:
     prompt = _open(state, event)
-    steps = prompt.spec.get("escalate") or []
+    steps = prompt.escalate
     waits = clock_id(state, prompt, f"escalate{event.step}") in state.timers
     if not 0 <= event.step < len(steps) or waits or prompt.deadline is None or event.step in prompt.escalated:
         raise MalformedJournal(f"it is not time for step {event.step} of prompt {event.prompt_id}")
@@ -255,12 +255,12 @@ def _times_a_question(state: State, event: ev.TimerSet) -> None:
         raise MalformedJournal(f"nothing happened that timer {event.timer_id} follows from")
 
 
-def _is_clock(state: State, prompt: PromptRun, event: ev.TimerSet) -> None:
+def _is_clock(state: State, prompt: Asked, event: ev.TimerSet) -> None:
     """Which step of an escalation it is, only what is owed says."""
     word = event.timer_id.rpartition("escalate")[2]
     name = f"escalate{word}" if event.purpose == "escalate" else event.purpose
     same(event.timer_id, clock_id(state, prompt, name), "timer")
-    if event.purpose == "remind" and prompt.spec.get("remindSeconds") is None:
+    if event.purpose == "remind" and prompt.remind_seconds is None:
         raise MalformedJournal(f"nobody is reminded of prompt {prompt.prompt_id}")
 
 

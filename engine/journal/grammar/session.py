@@ -34,7 +34,7 @@ def flow_started(state: State, event: ev.FlowStarted) -> None:
 
 def _answered(state: State) -> dict[str, object]:
     prompts = [prompt for prompt in state.prompts.values() if prompt.kind == "input"]
-    return {prompt.spec["input"]["name"]: (prompt.answer or {}).get("value") for prompt in prompts}
+    return {prompt.input_name: (prompt.answer or {}).get("value") for prompt in prompts}
 
 
 def _has_inputs(state: State) -> None:

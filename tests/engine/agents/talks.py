@@ -8,7 +8,7 @@ from engine.decide.agents.model_request import request
 from engine.decide.commands import Answer, Facts, NodeBroke, NodeDone
 from engine.journal.folds.agents import TURN
 from engine.journal.queries import launched
-from engine.journal.state import AgentRun, PromptRun
+from engine.journal.state import AgentRun, Asked
 from engine.language.codec import Json
 from engine.messages.limits import AgentFacts
 from engine.messages.messages import Message, legal, text_document_block
@@ -120,7 +120,7 @@ class Talk(Scenario):
         path = next(path for path in launched(self.state) if path.endswith(name))
         return self.when(NodeDone(path, self.state.nodes[path].attempt, output))
 
-    def decide(self, value: str, *, prompt: PromptRun | None = None, **more: Any) -> Self:
+    def decide(self, value: str, *, prompt: Asked | None = None, **more: Any) -> Self:
         """A person decides the open question."""
         asked = prompt or self.prompt
         self._turns += 1

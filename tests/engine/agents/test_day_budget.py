@@ -79,7 +79,7 @@ def dollars(amount: int) -> str:
 async def asked(rig: EngineRig, session_id: str) -> State:
     """The session, once it waits for a decision about its budget."""
     state = await rig.engine.parked(session_id)
-    assert [state.prompts[prompt_id].spec["kind"] for prompt_id in state.open_prompts] == ["budget"]
+    assert [state.prompts[prompt_id].kind for prompt_id in state.open_prompts] == ["budget"]
     return state
 
 
@@ -124,7 +124,7 @@ async def test_sessions_share_the_cap_of_a_day(tmp_path: Path) -> None:
         await model.running("helper/turn[1]")
         second = await asked(rig, await rig.start(FLOW))
         (prompt_id,) = second.open_prompts
-        assert f"${Decimal(one // 2) / NANO:.4f} are left" in second.prompts[prompt_id].spec["message"]
+        assert f"${Decimal(one // 2) / NANO:.4f} are left" in second.prompts[prompt_id].message
         await model.answer("helper/turn[1]")
         await rig.engine.parked(first)
         third = await rig.start(FLOW)

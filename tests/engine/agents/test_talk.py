@@ -191,7 +191,7 @@ def test_three_crashes_in_one_model_call_ask() -> None:
 def test_nobody_can_say_that_a_model_call_is_done() -> None:
     """Its answer is what it is for, so the question about it offers to ask again or to abort, and takes no other word."""
     case = talk().claimed().claimed().claimed()
-    assert [option["value"] for option in case.prompt.spec["options"]] == ["again", "abort"]
+    assert [option["value"] for option in case.prompt.options] == ["again", "abort"]
     case.refused(case.answer("done"), InvalidAnswer)
     case.decide("again").model("The disk is full.")
     assert case.node("helper").output["text"] == "The disk is full."
@@ -338,7 +338,7 @@ def test_a_question_with_choices_has_buttons() -> None:
     case = talk("tools: [ask_human]").model(
         "", ("ask_human", {"question": "Which?", "choices": ["db-1", "db-2"]})
     )
-    assert [option["label"] for option in case.prompt.spec["options"]] == ["db-1", "db-2"]
+    assert [option["label"] for option in case.prompt.options] == ["db-1", "db-2"]
     case.decide("db-2")
     assert "db-2" in case.said()
 

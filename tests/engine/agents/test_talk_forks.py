@@ -53,12 +53,12 @@ def test_what_the_past_used_counts_against_the_caps_of_a_copy() -> None:
 def test_a_call_that_was_changed_in_the_parent_can_be_approved_in_a_copy() -> None:
     """The copy asks about the model's own call and runs what it has shown."""
     case = talk(RULES.replace("[approve, reject]", "[approve, edit, reject]")).model("Let me.", CALLS[0])
-    (name,) = case.prompt.spec["editable"]
-    case.when(Edit(case.prompt.prompt_id, ANA, "edit-1", {name: "rm -i a"}, case.prompt.spec["nonce"]))
+    (name,) = case.prompt.editable
+    case.when(Edit(case.prompt.prompt_id, ANA, "edit-1", {name: "rm -i a"}, case.prompt.nonce))
     case.only(case.answer("approve", actor=BEN))
     other = copied(case, case.state.seq)
     other.claimed()
-    shown = other.prompt.spec["covers"]["text"]
+    shown = other.prompt.covers["text"]
     other.decide("approve")
     assert shown.startswith("rm a")
     assert other.node("helper/turn[1]/tool[0]").input["run"] == ["rm", "a"]

@@ -34,7 +34,7 @@ def test_a_call_waits_for_its_approval_and_shows_exactly_what_would_run() -> Non
     """People see the command; nothing has run before they decide."""
     case = talk(RULES).model("", RM)
     assert case.prompt.kind == "approval"
-    assert case.prompt.spec["covers"]["text"].startswith("rm a.txt")
+    assert case.prompt.covers["text"].startswith("rm a.txt")
     assert "helper/turn[1]/tool[0]" not in case.state.nodes
     assert case.state.phase == "waiting"
 
@@ -52,7 +52,7 @@ approvals:
     case.tool("tool[0]", DONE)
     assert launched(case.state) == [tool(1)]
     case.tool("tool[1]", DONE)
-    assert case.prompt.spec["covers"]["text"].startswith("rm a.txt")
+    assert case.prompt.covers["text"].startswith("rm a.txt")
 
 
 def test_an_approved_call_runs() -> None:
@@ -77,9 +77,9 @@ def test_what_people_changed_is_what_runs() -> None:
     """An edit voids what was shown before; the model is told what ran instead."""
     case = talk(RULES).model("", RM)
     prompt = case.prompt
-    (name,) = prompt.spec["editable"]
-    case.when(Edit(prompt.prompt_id, ANA, "edit-1", {name: "rm -i a.txt"}, prompt.spec["nonce"]))
-    assert case.prompt.spec["covers"]["text"].startswith("rm -i a.txt")
+    (name,) = prompt.editable
+    case.when(Edit(prompt.prompt_id, ANA, "edit-1", {name: "rm -i a.txt"}, prompt.nonce))
+    assert case.prompt.covers["text"].startswith("rm -i a.txt")
     case.decide("approve", actor=BEN)
     assert case.node("helper/turn[1]/tool[0]").input["run"] == ["rm", "-i", "a.txt"]
     case.tool("tool[0]", DONE)
@@ -91,8 +91,8 @@ def test_an_edit_that_may_not_run_is_refused() -> None:
     """A command that the allow-list has not cannot be typed into the form either."""
     case = talk('tools: [{shell: {commands: ["ls"]}}]\napprovals: {shell: [approve, edit, reject]}')
     case.model("", LS)
-    (name,) = case.prompt.spec["editable"]
-    edit = Edit(case.prompt.prompt_id, ANA, "edit-1", {name: "rm -rf /"}, case.prompt.spec["nonce"])
+    (name,) = case.prompt.editable
+    edit = Edit(case.prompt.prompt_id, ANA, "edit-1", {name: "rm -rf /"}, case.prompt.nonce)
     case.refused(edit, InvalidAnswer)
 
 
@@ -358,7 +358,7 @@ def test_at_its_cap_people_are_asked_before_anything_is_sent() -> None:
     assert case.prompt.kind == "budget"
     assert case.state.phase == "waiting"
     assert not [path for path in case.state.nodes if "turn" in path]
-    assert "$0.01" in case.prompt.spec["message"]
+    assert "$0.01" in case.prompt.message
 
 
 def test_a_raised_cap_lets_the_call_be_made() -> None:
@@ -399,7 +399,7 @@ def test_turns_are_capped_too() -> None:
 
 def test_tokens_are_capped_too() -> None:
     """`max_tokens_total` counts what was sent and answered, with what the next call may use."""
-    assert talk("max_tokens_total: 1000").prompt.spec["caps"]["maxTokensTotal"] > 1000
+    assert talk("max_tokens_total: 1000").prompt.caps["maxTokensTotal"] > 1000
 
 
 def test_tokens_of_calls_under_way_and_of_lost_ones_count() -> None:
@@ -420,7 +420,7 @@ def test_the_flow_has_caps_for_all_its_agents() -> None:
     )
     case = Talk(flow_of(text)).started()
     case.model("first")
-    assert case.prompt.spec["scope"] == "flow"
+    assert case.prompt.scope == "flow"
     assert case.prompt.path == "two"
 
 
@@ -442,7 +442,7 @@ def test_the_day_has_a_cap() -> None:
     case = Talk(flow_of('nodes:\n  - {id: helper, type: agent, with: {prompt: "x"}}\n'))
     case.facts = AgentFacts(day_left=Decimal("0.001"))
     case.started()
-    assert case.prompt.spec["scope"] == "day"
+    assert case.prompt.scope == "day"
     case.decide("raise")
     assert case.node(case.calling).input["exempt"] is True
 

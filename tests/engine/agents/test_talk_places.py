@@ -112,7 +112,7 @@ def brought_to_its_end(case: Talk) -> Talk:
         elif paths:
             case.when(NodeDone(paths[0], case.state.nodes[paths[0]].attempt, {"text": "x", "path": "a.txt"}))
         else:
-            offered = [option["value"] for option in case.prompt.spec["options"]]
+            offered = [option["value"] for option in case.prompt.options]
             value = next((word for word in ("again", "approve") if word in offered), None)
             case.when(case.answer(value, text=None if value else "db-1"))
     raise AssertionError(f"it never ends: {case.state.phase}")
@@ -275,7 +275,7 @@ def test_a_flow_is_a_tool_whose_nodes_may_ask_people() -> None:
     """The called flow runs under the path of the call, and what its nodes gave is the result."""
     case = calling().model("", ("look_up", {"what": "db"}))
     assert case.prompt.path == "each[0]/helper/turn[1]/tool[0]/sure"
-    assert case.prompt.spec["message"] == "db x 2?"
+    assert case.prompt.message == "db x 2?"
     assert "look_up started" in "\n".join(drawn(case))
     case.when(case.answer(text="quite"))
     assert "quite" in case.said()

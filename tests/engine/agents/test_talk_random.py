@@ -28,7 +28,7 @@ from engine.decide.commands import (
 from engine.decide.due import due
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
-from engine.journal.state import PromptRun, State
+from engine.journal.state import Asked, State
 from engine.messages.limits import AgentFacts
 from engine.messages.prices import DEFAULTS
 from tests.engine.agents.talks import Talk
@@ -114,17 +114,17 @@ class Talking:
         who = self.data.draw(st.sampled_from([ANA, BEN]))
         if prompt.shown is None and number % 3 == 0:
             self.walk.step(Shown(prompt.prompt_id, {"ts": f"1.{number}"}), begin)
-        elif prompt.spec.get("editable") and number % 2 == 0:
+        elif prompt.editable and number % 2 == 0:
             self.walk.step(Edit(prompt.prompt_id, who, f"e{number}", self.changes(prompt)), begin)
         else:
-            options = [option["value"] for option in prompt.spec["options"]]
+            options = [option["value"] for option in prompt.options]
             value = self.data.draw(st.sampled_from(options)) if options else None
             text = None if options else "this one"
             self.walk.step(Answer(prompt.prompt_id, who, f"p{number}", value=value, text=text), begin)
 
-    def changes(self, prompt: PromptRun) -> dict[str, Any]:
+    def changes(self, prompt: Asked) -> dict[str, Any]:
         """What somebody makes of a call before it is approved."""
-        return {name: self.data.draw(st.sampled_from(["ls -a", "b", ""])) for name in prompt.spec["editable"]}
+        return {name: self.data.draw(st.sampled_from(["ls -a", "b", ""])) for name in prompt.editable}
 
     def speak(self, number: int, begin: bool) -> None:
         self.walk.step(Steer(f"look at {number}", BEN, f"s{number // 2}"), begin)
