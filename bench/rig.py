@@ -11,7 +11,8 @@ from typing import Any, cast
 import apsw
 
 from bot.intents.session_rows import slack_intents
-from engine.decide.commands import Action, Asked
+from engine.decide.commands import Action
+from engine.forms.question import Question
 from engine.journal.records import Commit
 from engine.journal.state import State
 from engine.language.actors import Actor
@@ -84,7 +85,7 @@ def _bytes_in(db: apsw.Connection, name: str) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def everybody(actor: Actor, action: Action, state: State, prompt: Asked | None) -> str | None:
+def everybody(actor: Actor, action: Action, state: State, prompt: Question | None) -> str | None:
     """A policy that refuses nobody."""
     return None
 

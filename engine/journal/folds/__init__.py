@@ -12,7 +12,6 @@ Files:
 
 * `agents`: the fold of conversations with models: what is said, what tools were asked for and gave, what it
   used
-* `common`: what the folds of events share
 * `containers`: the fold of graphs, jumps and containers
 * `nodes`: the fold of what happens to nodes: starts, outcomes, interruptions, tries
 * `prompts`: the fold of questions for people and of timers

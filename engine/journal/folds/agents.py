@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
-from engine.journal.folds.common import path_of
-from engine.journal.folds.nodes import drop_passes, finish, unfinished
+from engine.journal.folds.nodes import drop_passes, finish
+from engine.journal.grammar.common import agent_around, path_of
 from engine.journal.state import LEFT, AgentRun, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -130,9 +130,7 @@ def _settle(state: State, path: str, run: NodeRun, event: ev.AgentMessage | ev.A
 
 def _spend(state: State, path: str, change: object) -> State:
     assert callable(change)
-    owner = agent_of(state, path)
-    if owner is None:
-        raise MalformedJournal(f"{path} is no model call of an agent")
+    owner = agent_around(state, path)
     agent = agent_at(state, owner)
     moved = with_agent(state, owner, replace(agent, spent=change(agent.spent)))
     return replace(moved, spent=change(state.spent))
@@ -165,9 +163,7 @@ def agent_begins(state: State, path: str, event: ev.ContainerStarted) -> State:
 
 def turn_begins(state: State, path: str, run: NodeRun) -> State:
     """A model call: what has come since the last one is the user's next message."""
-    owner = agent_of(state, path)
-    if owner is None:
-        raise MalformedJournal(f"{path} is no model call of an agent")
+    owner = agent_around(state, path)
     agent = agent_at(state, owner)
     missing = [tool for tool in agent.order if tool not in agent.results]
     if missing:
@@ -206,7 +202,7 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
             ),
         )
     turn = event.turn or ""
-    run = unfinished(state, turn)
+    run = state.nodes[turn]
     state = _settle(state, turn, run, event)
     agent = agent_at(state, path)
     usage = event.usage or {}
@@ -231,7 +227,7 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
 
 def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
     path = path_of(event)
-    run = unfinished(state, event.turn)
+    run = state.nodes[event.turn]
     state = _settle(state, event.turn, run, event)
     agent = agent_at(state, path)
     usage = event.usage or {}
@@ -253,30 +249,26 @@ def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:
 # --- tools -----------------------------------------------------------------------------------------------------
 
 
-def tool_requested(state: State, event: ev.AgentToolRequested) -> State:
+def agent_tool_requested(state: State, event: ev.AgentToolRequested) -> State:
     path = path_of(event)
     scope = scope_of(path)
-    turn = state.frames.get(scope_of(scope))
-    if turn is None or turn.owner is None:
-        raise MalformedJournal(f"{path} is no tool call of an agent")
-    agent = agent_at(state, turn.owner)
+    owner = agent_around(state, scope)
+    agent = agent_at(state, owner)
     if event.tool_use_id in agent.order:
         raise MalformedJournal(f"the tool call {event.tool_use_id} was requested before")
     call = Call(event.tool_use_id, event.name, event.input, event.tool)
     agent = replace(agent, calls=agent.calls.set(path, call), order=(*agent.order, event.tool_use_id))
-    state = with_agent(state, turn.owner, agent)
+    state = with_agent(state, owner, agent)
     if scope in state.frames:
         return state
-    frame = Frame(agent.lists[1], turn.owner, agent.spent.turns)
+    frame = Frame(agent.lists[1], owner, agent.spent.turns)
     return replace(state, frames=state.frames.set(scope, frame))
 
 
-def tool_result(state: State, event: ev.AgentToolResult) -> State:
+def agent_tool_result(state: State, event: ev.AgentToolResult) -> State:
     path = path_of(event)
-    owner = agent_of(state, path)
-    agent = None if owner is None else agent_at(state, owner)
-    if owner is None or agent is None or path not in agent.calls:
-        raise MalformedJournal(f"{path} is no tool call that waits for its result")
+    owner = agent_around(state, path)
+    agent = agent_at(state, owner)
     block: dict[str, Json] = {
         "type": "tool_result",
         "tool_use_id": event.tool_use_id,

@@ -5,24 +5,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.journal import events as ev
-from engine.journal.folds.common import frame_at, path_of, without
-from engine.journal.folds.nodes import drop_passes, finish, pass_failed, unfinished
+from engine.journal.folds.nodes import drop_passes, finish, pass_failed, without
+from engine.journal.grammar.common import container_at, frame_at, path_of
 from engine.journal.grammar.ids import timeout_id
 from engine.journal.state import ON_FAILURE, AgentRun, ContainerRun, Frame, Graph, State, scope_of
 from engine.language.codec import Json
-from engine.language.errors import MalformedJournal
 from engine.messages import final_answer
 
 
 def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
     frame = frame_at(state, event.scope)
-    graph = frame.graph
-    if event.path is None:
-        if graph is not None:
-            raise MalformedJournal(f"the graph in {event.scope or 'the flow'} was begun before")
-        graph = Graph()
-    elif graph is None or event.node_id not in graph.ended:
-        raise MalformedJournal(f"the edges of {event.path} are resolved already")
+    graph = frame.graph or Graph()
     gates, edges = graph.gates, graph.edges
     for target, taken in (event.taken or {}).items():
         known, yes = gates.get(target, (0, 0))
@@ -51,11 +44,9 @@ def at_limit(state: State, path: str, to: str | None, times: int) -> State:
     return replace(state, limits=(*state.limits, {"path": path, "to": to, "times": times}))
 
 
-def loop_iterated(state: State, event: ev.LoopIterate) -> State:
+def loop_iterate(state: State, event: ev.LoopIterate) -> State:
     scope = scope_of(path_of(event))
     frame = frame_at(state, scope)
-    if (event.edge_from, event.edge_to) not in frame.jumps:
-        raise MalformedJournal(f"no jump from {event.edge_from} to {event.edge_to} is decided")
     frame = replace(
         frame,
         jumps=tuple(jump for jump in frame.jumps if event.reset and jump[0] not in event.reset),
@@ -79,25 +70,13 @@ def reset(graph: Graph, event: ev.LoopIterate) -> Graph:
 
 def container_started(state: State, event: ev.ContainerStarted) -> State:
     path = path_of(event)
-    unfinished(state, path)
-    if path in state.containers:
-        raise MalformedJournal(f"container {path} was started before")
     container = ContainerRun(event.node_id, event.kind, event.total, event.items, event.keys, event.inputs)
     return replace(state, containers=state.containers.set(path, container))
-
-
-def container_at(state: State, path: str) -> ContainerRun:
-    container = state.containers.get(path)
-    if container is None:
-        raise MalformedJournal(f"{path} is no container that is under way")
-    return container
 
 
 def iteration_started(state: State, event: ev.IterationStarted) -> State:
     path = path_of(event)
     container = container_at(state, path)
-    if event.index != container.begun or event.scope in state.frames:
-        raise MalformedJournal(f"pass {event.index} of {path} does not follow pass {container.begun - 1}")
     moved = replace(container, begun=container.begun + 1, running=container.running + 1)
     return replace(
         state,
@@ -109,8 +88,6 @@ def iteration_started(state: State, event: ev.IterationStarted) -> State:
 def iteration_completed(state: State, event: ev.IterationCompleted) -> State:
     path = path_of(event)
     container, frame = container_at(state, path), frame_at(state, event.scope)
-    if frame.owner != path or frame.running:
-        raise MalformedJournal(f"the pass {event.scope} of {path} is not over")
     nodes, outputs = state.nodes, {}
     # In the order of the file: a map has none, and an output must look the same in every process.
     for node_id, inner in sorted(frame.nodes.items(), key=lambda item: state.nodes[item[1]].position):
@@ -141,11 +118,9 @@ def iteration_completed(state: State, event: ev.IterationCompleted) -> State:
 
 def container_completed(state: State, event: ev.ContainerCompleted) -> State:
     path = path_of(event)
-    container, run = container_at(state, path), unfinished(state, path)
+    container, run = container_at(state, path), state.nodes[path]
     if container.kind == ON_FAILURE:
         return drop_passes(state, path)
-    if container.running:
-        raise MalformedJournal(f"container {path} is not over")
     if event.limit is not None:
         state = at_limit(state, path, None, event.limit)
     done = replace(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal import events as ev
 from engine.journal.code_digests import noted_start
-from engine.journal.folds.common import frame_at, path_of, without
+from engine.journal.grammar.common import frame_at, path_of
 from engine.journal.state import (
     COLLECT,
     LEFT,
     ON_FAILURE,
-    UNFINISHED,
     ContainerRun,
     Frame,
     Graph,
@@ -44,8 +45,6 @@ def begin_node(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: s
     if before is None:
         nodes, frame = enter(state, frame, path, node_id)
         frame = replace(frame, running=frame.running + 1)
-    elif before.status not in ("interrupted", "retrying"):
-        raise MalformedJournal(f"{path} was started before and is {before.status}")
     at = before.started_at if before else event.timestamp
     tried = (event.epoch, event.attempt) + ((before.crashes, before.failures) if before else (0, 0))
     run = NodeRun(node_id, event.node_type, index, "started", at, None, *tried, event.input)
@@ -83,6 +82,11 @@ def enter(state: State, frame: Frame, path: str, node_id: str) -> tuple[Map[str,
     )
 
 
+def without(found: Map[Any, Any], key: Any) -> Map[Any, Any]:
+    """A map without a key that may be in it."""
+    return found.delete(key) if key in found else found
+
+
 def begun(graph: Graph, node_id: str) -> Graph:
     return replace(
         graph,
@@ -90,13 +94,6 @@ def begun(graph: Graph, node_id: str) -> Graph:
         gates=without(graph.gates, node_id),
         again=without(graph.again, node_id),
     )
-
-
-def unfinished(state: State, path: str) -> NodeRun:
-    run = state.nodes.get(path)
-    if run is None or run.status not in UNFINISHED:
-        raise MalformedJournal(f"{path} is not running")
-    return run
 
 
 def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None = None) -> State:
@@ -121,16 +118,19 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
 
 def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
     path = path_of(event)
-    run = unfinished(state, path)
+    run = state.nodes[path]
     done = replace(
         run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
     )
     return finish(state, path, done)
 
 
+child_completed = node_completed
+
+
 def node_failed(state: State, event: ev.NodeFailed) -> State:
     path = path_of(event)
-    run = unfinished(state, path)
+    run = state.nodes[path]
     failed = replace(
         run, status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
     )
@@ -160,7 +160,7 @@ def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> 
 
 def node_failing(state: State, event: ev.NodeFailing) -> State:
     path = path_of(event)
-    run = unfinished(state, path)
+    run = state.nodes[path]
     container = state.containers.get(path)
     if container is not None:
         state = drop_passes(state, path)
@@ -210,8 +210,6 @@ def node_skipped(state: State, event: ev.NodeSkipped) -> State:
     path = path_of(event)
     before, scope = state.nodes.get(path), scope_of(path)
     if before is not None:
-        if before.status not in ("failing", "interrupted"):
-            raise MalformedJournal(f"{path} was started, so it cannot be skipped")
         skipped = replace(
             before, status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp
         )
@@ -227,9 +225,7 @@ def node_skipped(state: State, event: ev.NodeSkipped) -> State:
 
 def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
     path = path_of(event)
-    run = state.nodes.get(path)
-    if run is None or run.status != "started":
-        raise MalformedJournal(f"{path} is not running")
+    run = state.nodes[path]
     crashes = run.crashes + (event.reason == "crash")
     run = replace(run, status="interrupted", crashes=crashes, reason=event.reason)
     if event.reason == LEFT:
@@ -239,7 +235,7 @@ def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
 
 def node_retried(state: State, event: ev.NodeRetried) -> State:
     path = path_of(event)
-    run = unfinished(state, path)
+    run = state.nodes[path]
     if path in state.containers:
         state = drop_passes(state, path)
     run = replace(run, status="retrying", error=event.error, failures=run.failures + 1)

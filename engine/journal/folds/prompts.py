@@ -7,9 +7,8 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from engine.journal import events as ev
-from engine.journal.folds.common import path_of, without
-from engine.journal.folds.containers import container_at
-from engine.journal.folds.nodes import unfinished
+from engine.journal.folds.nodes import without
+from engine.journal.grammar.common import container_at, path_of, run_at
 from engine.journal.state import AGAIN, RETRY, UNFINISHED, Asked, State, TimerRun
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -40,16 +39,13 @@ def prompt_requested(state: State, event: ev.PromptRequested) -> State:
     )
 
 
-def open_prompt(state: State, prompt_id: str) -> Asked:
-    prompt = state.prompts.get(prompt_id)
-    if prompt is None or not prompt.open:
-        raise MalformedJournal(f"prompt {prompt_id} is not open")
-    return prompt
+def with_prompt(state: State, prompt: Asked) -> State:
+    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
 
 
 def prompt_shown(state: State, event: ev.PromptShown) -> State:
-    prompt = replace(open_prompt(state, event.prompt_id), status="shown", shown=event.shown)
-    return replace(state, prompts=state.prompts.set(event.prompt_id, prompt))
+    prompt = replace(state.prompts[event.prompt_id], status="shown", shown=event.shown)
+    return with_prompt(state, prompt)
 
 
 def change_prompt(state: State, prompt: Asked, key: str) -> State:
@@ -57,9 +53,7 @@ def change_prompt(state: State, prompt: Asked, key: str) -> State:
 
 
 def prompt_voted(state: State, event: ev.PromptVoted) -> State:
-    prompt = open_prompt(state, event.prompt_id)
-    if prompt.kind != "approval":
-        raise MalformedJournal(f"prompt {event.prompt_id} is no approval, so nobody votes on it")
+    prompt = state.prompts[event.prompt_id]
     vote = {"actor": event.actor, "vote": event.vote, "reason": event.reason, "at": event.timestamp}
     votes = (*votes_without(prompt, event.actor.get("id")), vote)
     return change_prompt(state, replace(prompt, votes=votes), event.key)
@@ -76,14 +70,14 @@ def renewed(prompt: Asked, nonce: str, **changes: Any) -> Asked:
 
 
 def prompt_edited(state: State, event: ev.PromptEdited) -> State:
-    prompt = open_prompt(state, event.prompt_id)
+    prompt = state.prompts[event.prompt_id]
     editors = tuple(dict.fromkeys((*prompt.editors, str(event.actor.get("id")))))
     changes = {"values": event.values, "covers": event.covers, "editors": editors, "votes": ()}
     return change_prompt(state, renewed(prompt, event.nonce, **changes), event.key)
 
 
 def prompt_handed(state: State, event: ev.PromptHanded) -> State:
-    prompt = open_prompt(state, event.prompt_id)
+    prompt = state.prompts[event.prompt_id]
     giver = str(event.actor.get("id"))
     excluded = [entry for entry in (*prompt.excluded, giver) if entry != event.to]
     moved = replace(
@@ -111,9 +105,7 @@ def with_people(state: State, prompt: Asked, more: list[str]) -> Asked:
 
 
 def prompt_undone(state: State, event: ev.PromptUndone) -> State:
-    prompt = state.prompts.get(event.prompt_id)
-    if prompt is None or prompt.status != "answered" or prompt.undo_until is None:
-        raise MalformedJournal(f"prompt {event.prompt_id} has no answer that can be taken back")
+    prompt = state.prompts[event.prompt_id]
     again = renewed(
         prompt,
         event.nonce,
@@ -142,37 +134,31 @@ def close_prompt(state: State, prompt: Asked) -> State:
 
 
 def prompt_answered(state: State, event: ev.PromptAnswered) -> State:
-    prompt = open_prompt(state, event.prompt_id)
+    prompt = state.prompts[event.prompt_id]
     seen = state.seen.set(event.key, None) if event.key else state.seen
     answered = replace(prompt, status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
     closed = replace(close_prompt(state, answered), seen=seen)
     if prompt.kind == "failed" and event.answer.get("value") == RETRY:
-        run = replace(unfinished(closed, prompt.path), status="interrupted", reason=RETRY)
+        run = replace(run_at(closed, prompt.path, *UNFINISHED), status="interrupted", reason=RETRY)
         return replace(closed, nodes=closed.nodes.set(prompt.path, run))
     if prompt.kind != "interrupted" or event.answer.get("value") != AGAIN:
         return closed
-    run = replace(unfinished(closed, prompt.path), reason=AGAIN)
+    run = replace(run_at(closed, prompt.path, *UNFINISHED), reason=AGAIN)
     return replace(closed, nodes=closed.nodes.set(prompt.path, run))
 
 
 def prompt_reminded(state: State, event: ev.PromptReminded) -> State:
-    prompt = open_prompt(state, event.prompt_id)
-    if event.count != prompt.reminders + 1:
-        raise MalformedJournal(
-            f"reminder {event.count} of {event.prompt_id} does not follow {prompt.reminders}"
-        )
+    prompt = state.prompts[event.prompt_id]
     prompt = replace(prompt, reminders=event.count)
-    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
+    return with_prompt(state, prompt)
 
 
 def prompt_escalated(state: State, event: ev.PromptEscalated) -> State:
-    prompt = open_prompt(state, event.prompt_id)
-    if event.step in prompt.escalated:
-        raise MalformedJournal(f"step {event.step} of {event.prompt_id} was taken before")
+    prompt = state.prompts[event.prompt_id]
     prompt = replace(prompt, escalated=(*prompt.escalated, event.step))
     if event.may_answer:
         prompt = with_people(state, prompt, people_among(event.to))
-    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
+    return with_prompt(state, prompt)
 
 
 def people_among(entries: list[str]) -> list[str]:
@@ -182,19 +168,19 @@ def people_among(entries: list[str]) -> list[str]:
 
 
 def prompt_reposted(state: State, event: ev.PromptReposted) -> State:
-    prompt = open_prompt(state, event.prompt_id)
+    prompt = state.prompts[event.prompt_id]
     again = {"status": "requested", "shown": None, "reposts": prompt.reposts + 1}
     prompt = renewed(prompt, event.nonce, **again)
-    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
+    return with_prompt(state, prompt)
 
 
 def prompt_expired(state: State, event: ev.PromptExpired) -> State:
-    prompt = open_prompt(state, event.prompt_id)
+    prompt = state.prompts[event.prompt_id]
     return close_prompt(state, replace(prompt, status="expired", at=event.timestamp))
 
 
 def prompt_cancelled(state: State, event: ev.PromptCancelled) -> State:
-    prompt = open_prompt(state, event.prompt_id)
+    prompt = state.prompts[event.prompt_id]
     return close_prompt(state, replace(prompt, status="cancelled", at=event.timestamp))
 
 
@@ -207,21 +193,16 @@ def timer_set(state: State, event: ev.TimerSet) -> State:
         return set_undo(state, event.prompt_id, event.due_at)
     if event.purpose != "deadline":
         return state
-    prompt = replace(open_prompt(state, event.prompt_id), deadline=event.due_at)
-    return replace(state, prompts=state.prompts.set(event.prompt_id, prompt))
+    prompt = replace(state.prompts[event.prompt_id], deadline=event.due_at)
+    return with_prompt(state, prompt)
 
 
 def set_undo(state: State, prompt_id: str, until: str | None) -> State:
-    prompt = state.prompts.get(prompt_id)
-    if prompt is None or prompt.status != "answered":
-        raise MalformedJournal(f"prompt {prompt_id} was not answered, so nothing can be taken back")
-    return replace(state, prompts=state.prompts.set(prompt_id, replace(prompt, undo_until=until)))
+    return with_prompt(state, replace(state.prompts[prompt_id], undo_until=until))
 
 
 def timer_fired(state: State, event: ev.TimerFired) -> State:
-    timer = state.timers.get(event.timer_id)
-    if timer is None:
-        raise MalformedJournal(f"timer {event.timer_id} is not set")
+    timer = state.timers[event.timer_id]
     state = replace(state, timers=state.timers.delete(event.timer_id))
     if timer.purpose == "undo" and timer.prompt_id is not None:
         return set_undo(state, timer.prompt_id, None)
@@ -232,5 +213,5 @@ def timer_fired(state: State, event: ev.TimerFired) -> State:
         return replace(state, containers=state.containers.set(timer.path, container))
     if timer.purpose != "retry" or timer.path is None:
         return state
-    run = replace(unfinished(state, timer.path), status="interrupted", reason=RETRY)
+    run = replace(run_at(state, timer.path, *UNFINISHED), status="interrupted", reason=RETRY)
     return replace(state, nodes=state.nodes.set(timer.path, run))

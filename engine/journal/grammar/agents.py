@@ -66,7 +66,7 @@ def agent_compacted(state: State, event: ev.AgentCompacted) -> None:
     same(event.replaced, len(agent.messages), "number of messages")
 
 
-def tool_requested(state: State, event: ev.AgentToolRequested) -> None:
+def agent_tool_requested(state: State, event: ev.AgentToolRequested) -> None:
     """It is owed by the answer, whose block it repeats."""
     path = path_of(event)
     if not state.owed:
@@ -81,7 +81,7 @@ def tool_requested(state: State, event: ev.AgentToolRequested) -> None:
     same((event.tool_use_id, event.name, event.input), (block["id"], block["name"], block["input"]), "call")
 
 
-def tool_result(state: State, event: ev.AgentToolResult) -> None:
+def agent_tool_result(state: State, event: ev.AgentToolResult) -> None:
     path = path_of(event)
     owner = agent_around(state, path)
     call = agent_at(state, owner).calls.get(path)

@@ -51,7 +51,7 @@ def _ready(frame: Frame, graph: Graph, event: ev.EdgeResolved) -> None:
             raise MalformedJournal(f"{node_id} is on its way already")
 
 
-def loop_iterated(state: State, event: ev.LoopIterate) -> None:
+def loop_iterate(state: State, event: ev.LoopIterate) -> None:
     path = path_of(event)
     frame = frame_at(state, scope_of(path))
     same(path, frame.nodes.get(event.edge_from), "path")
