@@ -25,6 +25,7 @@ from bot.rendering.text import (
     weight,
     whom,
 )
+from engine.forms.question import Question
 from prompt_state.slack_text import unescape
 from tests.bot.rendering_cases import ANA, HOSTILE, wild
 
@@ -119,8 +120,8 @@ def test_people_are_mentioned_and_groups_called_only_where_they_are_asked() -> N
     entries = ["@sre", "ben@example.com", "requester", "local:eve"]
     assert whom(entries, ANA, ids) == "<!subteam^S0LOCALSRE>, <@U0LOCALBEN>, <@U0LOCALANA> and eve"
     assert whom(entries, ANA, ids, call=False) == "@sre, <@U0LOCALBEN>, <@U0LOCALANA> and eve"
-    assert waiting_on({"who": None}, ANA) == "<@U0LOCALANA>"
-    assert waiting_on({"who": ["channel"]}, ANA) == "anybody in this channel"
+    assert waiting_on(Question(kind="ask"), ANA) == "<@U0LOCALANA>"
+    assert waiting_on(Question(kind="ask", who=("channel",)), ANA) == "anybody in this channel"
 
 
 def test_addresses_become_mentions_where_they_are_known() -> None:
