@@ -22,7 +22,6 @@ from bot.start.refusals import Refusal, Told
 from bot.wire.channels import Channels
 from bot.wire.users import LookupFailed, People, UnknownPerson
 from engine.decide.policy import Gate, authorize
-from engine.decide.target import AskedSpec
 from engine.flow import Flow
 from engine.forms.question import Question
 from engine.journal.records import Consumed, InboxRow, Row

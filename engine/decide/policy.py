@@ -71,7 +71,9 @@ class Gate:
         has_channel = bool((state.thread or {}).get("channel"))
         return authorize(actor, action, self.target(state.actor, has_channel, prompt)).reason
 
-    def target(self, requester: Mapping[str, Json], has_channel: bool, prompt: Question | None = None) -> Target:
+    def target(
+        self, requester: Mapping[str, Json], has_channel: bool, prompt: Question | None = None
+    ) -> Target:
         """The target for a session that this requester (an actor's record) started."""
         requester_id, name = requester_of(requester), requester.get("name")
         known = {requester_id: name} if requester_id and name else {}

@@ -12,11 +12,11 @@ from msgspec import structs
 
 from engine.decide.policy import ACTION_OF, Action, Gate, authorize
 from engine.decide.target import Target
-from engine.language.actors import Actor
-from prompt_state.policy import may_act_on
 from engine.forms.question import Question
 from engine.journal.state import State
+from engine.language.actors import Actor
 from engine.language.errors import MalformedJournal
+from prompt_state.policy import may_act_on
 from tests.prompt_state.prompt_cases import TEAM, approval, ask, person
 
 ACTIONS: tuple[Action, ...] = get_args(Action)

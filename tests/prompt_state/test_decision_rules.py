@@ -9,10 +9,10 @@ import pytest
 
 from engine.decide.policy import ACTION_OF, Action, authorize
 from engine.decide.target import Target
-from engine.language.actors import Actor
-from engine.language.codec import Json
 from engine.forms.question import Question
 from engine.journal.state import Asked
+from engine.language.actors import Actor
+from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from tests.prompt_state.test_authorize import ANA, BEN, CLEO, TEAM, TERMINAL, person
 
