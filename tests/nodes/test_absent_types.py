@@ -384,7 +384,7 @@ async def test_an_approval_waits_for_the_type_of_what_it_approves(
     package.install()
     async with engine(backing, tmp_path) as rig:
         await press(rig, session_id, "again")
-        assert (await rig.open_prompt(session_id)).spec.covers["nodeId"] == "call"
+        assert (await rig.open_prompt(session_id)).covers["nodeId"] == "call"
         state = await press(rig, session_id, "approve")
         assert (state.status, package.ran()) == ("complete", ["call ana"])
 
