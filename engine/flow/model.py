@@ -23,15 +23,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from engine.flow import reachability
 from engine.flow.node import ROOT, Gate, Node
 from engine.language.codec import Json, canonical
 from engine.language.expressions import Compiled
-
-if TYPE_CHECKING:
-    pass
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0

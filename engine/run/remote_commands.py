@@ -7,7 +7,6 @@ A request is consumed in the commit of the step that it causes; one that is refu
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from engine.decide.commands import (
     Abort,
@@ -32,9 +31,6 @@ from engine.journal.records import InboxItem, InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import NotJson, SaysoError
-
-if TYPE_CHECKING:
-    pass
 
 
 class BadRequest(SaysoError):

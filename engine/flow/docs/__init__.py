@@ -12,8 +12,6 @@ Files:
 
 * `agent_reference`: what the flow reference says of the tools of agents and of approvals of their calls,
   from the models
-* `agent_schema`: what the JSON Schema of flow files says of agents: their tools with settings, approvals,
-  and tools of the file
 * `diagram`: A flow as a picture: Mermaid text, and SVG of our own layout
 * `reference`: writes the flow reference (`docs/flow-reference.md`) from the models, so that it cannot say
   anything else

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, get_args
 
-from engine.flow.docs.agent_schema import describe_agents
+from engine.flow.agent_document import EVALUATED, TOOLS, RuleDoc, usable_as_tool
 from engine.flow.document import FlowDoc, RetryDoc
+from engine.flow.node import Verdict
 from engine.language.codec import Json
 from engine.language.durations import format_duration
-from engine.nodes.types.fields import FLOW_NAME, MAX_NAME, NAME
+from engine.nodes.types.fields import FLOW_NAME, MAX_NAME, NAME, Config
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import PARTS, NodeSpec
 
@@ -29,7 +30,7 @@ def flow_schema() -> dict[str, Json]:
     for spec in node_types().values():
         definitions[_name(spec)] = _config(spec, definitions)
     node["allOf"] = [_case(spec) for spec in node_types().values()]
-    describe_agents(definitions, open_fields)
+    _describe_agents(definitions)
     _refine_condition(definitions["RuleDoc"]["properties"]["when"])
     return {"$schema": DIALECT, "title": "sayso flow", **_tidy(schema), "$defs": _tidy(definitions)}
 
@@ -128,3 +129,82 @@ def _tidy(value: Any) -> Any:
         for key, item in value.items()
         if not (key == "title" and isinstance(item, str) and item[:1].isupper())
     }
+
+
+# --- agents ----------------------------------------------------------------------------------------------
+
+
+def _describe_agents(definitions: dict[str, Json]) -> None:
+    """Add to the definitions of a flow's schema what agents have, and refer to it where it stands."""
+    for kind, model in TOOLS.items():
+        static = set(model.model_fields) - EVALUATED.get(kind, frozenset())
+        _add(definitions, f"tool_{kind}", model, static)
+    _add(definitions, "RuleDoc", RuleDoc, set(RuleDoc.model_fields))
+    fields = definitions["with_agent"]["properties"]
+    fields["tools"] |= {"type": "array", "items": _tool_entry()}
+    fields["approvals"] |= {"type": "object", "additionalProperties": _approvals_schema()}
+    _describe_own_tools(definitions["ToolDoc"])
+
+
+def _add(
+    definitions: dict[str, Json],
+    name: str,
+    model: type[Config],
+    static: Collection[str],
+) -> None:
+    schema: dict[str, Any] = model.model_json_schema(by_alias=True)
+    for inner, definition in schema.pop("$defs", {}).items():
+        if inner not in definitions:
+            definitions[inner] = definition
+            if inner not in ("InputDoc", "ItemsDoc"):
+                open_fields(definition, ())
+    open_fields(schema, static)
+    definitions[name] = schema
+
+
+def _tool_entry() -> dict[str, Json]:
+    """An entry of `tools`: a name, or one name with settings."""
+    settings: dict[str, Json] = {}
+    bare: list[str] = []
+    for kind, model in TOOLS.items():
+        needed = any(field.is_required() for field in model.model_fields.values())
+        reference = {"$ref": f"#/$defs/tool_{kind}"}
+        settings[kind] = reference if needed else {"anyOf": [reference, {"type": "null"}]}
+        bare += [] if needed else [kind]
+    named = {
+        "type": "string",
+        "pattern": f"^(?!({'|'.join(kind for kind in TOOLS if kind not in bare)})$){NAME.pattern}$",
+        "maxLength": MAX_NAME,
+        "description": f"{', '.join(bare)}, or a tool of the file.",
+    }
+    one = {
+        "type": "object",
+        "properties": settings,
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+    return {"anyOf": [named, one]}
+
+
+def _approvals_schema() -> dict[str, Json]:
+    rule = {"$ref": "#/$defs/RuleDoc"}
+    verdicts = {"type": "array", "items": {"enum": list(get_args(Verdict))}, "minItems": 2}
+    return {"anyOf": [verdicts, rule, {"type": "array", "items": rule, "minItems": 1}]}
+
+
+def _describe_own_tools(tool: dict[str, Json]) -> None:
+    """A tool of the file: the types that it may have, and their configurations."""
+    usable = [spec for spec in node_types().values() if usable_as_tool(spec)]
+    tool["properties"]["type"]["enum"] = [spec.name for spec in usable]
+    tool["properties"]["with"] = {
+        "type": ["object", "null"],
+        "description": tool["properties"]["with"]["description"],
+    }
+    tool["allOf"] = [
+        {
+            "if": {"properties": {"type": {"const": spec.name}}, "required": ["type"]},
+            "then": {"properties": {"with": {"$ref": f"#/$defs/with_{spec.name}"}}},
+        }
+        for spec in usable
+    ]

@@ -21,11 +21,7 @@ Files:
 * `folder`: reading in a session's own folder, and never outside of it
 * `http`: the `http` node: one request, and up to five redirects, within the address rules of `address.py`
 * `http_request`: from the config of an `http` node to a request, and from a redirect to the next one
-* `http_response`: reading an answer that may be anything: of any size, in any charset, JSON or only called
-  so
 * `images`: what kind of picture some bytes are, how large it is, and whether it is whole
-* `installed`: runs node types of installed packages: secrets resolved at the last moment, and taken out of
-  what comes back
 * `mcp`: tools of MCP servers: a client for each server that is used, kept open by the process and shared by
   its sessions
 * `mcp_results`: what a tool of an MCP server gave, as the output of a node: plain JSON of a bounded size,
@@ -38,6 +34,7 @@ Files:
 * `runner`: what a node that has effects gets, and what it may say afterwards
 * `secrets`: secrets: where their values come from, and the one moment in which a reference becomes a value
 * `shell`: the `shell` node: runs one program, or one script, and says how it ended
-* `table`: the table of runners by node type: each is loaded by the first node that needs it
+* `table`: the table of runners by node type, each loaded by the first node that needs it; runs the types of others,
+  with secrets resolved at the last moment, and taken out of what comes back
 * `user_code`: what code of users gets when it runs as a node, and how it is told to leave
 """

@@ -13,6 +13,7 @@ Proxies of the environment are not used, since the address behind one could not 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import socket
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,11 +21,10 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractCookieJar
 
-from engine.language.codec import Json
+from engine.language.codec import Json, copy, decode
 from engine.language.errors import NotJson
 from engine.language.json_schema import problems
 from engine.nodes.runtime.http_request import Request, prepare, redirected, reported
-from engine.nodes.runtime.http_response import parse_json, read_body, response_headers, to_text
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import (
     Completed,
@@ -44,6 +44,9 @@ CONNECT_TIMEOUT = 30.0
 
 _CANCEL_WITHIN = 0.5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CHUNK = 64 * 1024
+_SLOW_OR_ODD = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"})
+"""Codecs that are no charsets of the web: some take quadratic time, some let anything through."""
 
 
 async def http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
@@ -154,15 +157,15 @@ async def _hops(session: aiohttp.ClientSession, exchange: _Exchange, redactor: R
 
 
 async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: Redactor) -> Outcome:
-    data, complete = await read_body(response, request.max_body, 4 * redactor.margin)
-    text = to_text(data, response.charset)
+    data, complete = await _read_body(response, request.max_body, 4 * redactor.margin)
+    text = _to_text(data, response.charset)
     try:
-        parsed = parse_json(text) if complete and _says_json(response) else None
+        parsed = _parse_json(text) if complete and _says_json(response) else None
     except NotJson:
         parsed = None
     output: dict[str, Json] = {
         "status": response.status,
-        "headers": redactor.json(response_headers(response)),
+        "headers": redactor.json(_headers(response)),
         "body": _shown(data, text, complete, request.max_body, response.charset, redactor),
         "json": redactor.json(parsed),
     }
@@ -183,13 +186,53 @@ def _shown(
 ) -> str:
     if complete:
         return redactor.text(text)
-    kept = len(to_text(data[:limit], charset))
+    kept = len(_to_text(data[:limit], charset))
     return f"{redactor.window(text, 0, kept)}\n[… cut here: the body is longer than {limit} bytes …]"
 
 
 def _says_json(response: aiohttp.ClientResponse) -> bool:
     kind = response.content_type.lower()
     return kind == "application/json" or kind.endswith("+json")
+
+
+# --- the answer, which may be anything: of any size, in any charset, JSON or only called so -----------------
+
+
+async def _read_body(response: aiohttp.ClientResponse, limit: int, margin: int) -> tuple[bytes, bool]:
+    """The body, or its first `limit` + `margin` bytes when it is longer than `limit`; and whether it is whole."""
+    data = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        data += chunk
+        if len(data) > limit + margin:
+            break
+    return bytes(data[: limit + margin]), len(data) <= limit
+
+
+def _to_text(data: bytes, charset: str | None) -> str:
+    """These bytes as text in that charset; UTF-8 where it is missing or unknown. Never fails."""
+    try:
+        name = codecs.lookup(charset or "utf-8").name.replace("_", "-")
+        text = data.decode("utf-8" if name in _SLOW_OR_ODD else name, "replace")
+    except (LookupError, ValueError):
+        text = data.decode("utf-8", "replace")
+    # Some codecs let halves of characters through, which no store takes.
+    return text.encode("utf-8", "replace").decode().removeprefix("\ufeff")
+
+
+def _parse_json(text: str) -> Json:
+    """The value, strictly: no NaN, no infinities. Raises `NotJson`."""
+    return copy(decode(text.encode()))
+
+
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """Headers by name in small letters; repeated ones joined by a comma, cookies by a line break."""
+    names = dict.fromkeys(name.lower() for name in response.headers)
+    return {
+        name: ("\n" if name == "set-cookie" else ", ").join(
+            value.encode("utf-8", "replace").decode() for value in response.headers.getall(name)
+        )
+        for name in names
+    }
 
 
 # --- the client ----------------------------------------------------------------------------------------

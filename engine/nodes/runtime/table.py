@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from engine.language.codec import Json
-from engine.nodes.runtime.installed import own_runner
-from engine.nodes.runtime.runner import NodeContext, Outcome, Runner
+from engine.language.codec import Json, encode
+from engine.nodes.runtime.runner import NodeContext, Outcome, Refusal, Runner
+from engine.nodes.runtime.secrets import Resolver, redacted
+from engine.nodes.runtime.user_code import Context, supervise
 from engine.nodes.types.installed import own_type
 from engine.nodes.types.registry import INTERNAL, TYPES, node_types
+from engine.nodes.types.spec import OwnSpec
 
 
 def runners() -> Mapping[str, Runner]:
@@ -27,6 +29,29 @@ def _loaded(where: str) -> Runner:
         return await runner(config, ctx)
 
     return run
+
+
+def _own_runner(kind: OwnSpec) -> Runner:
+    """The runner of a type."""
+
+    async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        resolver = Resolver(ctx.secret)
+        try:
+            given = {name: _given(kind, name, value, resolver) for name, value in config.items()}
+        except Refusal as refusal:
+            return refusal.outcome
+        redactor = resolver.redactor()
+
+        async def work(context: Context) -> Json:
+            return await kind.instance.run(kind.config.model_validate_json(encode(given)), context)
+
+        return redacted(await supervise(kind.name, work, ctx), redactor)
+
+    return run
+
+
+def _given(kind: OwnSpec, name: str, value: Json, resolver: Resolver) -> Json:
+    return resolver.json(value, name) if name in kind.secret_fields else value
 
 
 def with_runner(runners: Mapping[str, Runner], name: str, runner: Runner) -> Mapping[str, Runner]:
@@ -65,7 +90,7 @@ class _Runners(Mapping[str, Runner]):
         if name not in self._made:
             spec = node_types().get(name)
             known = spec.runner if spec is not None else ""
-            self._made[name] = _loaded(known) if known else own_runner(own_type(name))
+            self._made[name] = _loaded(known) if known else _own_runner(own_type(name))
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -16,7 +16,6 @@ Files:
   `noop`, `parallel`, `python`, `set`, `shell`, `switch`, `wait`; and what agents make: `mcp`, `read_file`, `turn`,
   `write_file`
 * `addresses`: which addresses a flow may reach over HTTP
-* `codes`: lists of codes that are no failure: exit codes, statuses
 * `fields`: names, the kinds of fields that configurations are made of, and `Config`, the root of all of them
 * `hosts`: which hosts a list of hosts means
 * `installed`: node types of others: installed packages name them under the entry points `sayso.nodes`

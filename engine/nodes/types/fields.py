@@ -12,7 +12,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    RootModel,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
@@ -211,6 +221,26 @@ NodeId: TypeAlias = Annotated[
 Callable_: TypeAlias = Annotated[
     str, BeforeValidator(_callable), WithJsonSchema({"type": "string", "pattern": r"^[\w.]+:\w+$"})
 ]
+
+
+def _or_any(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    return value if value == "any" else check(value)
+
+
+# Not a union with the word: what pydantic says of a union names all of its members.
+OR_ANY = WrapValidator(_or_any)
+
+AS_IT_IS = PlainSerializer(lambda value: value)
+
+
+def codes(least: int, most: int) -> WithJsonSchema:
+    """The JSON Schema of such a list, or the word `any`."""
+    numbers = {
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "integer", "minimum": least, "maximum": most},
+    }
+    return WithJsonSchema({"anyOf": [{"enum": ["any"]}, numbers]})
 
 
 class Config(BaseModel):

@@ -11,8 +11,17 @@ from pydantic import Field, WrapValidator
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault
 from engine.language.template import is_marker_key
-from engine.nodes.types.codes import AS_IT_IS, OR_ANY, codes
-from engine.nodes.types.fields import Config, Query, Scalar, Size, Text, check_headers
+from engine.nodes.types.fields import (
+    AS_IT_IS,
+    OR_ANY,
+    Config,
+    Query,
+    Scalar,
+    Size,
+    Text,
+    check_headers,
+    codes,
+)
 from engine.nodes.types.preview import as_json, block, named, quoted, without_secrets
 from engine.nodes.types.spec import Known, NodeSpec, OnCrash
 from engine.types.lattice import ANY, NUMBERS, TEXTS, Type, mapping_of

@@ -9,8 +9,18 @@ from pydantic import Field
 
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault
-from engine.nodes.types.codes import AS_IT_IS, OR_ANY, codes
-from engine.nodes.types.fields import Argument, Config, Scalar, Size, Text, check_env, one_of
+from engine.nodes.types.fields import (
+    AS_IT_IS,
+    OR_ANY,
+    Argument,
+    Config,
+    Scalar,
+    Size,
+    Text,
+    check_env,
+    codes,
+    one_of,
+)
 from engine.nodes.types.preview import block, named, quoted
 from engine.nodes.types.spec import NodeSpec, ask
 from engine.types.lattice import NUMBERS, TEXTS, mapping_of
