@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,10 +17,7 @@ from engine.storage.sqlite import open_sqlite
 from tests.proof.flows import flow
 from tests.proof.lives import Counts, Life, Run, Stuck, finished, live
 from tests.proof.world import Effects
-
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.proof.process"])
-"""One server has read all modules; each life is a fork of it, with memory of its own."""
+from tests.support import prefork
 
 
 def child(folder: str, name: str, life: Life) -> None:
@@ -35,12 +31,10 @@ def child(folder: str, name: str, life: Life) -> None:
 
 def one_life(folder: Path, name: str, life: Life) -> Counts | None:
     """Live it in a new process; None when that process was killed."""
-    process = _FORKS.Process(target=child, args=(str(folder), name, life))
-    process.start()
-    process.join(60)
-    if process.exitcode == -signal.SIGKILL:
+    code = prefork.call(child, str(folder), name, life).wait(60)
+    if code == -signal.SIGKILL:
         return None
-    assert process.exitcode == 0, f"the life {life} of {name} ended with {process.exitcode}"
+    assert code == 0, f"the life {life} of {name} ended with {code}"
     return Counts(*orjson.loads((folder / "counts").read_bytes()))
 
 

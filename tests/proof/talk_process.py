@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import signal
 from collections.abc import Iterable
 from itertools import chain, repeat
@@ -13,12 +12,9 @@ from pathlib import Path
 from engine.models.claude import ClaudeProvider
 from engine.storage.sqlite import open_sqlite
 from tests.proof.talks import Death, Mortal, Run, Stage, answers, live
+from tests.support import prefork
 from tests.support.claude_mind import Mind
 from tests.support.claude_server import claude_server
-
-_FORKS = multiprocessing.get_context("forkserver")
-# The server is the same as that of `tests.proof.process`, which may be there before.
-_FORKS.set_forkserver_preload(["tests.proof.process", "tests.proof.talk_process", "anthropic"])
 
 
 def child(folder: str, death: Death | None, environ: dict[str, str]) -> None:
@@ -37,11 +33,9 @@ def child(folder: str, death: Death | None, environ: dict[str, str]) -> None:
 
 def one_life(stage: Stage, death: Death | None, environ: dict[str, str]) -> bool:
     """Live it in a new process; whether the session has ended there, and not the process."""
-    process = _FORKS.Process(target=child, args=(str(stage.folder), death, environ))
-    process.start()
-    process.join(90)
-    assert process.exitcode in (0, -signal.SIGKILL), f"the life {death} ended with {process.exitcode}"
-    return process.exitcode == 0
+    code = prefork.call(child, str(stage.folder), death, environ, read=("anthropic",)).wait(90)
+    assert code in (0, -signal.SIGKILL), f"the life {death} ended with {code}"
+    return code == 0
 
 
 async def run(folder: Path, deaths: Iterable[Death]) -> Run:

@@ -8,11 +8,13 @@ is the second that imports take. What is said about imports themselves is shown 
 from __future__ import annotations
 
 import atexit
+import base64
 import contextlib
 import fcntl
 import gc
 import importlib
 import os
+import pickle
 import pkgutil
 import runpy
 import select
@@ -25,7 +27,7 @@ import termios
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -170,6 +172,14 @@ def start(
     for name, pipe in pipes.items():
         setattr(forked, name, pipe)
     return forked
+
+
+def call(function: Callable[..., object], *arguments: object, read: Sequence[str] = ()) -> Forked:
+    """Call a function of a module in a process of its own."""
+    given = base64.b85encode(pickle.dumps((function, arguments))).decode()
+    script = f"import base64, pickle\nfunction, given = pickle.loads(base64.b85decode({given!r}))\nfunction(*given)"
+    modules = (function.__module__, *read)
+    return start(["-c", script], cwd=ROOT, env=os.environ, stdout=1, stderr=2, read=modules)
 
 
 def run(
