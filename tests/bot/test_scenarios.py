@@ -384,13 +384,13 @@ async def test_an_effect_that_runs_twice_without_a_kill_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that is launched twice for one start has run twice, and the scenario fails by itself."""
-    perform = work.Workplace.perform
+    perform = work.JobRunner.perform
 
-    async def twice(self: work.Workplace, job: work.Job) -> Any:
+    async def twice(self: work.JobRunner, job: work.Job) -> Any:
         await self.runners[job.run.type](job.run.input, self._context(job))
         return await perform(self, job)
 
-    monkeypatch.setattr(work.Workplace, "perform", twice)
+    monkeypatch.setattr(work.JobRunner, "perform", twice)
     result = await played(tmp_path, GOOD)
     assert "apply was run again although its first run had not been cut." in report(result)
 
