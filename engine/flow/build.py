@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from engine.flow.build_agents import BuildContext, inputs_of, with_agent
-from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
+from engine.flow.document import EdgeDoc, FlowDoc, NodeDoc, RetryDoc
 from engine.flow.model import FINALLY, Edge, Edition, Flow, Limits, NodeList
 from engine.flow.node import ROOT, Gate, Node, Retry
 from engine.flow.raw_tools import agents
@@ -44,7 +44,7 @@ def build(
         triggers=tuple(trigger_of(entry) for entry in document.triggers),
         allowed_to_start=None if document.allowed_to_start is None else tuple(document.allowed_to_start),
         channels=None if document.channels is None else tuple(document.channels),
-        limits=_limits(document.limits),
+        limits=Limits(**document.limits.model_dump()),
         lock=None if document.lock is None else compile_value(document.lock),
         on_conflict=document.on_conflict,
         packages=_packages(builder.lists, document, pinned, absent),
@@ -61,10 +61,6 @@ def _packages(
     kinds |= {tool.type for tool in document.tools.values()}
     found = {kind: pinned[kind] if kind in absent else package_of(kind) for kind in sorted(kinds)}
     return {kind: package for kind, package in found.items() if package is not None}
-
-
-def _limits(document: LimitsDoc) -> Limits:
-    return Limits(**document.model_dump())
 
 
 class _Held(NamedTuple):

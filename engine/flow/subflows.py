@@ -57,9 +57,8 @@ class _Linker:
             try:
                 target = self._get(name)
             except FlowError as error:
-                yield Fault(
-                    where, f"the flow `{name}` does not load: {_first(error)}", "correct that file first"
-                )
+                first = str(error.problems[0]).split("\n")[0]
+                yield Fault(where, f"the flow `{name}` does not load: {first}", "correct that file first")
                 continue
             if target is None:
                 yield Fault(where, f"there is no flow `{name}`", self._hint(name))
@@ -112,10 +111,6 @@ class _Linker:
 def _problems(located: Located, faults: Iterator[Fault]) -> list[Problem]:
     problems = {located.problem(fault) for fault in islice(faults, MAX_FAULTS)}
     return sorted(problems, key=lambda problem: (problem.line, problem.column, problem.message))
-
-
-def _first(error: FlowError) -> str:
-    return str(error.problems[0]).split("\n")[0]
 
 
 def _calls(data: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Json] | None]]:

@@ -70,17 +70,12 @@ def _date(text: str) -> str:
     words = " ".join(text.split())
     found = _numbers(words)
     try:
-        if found is None:
-            raise ValueError
-        year, month, day = found
         # Years of four digits: those that all who read the date can hold.
-        return date(year, month, day).isoformat() if year >= 1000 else _raise_value()
+        if found is None or found[0] < 1000:
+            raise ValueError
+        return date(*found).isoformat()
     except ValueError:
         raise InvalidAnswer("Write a date as year-month-day, such as 2026-11-24.") from None
-
-
-def _raise_value() -> str:
-    raise ValueError
 
 
 def _numbers(words: str) -> tuple[int, int, int] | None:

@@ -42,9 +42,10 @@ def read_value(field: Field, raw: Json, *, by_number: bool = False) -> Json:
     """What is stored for something that is not empty. Reading that again gives the same. Raises `InvalidAnswer`."""
     if isinstance(raw, str):
         raw = clean_text(raw)[0]
-    if field["type"] in ("choice", "choices"):
-        reader = _choice if field["type"] == "choice" else _choices
-        return reader(field, raw, by_number)
+    if field["type"] == "choice":
+        return _option(field, raw, by_number)["value"]
+    if field["type"] == "choices":
+        return _choices(field, raw, by_number)
     return _READERS[field["type"]](field, raw)
 
 
@@ -146,10 +147,6 @@ _READERS: Mapping[str, Callable[[Field, Json], Json]] = {
 
 
 # --- choices ---------------------------------------------------------------------------------------------
-
-
-def _choice(field: Field, raw: Json, by_number: bool) -> Json:
-    return _option(field, raw, by_number)["value"]
 
 
 def _option(field: Field, raw: Json, by_number: bool) -> Mapping[str, Json]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from engine.language.codec import Json
@@ -84,12 +84,7 @@ def _splits(tree: Any) -> bool:
         return True
     ends = [sequence[0], sequence[-1]]
     fixed = [chr(argument) for operator, argument in ends if operator == "LITERAL"]
-    return not any(not _takes(taken, char) for char in fixed)
-
-
-def _takes(taken: Sequence[tuple[str, Any]], char: str) -> bool:
-    """Whether one of these can be this character."""
-    return any(_one(operator, argument, char) for operator, argument in taken)
+    return not any(not any(_one(*part, char) for part in taken) for char in fixed)
 
 
 def _one(operator: str, argument: Any, char: str) -> bool:

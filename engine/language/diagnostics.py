@@ -146,7 +146,7 @@ def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:
         return Fault(path, f"expected {choices}, not {kind_of(given)}", hint or None)
     if kind in _EXPECTED:
         return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", _type_hint(kind, given, name))
-    return Fault(path, _size_message(kind, context, given) or _plain(detail["msg"]))
+    return Fault(path, _size_message(kind, context, given) or detail["msg"].removeprefix("Value error, "))
 
 
 _WORDS = re.compile(r"[\w./=-]+(?: +[\w./=-]+){0,7}")
@@ -184,10 +184,6 @@ def _size_message(kind: str, context: Mapping[str, Any], given: Any) -> str | No
         case "less_than_equal":
             return f"expected at most {context['le']}, not {given}"
     return None
-
-
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")
 
 
 def model_at(model: type[BaseModel], path: Path) -> list[str]:

@@ -193,9 +193,8 @@ class _Builder:
         if event.anchor is not None:
             self._fail(event, "anchors (`&name`) are not allowed", "write the value out where it is used")
         if event.tag is not None:
-            self._fail(
-                event, f"tags (`{_shown_tag(event.tag)}`) are not allowed", "quote a text that begins with !"
-            )
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!", 1)[:60]
+            self._fail(event, f"tags (`{tag}`) are not allowed", "quote a text that begins with !")
         if isinstance(event, yaml.ScalarEvent):
             self.located.spans[path] = (start, _mark(event.end_mark))
             return self._scalar(event)
@@ -309,10 +308,6 @@ class _Builder:
         self._note(event, message, hint)
         self.located.data = None
         raise _Stop
-
-
-def _shown_tag(tag: str) -> str:
-    return tag.replace("tag:yaml.org,2002:", "!!", 1)[:60]
 
 
 def _mark(mark: Any) -> Mark:

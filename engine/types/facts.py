@@ -35,16 +35,12 @@ def not_null(path: Names) -> Fact:
 
 def when_true(node: nodes.Node) -> Facts:
     """What holds where this expression is true."""
-    return frozenset(_true(node)) | {_held(node)}
+    return frozenset(_true(node)) | {Fact("held", (), repr(node))}
 
 
 def when_false(node: nodes.Node) -> Facts:
     """What holds where this expression is false."""
     return frozenset(_false(node)) | {Fact("held", (), f"not {node!r}")}
-
-
-def _held(node: nodes.Node) -> Fact:
-    return Fact("held", (), repr(node))
 
 
 def _true(node: nodes.Node) -> Facts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.language.codec import Json
+from engine.language.template import has_expression
 from engine.types.lattice import (
     ANY,
     FLAG,
@@ -57,11 +57,7 @@ def _choices(choices: Any) -> Type | None:
     if not isinstance(choices, list) or not choices:
         return None
     plain = all(isinstance(each, str | int | float) and not isinstance(each, bool) for each in choices)
-    return one_of(choices) if plain and not any(_varies(each) for each in choices) else None
-
-
-def _varies(value: Json) -> bool:
-    return isinstance(value, str) and "{{" in value
+    return one_of(choices) if plain and not any(has_expression(each) for each in choices) else None
 
 
 def form_type(form: Any, editable: Any = None) -> Type:

@@ -55,10 +55,6 @@ def _reversed(found: Type) -> Type:
     return found if found.kinds == TEXT else _as_list(found)
 
 
-def _rounded(found: Type) -> Type:
-    return NUMBERS
-
-
 _LISTED = Signature(SIZED, _as_list)
 _WORDED = Signature(ALL, _always(TEXTS))
 _ITEM = Signature(SIZED, items_of)
@@ -94,7 +90,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "rejectattr": _LISTED,
     "replace": Signature(TEXT, _always(TEXTS)),
     "reverse": Signature(LIST | TEXT, _reversed),
-    "round": Signature(NUMBER, _rounded),
+    "round": Signature(NUMBER, _always(NUMBERS)),
     "select": _LISTED,
     "selectattr": _LISTED,
     "sort": _LISTED,

@@ -159,7 +159,7 @@ def _rows(nodes: NodeList, boxes: list[_Box]) -> _Box:
             places[at] = (x, y)
             x += boxes[at].width + _BESIDE
         y += max(boxes[at].height for at in rows[row]) + _GAP + 14
-        y += _LINE * sum(_is_worded(edge) for at in rows[row] for edge in _leaving(nodes, at))
+        y += _LINE * sum(_is_worded(edge) for at in rows[row] for edge in nodes.outgoing[nodes.nodes[at].id])
     whole.inside = [(*places[at], box) for at, box in enumerate(boxes)]
     whole.edges = [(edge, nodes.by_id[edge.from_].index, nodes.by_id[edge.to].index) for edge in nodes.edges]
     whole.height = max(
@@ -168,10 +168,6 @@ def _rows(nodes: NodeList, boxes: list[_Box]) -> _Box:
     # The way back runs at the right; its words stand beside it.
     whole.width = width + (room + max(labels) if labels else 0)
     return whole
-
-
-def _leaving(nodes: NodeList, at: int) -> tuple[Edge, ...]:
-    return nodes.outgoing[nodes.nodes[at].id]
 
 
 def _is_worded(edge: Edge) -> bool:

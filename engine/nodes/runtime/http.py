@@ -160,7 +160,7 @@ async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: 
     data, complete = await _read_body(response, request.max_body, 4 * redactor.margin)
     text = _to_text(data, response.charset)
     try:
-        parsed = _parse_json(text) if complete and _says_json(response) else None
+        parsed = copy(decode(text.encode())) if complete and _says_json(response) else None
     except NotJson:
         parsed = None
     output: dict[str, Json] = {
@@ -217,11 +217,6 @@ def _to_text(data: bytes, charset: str | None) -> str:
         text = data.decode("utf-8", "replace")
     # Some codecs let halves of characters through, which no store takes.
     return text.encode("utf-8", "replace").decode().removeprefix("\ufeff")
-
-
-def _parse_json(text: str) -> Json:
-    """The value, strictly: no NaN, no infinities. Raises `NotJson`."""
-    return copy(decode(text.encode()))
 
 
 def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:

@@ -115,7 +115,8 @@ class McpServers:
             except SaysoError as error:
                 return Failed(error.code, str(error))
             try:
-                result = await client.call_tool(tool, arguments, meta=_meta(ctx))
+                meta: Any = {"sayso/idempotencyKey": ctx.idempotency_key}
+                result = await client.call_tool(tool, arguments, meta=meta)
                 return Completed(output_of(result, connection.redactor))
             except Exception as error:
                 if not (again and _unknown_session(error)):
@@ -159,10 +160,6 @@ def _unknown_session(error: Exception) -> bool:
     from mcp import MCPError
 
     return isinstance(error, MCPError) and str(error) == "Session terminated"
-
-
-def _meta(ctx: NodeContext) -> Any:
-    return {"sayso/idempotencyKey": ctx.idempotency_key}
 
 
 async def _listed(client: Client, redactor: Redactor) -> list[Tool]:

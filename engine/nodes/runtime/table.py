@@ -37,7 +37,10 @@ def _own_runner(kind: OwnSpec) -> Runner:
     async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
         resolver = Resolver(ctx.secret)
         try:
-            given = {name: _given(kind, name, value, resolver) for name, value in config.items()}
+            given = {
+                name: resolver.json(value, name) if name in kind.secret_fields else value
+                for name, value in config.items()
+            }
         except Refusal as refusal:
             return refusal.outcome
         redactor = resolver.redactor()
@@ -48,10 +51,6 @@ def _own_runner(kind: OwnSpec) -> Runner:
         return redacted(await supervise(kind.name, work, ctx), redactor)
 
     return run
-
-
-def _given(kind: OwnSpec, name: str, value: Json, resolver: Resolver) -> Json:
-    return resolver.json(value, name) if name in kind.secret_fields else value
 
 
 def with_runner(runners: Mapping[str, Runner], name: str, runner: Runner) -> Mapping[str, Runner]:
