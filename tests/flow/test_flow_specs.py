@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.language.codec import Json, encode
-from engine.nodes.types.registry import node_types
-from engine.nodes.types.spec import InvalidConfig
+from engine.nodes.types.registry import INTERNAL, TYPES, node_types
+from engine.nodes.types.spec import PARTS, InvalidConfig
 from tests.support.proving import tries
 
 NO_CLOCKS: dict[str, Json] = {"remind_every": None, "escalate": None, "hours": None}
@@ -299,3 +301,23 @@ def test_any_configuration_is_settled_or_refused(kind: str, data: st.DataObject)
         assert faults or any("{{" in repr(value) for value in with_.values())
     else:
         assert not faults
+
+
+@pytest.mark.parametrize("name", [*TYPES, *INTERNAL])
+def test_a_spec_speaks_of_fields_that_there_are(name: str) -> None:
+    """What a type says of its fields is about fields of its config; what is static is not evaluated either."""
+    spec = node_types()[name]
+    said = spec.secret_fields | spec.verbatim_fields | spec.sparse_fields | spec.previewed | {*spec.markup}
+    assert said | {*spec.node_fields} <= set(spec.field_names())
+    assert spec.static_fields | spec.condition_fields | spec.schema_fields <= spec.verbatim_fields
+    assert set(spec.required_parts) <= set(spec.parts) <= set(PARTS)
+
+
+@pytest.mark.parametrize("name", [name for name, mode in {**TYPES, **INTERNAL}.items() if mode == "run"])
+def test_what_runs_outside_has_a_runner(name: str) -> None:
+    """A runner is named by its type, but for those that need a model or servers."""
+    where, _, function = node_types()[name].runner.partition(":")
+    if name in ("turn", "mcp"):
+        assert where == ""
+    else:
+        assert callable(getattr(import_module(f"engine.nodes.runtime.{where}"), function or where))
