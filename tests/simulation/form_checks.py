@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bot.views.forms import LOST
+from engine.forms.question import Question
 from engine.language.codec import decode
 from tests.simulation.file_flows import ALL
 from tests.simulation.modals import Sent
@@ -79,7 +80,7 @@ def _same(sent: Sent, stored: Json) -> bool:
 class _Asked:
     """A question, as far as the journal has come."""
 
-    spec: Json
+    question: Question
     nonce: str
     values: Json
     changed: bool = False
@@ -111,8 +112,8 @@ class Decisions:
         for event in self._session.events:
             match event.type:
                 case "prompt:requested":
-                    spec = event.prompt
-                    self._asked[event.prompt_id] = _Asked(spec, spec.nonce, dict(spec.values))
+                    asked = event.question
+                    self._asked[event.prompt_id] = _Asked(asked, asked.nonce, dict(asked.values))
                 case "prompt:edited":
                     yield from self._edited(event)
                 case "prompt:handed":
@@ -161,7 +162,7 @@ class Decisions:
         if self._of(event, "hand") is None:
             yield f"nobody handed {event.prompt_id} to {event.to} ({event.key})"
         # A plain question can always be handed over by whoever asked for the run.
-        is_theirs = asked.kind != "approval" and giver == self._session.state.actor.get("id")
+        is_theirs = asked.question.kind != "approval" and giver == self._session.state.actor.get("id")
         if giver in asked.out and not is_theirs:
             yield f"{giver} handed {event.prompt_id} over twice"
         asked.out = (asked.out | {giver}) - {event.to}
@@ -172,7 +173,7 @@ class Decisions:
         kind = event.key.partition(":")[0]
         if event.actor["id"] in asked.out:
             yield f"{event.prompt_id} was answered by {event.actor['id']}, who had handed it over"
-        if event.answer["value"] in ("approve", "reject") and asked.kind == "approval":
+        if event.answer["value"] in ("approve", "reject") and asked.question.kind == "approval":
             yield from self._cast(event, event.answer["value"])
             yield from _stands(asked, event)
         elif kind == "view" and self._of(event, "form") is None:
@@ -206,7 +207,7 @@ class Decisions:
             yield from self._decided(event, vote)
         asked.reasons.pop(who, None)
         asked.reasons[who] = reason
-        if vote == "reject" and asked.require_reason and not reason:
+        if vote == "reject" and asked.question.require_reason and not reason:
             yield f"{event.prompt_id} was rejected by {who} without a reason"
 
     def _decided(self, event: Any, vote: str) -> Iterator[str]:
@@ -228,9 +229,9 @@ class Decisions:
 def _stands(asked: _Asked, event: Any) -> Iterator[str]:
     """What was decided is what the votes say, for the reasons that were given."""
     value = event.answer["value"]
-    required = int(asked.required)
+    required = int(asked.question.required)
     against = [who for who, vote in asked.votes.items() if vote == "reject"]
-    is_vetoed = len(against) * 2 > required if asked.veto == "majority" else bool(against)
+    is_vetoed = len(against) * 2 > required if asked.question.veto == "majority" else bool(against)
     is_approved = not is_vetoed and len(asked.votes) - len(against) >= required
     if (value == "reject") != is_vetoed or (value == "approve") != is_approved:
         yield f"{event.prompt_id} is decided to {value} by {asked.votes}"
