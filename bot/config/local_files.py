@@ -24,7 +24,7 @@ def keep(
     """The files as an answer has them, `{name, path, size, type}` each. Raises `InvalidAnswer` and `FileRefused`."""
     if not prompt.accepts_files:
         raise InvalidAnswer("This question takes no files.")
-    most = int(prompt.max_files or 1)
+    most = prompt.max_files or 1
     if len(paths) > most:
         raise InvalidAnswer(
             f"This question takes at most {most} {'file' if most == 1 else 'files'}, not {len(paths)}."

@@ -90,15 +90,10 @@ def _people(votes: Sequence[Mapping[str, Json]]) -> str:
 # --- values ------------------------------------------------------------------------------------------------
 
 
-def fields_of(prompt: Asked) -> list[Mapping[str, Json]]:
-    """The fields of its form."""
-    return list((prompt.form or {}).get("fields") or ())
-
-
 def value_blocks(prompt: Asked, *, is_open: bool) -> list[Block]:
     """What an approval proposes, field by field, with what people changed: old → new. Where that is too much for a
     message it says so, and a button shows all of it."""
-    if prompt.kind != "approval" or not fields_of(prompt):
+    if prompt.kind != "approval" or not prompt.fields:
         return []
     if prompt.tool and not prompt.editors:
         return []  # what the call covers is shown, and says all of it
@@ -125,7 +120,7 @@ def _values(prompt: Asked) -> list[tuple[Mapping[str, Json], Json, Json]]:
     now = {**(prompt.values), **((prompt.answer or {}).get("values") or {})}
     return [
         (field, field.get("default"), now.get(str(field["name"]), field.get("default")))
-        for field in fields_of(prompt)
+        for field in prompt.fields
     ]
 
 
@@ -265,7 +260,7 @@ def edited_text(
     had_votes: bool = False,
 ) -> str:
     """Told to the thread when somebody changed what is to be approved."""
-    known = {str(field["name"]): field for field in fields_of(prompt)}
+    known = {str(field["name"]): field for field in prompt.fields}
     lines = [
         _value_line(known.get(name, {"name": name, "type": "string"}), old, values.get(name), posted=True)
         for name, old in before.items()

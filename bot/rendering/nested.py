@@ -67,7 +67,7 @@ class Waits(NamedTuple):
 def open_prompts(state: State) -> list[Asked]:
     """Oldest first, as they were asked."""
     prompts = [state.prompts[key] for key in state.open_prompts]
-    return sorted(prompts, key=lambda prompt: (prompt.requested_at, int(prompt.number or 0), prompt.path))
+    return sorted(prompts, key=lambda prompt: (prompt.requested_at, prompt.number or 0, prompt.path))
 
 
 def asks_for(state: State, prompt: Asked, flow: FlowLike) -> str:
@@ -180,7 +180,7 @@ def _side_by_side(waits: Waits, path: str, depth: int) -> list[str]:
     """One line for each thing that is under way in several passes: those that wait for people first."""
     state = waits.state
     inner = [one for one in state.active if one != path and below(path, one) and one not in state.containers]
-    asked = {one: int(prompt.number or 0) for one, prompt in waits.prompts.items()}
+    asked = {one: prompt.number or 0 for one, prompt in waits.prompts.items()}
     inner.sort(key=lambda one: (one not in asked, asked.get(one, 0), state.nodes[one].started_at or "", one))
     skip = len(around(state, waits.flow, f"{path}/x"))
     lines = []

@@ -84,7 +84,7 @@ def prompt_message(
     covers = _COVERED_ROOM if prompt.covers else 0
     room = kit.MOST_UNITS - size(head) - size(tail) - size(under) - covers - _MESSAGE_ROOM
     controls = _controls(prompt, room)
-    message = shown(str(prompt.message))
+    message = shown(prompt.message)
     covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
     blocks = fit_text(head, message, [*under, *covered, *controls, *tail])
     return rendered(f"{lead}\n{message}", blocks, key, plain=_without_controls(prompt))
@@ -134,7 +134,7 @@ def closed_prompt(
     answer = _answer(prompt)
     undo = approvals.undo_blocks(prompt, prompt.undo_until)
     tail = [section(outcome, most=1_500), *answer, *undo, context(_place(state, prompt, flow))]
-    message = shown(str(prompt.message))
+    message = shown(prompt.message)
     under = [*approvals.value_blocks(prompt, is_open=False), *_votes(prompt)]
     covered = _covered(prompt, flow, message, [*head, *under, *tail], is_open=False)
     said = one_line(summary(prompt), 300) if answer else ""
@@ -227,7 +227,7 @@ def _rules(state: State, prompt: Asked, flow: FlowLike, now: str | None) -> list
         deadline = working_hours.after(now, seconds, working_hours.of(prompt.hours))
     if deadline is None:
         return rules
-    then = _WILL.get(str(prompt.on_timeout), _WILL["fail"])
+    then = _WILL.get(prompt.on_timeout, _WILL["fail"])
     if prompt.kind == "ask" and agent_of(state, prompt.path) is not None:
         then = "after that it goes on without an answer"
     goto = goto_of(prompt)
@@ -319,7 +319,7 @@ def _outcome(prompt: Asked, flow: FlowLike, reason: str | None) -> str:
         what = (
             f"it goes on at *{label_of(flow, goto)}*"
             if goto
-            else _EXPIRED.get(str(prompt.on_timeout), _EXPIRED["fail"])
+            else _EXPIRED.get(prompt.on_timeout, _EXPIRED["fail"])
         )
         return f"⌛ *Nobody answered in time:* {what}{when}"
     return f"🚫 *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"

@@ -132,7 +132,7 @@ def _prompt(expect: ExpectDoc, name: str, view: View) -> Iterator[Mismatch]:
 
 def _asked(expect: ExpectDoc, prompt: Asked, view: View) -> list[Mismatch]:
     prompt, wrong = prompt, []
-    message = str(prompt.message)
+    message = prompt.message
     if expect.message is not None and not (
         says(message, expect.message) or says(plain(message), expect.message)
     ):

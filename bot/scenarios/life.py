@@ -256,7 +256,7 @@ class Life:
         for prompt_id in asked_in_order(state):
             prompt = state.prompts[prompt_id]
             if prompt.shown is None:
-                ts = f"1767603600.{int(prompt.number or 0):06}"
+                ts = f"1767603600.{prompt.number or 0:06}"
                 await self.apply(Shown(prompt_id, {"channel": CHANNEL, "ts": ts}))
                 return True
         return False

@@ -63,7 +63,7 @@ class Hand:
 
     def _files(self, state: State, contents: dict[str, str]) -> Command:
         """Files as somebody drops them into the thread."""
-        prompt = self._open(state, lambda prompt: bool(prompt.accepts_files))
+        prompt = self._open(state, lambda prompt: prompt.accepts_files)
         folder = self._home / "given"
         folder.mkdir(exist_ok=True)
         paths = [folder / name for name in contents]
@@ -127,7 +127,7 @@ def _takes(prompt: Asked, said: str, verb: str) -> bool:
     options = prompt.options
     if match_option(options, said):
         return True
-    return verb == "say" and bool(prompt.accepts_text)
+    return verb == "say" and prompt.accepts_text
 
 
 def _said(act: Act) -> str:
@@ -151,9 +151,9 @@ def _at(state: State) -> str:
 
 def _lines(prompt: Asked) -> Sequence[str]:
     options = [str(option["label"]) for option in prompt.options]
-    fields = [str(field["name"]) for field in prompt.fields or []]
+    fields = [str(field["name"]) for field in prompt.fields]
     takes = " | ".join(options) or ("form: " + ", ".join(fields) if fields else "a reply")
-    message = " ".join(str(prompt.message).split())
+    message = " ".join(prompt.message.split())
     message = message if len(message) <= 100 else message[:99] + "…"
     return [f"{prompt.path}: {message}  [{takes}]"]
 

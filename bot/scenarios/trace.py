@@ -53,7 +53,7 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
 def _answers(state: State) -> dict[str, Json]:
     """What people answered and voted, by where they were asked; not about what a kill had cut."""
     found: dict[str, Json] = {}
-    for prompt in sorted(state.prompts.values(), key=lambda prompt: int(prompt.number or 0)):
+    for prompt in sorted(state.prompts.values(), key=lambda prompt: prompt.number or 0):
         if prompt.kind == "interrupted":
             continue
         base, count = f"the answer to {prompt.path}", 1

@@ -189,7 +189,7 @@ def prompt_json(prompt: Asked, state: State) -> dict[str, Json]:
         "message": plain(prompt.message),
         "options": [{"value": option["value"], "label": option["label"]} for option in prompt.options],
         "acceptsText": prompt.accepts_text,
-        "acceptsFiles": bool(prompt.accepts_files),
+        "acceptsFiles": prompt.accepts_files,
         "fields": prompt.fields,
         "asked": asked(prompt, state.actor),
         "deadline": prompt.deadline,

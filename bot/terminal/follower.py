@@ -467,7 +467,7 @@ def split_reason(prompt: Question, line: str) -> tuple[str, str | None]:
 
 def asks_why(prompt: Question, line: str) -> bool:
     """Whether a reason is all that is missing."""
-    return bool(prompt.require_reason) and ":" not in line
+    return prompt.require_reason and ":" not in line
 
 
 def due_moments(state: State) -> list[str]:

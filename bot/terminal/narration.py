@@ -146,7 +146,7 @@ def _did(state: State, event: ev.PromptVoted | ev.PromptEdited | ev.PromptHanded
 
 def _changes(prompt: Asked, event: ev.PromptEdited) -> Iterator[str]:
     """Each changed value: old → new."""
-    for field in (prompt.form or {}).get("fields") or []:
+    for field in prompt.fields:
         name = field["name"]
         if name in event.before:
             old, new = (value_text(field, values.get(name)) for values in (event.before, event.values))
@@ -155,7 +155,7 @@ def _changes(prompt: Asked, event: ev.PromptEdited) -> Iterator[str]:
 
 def proposal_lines(prompt: Asked) -> list[str]:
     """What an approval proposes, what runs once it is given, and how far the votes are."""
-    fields = (prompt.form or {}).get("fields") or []
+    fields = prompt.fields
     values, lines = prompt.values, []
     for field in fields if prompt.kind == "approval" else ():
         lines.append(f"{field['title']}: {value_text(field, values.get(field['name']))}")

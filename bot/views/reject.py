@@ -21,7 +21,7 @@ class Reject(PromptKind):
 
     def view(self, asked: OpenPrompt, user: str) -> View:
         """The question, and an input for the reason."""
-        required = bool(asked.run.require_reason)
+        required = asked.run.require_reason
         label = _label(asked)
         blocks = [
             about(asked.row.message),

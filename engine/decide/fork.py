@@ -142,7 +142,7 @@ def _open(state: State) -> list[Asked]:
 
 
 def _names(prompt: Asked, past: State) -> set[str]:
-    names = {prompt.path, str(prompt.node_id), prompt.prompt_id}
+    names = {prompt.path, prompt.node_id, prompt.prompt_id}
     return names | {old.prompt_id for old in _open(past) if old.path == prompt.path}
 
 

@@ -204,7 +204,7 @@ def check(
 
 def _own_words(prompt: Question, value: Json, text: str | None) -> bool:
     """Whether a question with choices is answered by something else, and takes that."""
-    typed = value is None and text is not None and bool(prompt.accepts_text)
+    typed = value is None and text is not None and prompt.accepts_text
     return typed and match_option(prompt.options, text or "", by_number=True) is None
 
 
