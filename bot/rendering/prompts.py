@@ -14,6 +14,7 @@ from bot.rendering.prompt_clocks import clock_rules
 from bot.rendering.text import asked, clip, date, one_line, person, safe, shown, weight, whom
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import summary
+from engine.forms.question import Question
 from engine.journal.folds.agents import agent_of
 from engine.journal.state import Asked, State
 from engine.language import working_hours
@@ -146,25 +147,11 @@ def closed_run(kept: PromptState, outcome: Json = None) -> Asked:
     """A closed prompt as its row has it, for `closed_prompt`. `outcome` is what its expiry meant."""
     value = "approve" if kept.answer_summary == "approved" else "reject"
     answered = kept.status == "answered"
+    asked = {name: getattr(kept, name) for name in Question.__struct_fields__}
     return Asked(
+        **{**asked, "options": (), "on_timeout": outcome or "fail"},
         prompt_id=kept.prompt_id,
         path=kept.path,
-        kind=kept.kind,
-        message=kept.message,
-        nonce=kept.nonce,
-        node_id=kept.node_id,
-        node_name=kept.node_name,
-        number=kept.number,
-        approvers=kept.approvers,
-        who=kept.who,
-        exclude_requester=kept.exclude_requester,
-        on_timeout=outcome or "fail",
-        form=kept.form,
-        values=kept.values,
-        covers=kept.covers,
-        required=kept.required,
-        editors=kept.editors,
-        handed=kept.handed,
         status=kept.status,
         requested_at="",
         shown={"channel": kept.channel, "ts": kept.message_ts} if kept.message_ts else None,
