@@ -107,6 +107,7 @@ class Rig:
         self.ahead = 0.0
         self.changed = asyncio.Event()
         gate = Gate(workspace.team_id, allow_local=True)
+        self.writer = WatchedWriter(self.store, self.tell)
         self.engine = Engine(
             self.store,
             policy=gate,
@@ -114,8 +115,8 @@ class Rig:
             home=home,
             extensions=[_projection, slack_intents],
             now=self.now,
+            writer=self.writer,
         )
-        self.writer = self.engine.writer = WatchedWriter(self.store, self.tell)
         self.service = Dispatcher(self.engine, wants=lambda head: head.thread_key is not None)
         self.engine.subscribe(self._happened)
         self.load_state: Callable[[str], Awaitable[State]] = self.engine.state
