@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -78,9 +78,28 @@ _ON_CRASH = "What to do when the bot died while it ran, as `on_crash` of a node.
 _TIMEOUT = "How long a call may take."
 
 
-class AskHumanTool(Config):
+class ToolSettings(Config):
+    """The settings of a built-in tool. The class says how its calls become nodes."""
+
+    node_type: ClassVar[str]
+    evaluated: ClassVar[frozenset[str]] = frozenset()
+    """The settings in which expressions may stand, and secrets too, but for those of `ask_human`."""
+    given: ClassVar[frozenset[str]] = frozenset()
+    """The settings that stand in the `with` of every call, as they are written."""
+    example: ClassVar[str] = ""
+    """How it is written, where it needs settings."""
+
+    def shared(self, name: str) -> dict[str, Json]:
+        """What else stands in the `with` of every call of a tool of this name."""
+        return {}
+
+
+class AskHumanTool(ToolSettings):
     """The model asks people: in free text, with choices, or with a form. The answer, and who gave it, is the result; when
     nobody answered in time, that."""
+
+    node_type = "ask"
+    evaluated = given = frozenset({"who", "timeout", "remind_every", "escalate", "hours", "undo"})
 
     who: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,
@@ -98,8 +117,13 @@ class AskHumanTool(Config):
         yield from clock_conflicts(raw)
 
 
-class ShellTool(Config):
+class ShellTool(ToolSettings):
     """The model runs programs in the session's folder: those that `commands` allows, and no shell."""
+
+    node_type = "shell"
+    evaluated = frozenset({"env"})
+    given = frozenset({"env", "max_output"})
+    example = 'write shell: {commands: ["kubectl get *"]}, or ["*"] for anything'
 
     commands: Annotated[list[Pattern], Field(min_length=1)] = Field(
         description='What may be run, compared word by word: `"kubectl get *"` is that program with these arguments and any '
@@ -123,8 +147,13 @@ class ShellTool(Config):
         yield from check_env(raw)
 
 
-class HttpTool(Config):
+class HttpTool(ToolSettings):
     """The model sends HTTP requests to the hosts that are named. It never sees what `headers` and `query` add."""
+
+    node_type = "http"
+    evaluated = frozenset({"headers", "query"})
+    given = frozenset({"headers", "query", "max_body"})
+    example = "write http: {hosts: [grafana.internal]}"
 
     hosts: Annotated[list[Host], Field(min_length=1)] = Field(
         description="The hosts it may reach: `grafana.internal`, `*.example.com`, with a port where it is not the usual one."
@@ -154,16 +183,23 @@ class HttpTool(Config):
         yield from check_headers(raw)
 
 
-class ReadFileTool(Config):
+class ReadFileTool(ToolSettings):
     """The model reads text files in the session's folder."""
 
+    node_type = "read_file"
 
-class WriteFileTool(Config):
+
+class WriteFileTool(ToolSettings):
     """The model writes text files in the session's folder."""
 
+    node_type = "write_file"
 
-class PythonTool(Config):
+
+class PythonTool(ToolSettings):
     """The model calls a Python function of yours."""
+
+    node_type = "python"
+    example = 'write python: {call: "package.module:function"}'
 
     call: Callable_ = Field(description="`module:function`, as `call` of `python`.")
     name: Text | None = Field(None, description="What the model calls it. Left out: the function's name.")
@@ -177,9 +213,16 @@ class PythonTool(Config):
     timeout: Duration = Field(600.0, description=_TIMEOUT)
     on_crash: Crash = Field("ask", description=_ON_CRASH)
 
+    def shared(self, name: str) -> dict[str, Json]:
+        """The function."""
+        return {"call": self.call}
 
-class McpTool(Config):
+
+class McpTool(ToolSettings):
     """The model uses tools of an MCP server, as `<server>__<tool>`."""
+
+    node_type = "mcp"
+    example = "write mcp: {server: grafana, tools: [query]}"
 
     server: Server = Field(description="The server, by the name that it is configured under.")
     tools: Annotated[list[Text], Field(min_length=1)] = Field(
@@ -188,8 +231,12 @@ class McpTool(Config):
     timeout: Duration = Field(300.0, description=_TIMEOUT)
     on_crash: Crash = Field("ask", description=_ON_CRASH)
 
+    def shared(self, name: str) -> dict[str, Json]:
+        """The server, and its own name for the tool."""
+        return {"server": self.server, "tool": name.removeprefix(f"{self.server}__")}
 
-TOOLS: Mapping[ToolKind, type[Config]] = {
+
+TOOLS: Mapping[ToolKind, type[ToolSettings]] = {
     "ask_human": AskHumanTool,
     "shell": ShellTool,
     "http": HttpTool,
@@ -199,13 +246,6 @@ TOOLS: Mapping[ToolKind, type[Config]] = {
     "mcp": McpTool,
 }
 """The settings of the built-in tools, by the name that stands in a file."""
-
-EVALUATED: Mapping[ToolKind, frozenset[str]] = {
-    "ask_human": frozenset(AskHumanTool.model_fields),
-    "shell": frozenset({"env"}),
-    "http": frozenset({"headers", "query"}),
-}
-"""The settings in which expressions may stand, and secrets too, but for those of `ask_human`."""
 
 
 class ToolDoc(Config):

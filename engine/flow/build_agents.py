@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.flow.agent_document import EVALUATED, TOOLS, AskHumanTool, RuleDoc, ToolDoc
+from engine.flow.agent_document import TOOLS, RuleDoc, ToolDoc
 from engine.flow.builtin_tools import BUILTIN, described
 from engine.flow.input_document import InputDoc
 from engine.flow.model import Flow, Input, NodeList
@@ -123,17 +123,15 @@ class _Tools:
     def _add_builtin(self, entry: Entry, line: int) -> None:
         kind: Any = entry.name
         given = entry.settings or {}
-        evaluated = EVALUATED.get(kind, frozenset())
-        model = TOOLS[kind].model_validate(
-            {key: value for key, value in given.items() if key not in evaluated}
-        )
+        tool = TOOLS[kind]
+        model = tool.model_validate({key: given[key] for key in given if key not in tool.evaluated})
         settled = model.model_dump(exclude_none=True)
-        settings = {key: value for key, value in settled.items() if key not in (*_PLAIN, *evaluated)}
+        settings = {key: value for key, value in settled.items() if key not in (*_PLAIN, *tool.evaluated)}
         for name in tool_names(entry):
-            config = _config(kind, name, given, settings)
+            config = {key: given[key] for key in given if key in tool.given} | model.shared(name)
             node = self._placed(
                 name,
-                _NODE_TYPES[kind],
+                tool.node_type,
                 config,
                 line,
                 getattr(model, "timeout", None) if kind != "ask_human" else None,
@@ -163,31 +161,6 @@ class _Tools:
             timeout=made.timeout if timeout is None else timeout,
             on_crash=on_crash,
         )
-
-
-_NODE_TYPES: Mapping[ToolKind, str] = {
-    **{kind: tool.node_type for kind, tool in BUILTIN.items()},
-    "python": "python",
-    "mcp": "mcp",
-}
-
-
-def _config(
-    kind: ToolKind, name: str, given: Mapping[str, Json], settings: Mapping[str, Json]
-) -> dict[str, Json]:
-    """The configuration that all calls of a tool share."""
-    match kind:
-        case "ask_human":
-            return {key: value for key, value in given.items() if key in AskHumanTool.model_fields}
-        case "shell":
-            return {key: given[key] for key in ("env", "max_output") if key in given}
-        case "http":
-            return {key: given[key] for key in ("headers", "query", "max_body") if key in given}
-        case "python":
-            return {"call": settings["call"]}
-        case "mcp":
-            return {"server": settings["server"], "tool": name.removeprefix(f"{settings['server']}__")}
-    return {}
 
 
 def _description(kind: ToolKind, given: Mapping[str, Json], settings: Mapping[str, Json]) -> str:

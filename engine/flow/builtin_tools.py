@@ -20,11 +20,10 @@ PATTERNS = "a final `*` stands for any further arguments, and a program alone is
 
 @dataclass(frozen=True)
 class Builtin:
-    """One tool. `node_type` is the type of node that a call becomes, `input_schema` the JSON Schema of its input."""
+    """One tool; `input_schema` is the JSON Schema of its input."""
 
     description: str
     input_schema: Json
-    node_type: str
 
 
 def _text(description: str, **more: Json) -> Json:
@@ -100,14 +99,12 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
             },
             "question",
         ),
-        "ask",
     ),
     "shell": Builtin(
         "Runs one program and gives what it wrote and its exit code. The command is split into words as a shell would "
         "(quotes work), but no shell runs: pipes, `;`, `&&`, redirections, variables and wildcards are not possible. "
         "Make several calls instead. It runs in the folder of this session.",
         _object({"command": _text("The program and its arguments.", minLength=1, maxLength=8000)}, "command"),
-        "shell",
     ),
     "http": Builtin(
         "Sends one HTTP request and gives the status, the headers and the body of the answer. Credentials that the hosts "
@@ -131,7 +128,6 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
             },
             "url",
         ),
-        "http",
     ),
     "read_file": Builtin(
         "Reads a file in the folder of this session. A picture (PNG, JPEG, GIF, WebP) is shown to you. Text comes a page at "
@@ -153,7 +149,6 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
             },
             "path",
         ),
-        "read_file",
     ),
     "write_file": Builtin(
         "Writes a text file in the folder of this session. What was in it before is replaced as a whole; folders on the "
@@ -166,7 +161,6 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
             "path",
             "content",
         ),
-        "write_file",
     ),
 }
 """The tools by name. Tools of Python functions, MCP servers, nodes and flows get theirs from what they call."""

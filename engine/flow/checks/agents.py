@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from engine.flow.agent_document import EVALUATED, SERVER, TOOL_NAME, TOOLS, RuleDoc, usable_as_tool
+from engine.flow.agent_document import SERVER, TOOL_NAME, TOOLS, RuleDoc, ToolSettings, usable_as_tool
 from engine.flow.builtin_tools import BUILTIN
 from engine.flow.checks.inputs import check_input
 from engine.flow.checks.raw_lists import as_list, as_mapping, spec_at
@@ -22,7 +22,7 @@ from engine.flow.raw_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of,
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
 from engine.language.template import has_expression
-from engine.nodes.types.fields import MAX_NAME, NAME, Config
+from engine.nodes.types.fields import MAX_NAME, NAME
 from engine.nodes.types.registry import node_types, unusable_type
 from engine.nodes.types.spec import NodeSpec, spelled_out
 from engine.types import lattice
@@ -125,30 +125,23 @@ def _builtin(entry: Entry, around: AgentContext) -> Iterator[Fault]:
     if entry.settings is None:
         for name, needed in model.model_fields.items():
             if needed.is_required():
-                yield Fault((), f"`{kind}` needs `{name}`", _EXAMPLES[kind])
+                yield Fault((), f"`{kind}` needs `{name}`", model.example)
         return
     for fault in _settings(kind, model, entry.settings, around.scope):
         yield fault.under((kind,))
 
 
-_EXAMPLES: Mapping[str, str] = {
-    "shell": 'write shell: {commands: ["kubectl get *"]}, or ["*"] for anything',
-    "http": "write http: {hosts: [grafana.internal]}",
-    "python": 'write python: {call: "package.module:function"}',
-    "mcp": "write mcp: {server: grafana, tools: [query]}",
-}
-
-
-def _settings(kind: ToolKind, model: type[Config], raw: Mapping[str, Json], scope: Scope) -> Iterator[Fault]:
+def _settings(
+    kind: ToolKind, model: type[ToolSettings], raw: Mapping[str, Json], scope: Scope
+) -> Iterator[Fault]:
     """What is wrong with the settings of a tool; what an expression will decide is left open."""
-    evaluated = EVALUATED.get(kind, frozenset())
     for fault, given in _shape(model, raw):
         # Where no expression may stand, that is said instead.
         if not has_expression(given) or fault.path[:1] == ("input",):
             yield fault
     yield from model.conflicts(raw)
     for name, value in raw.items():
-        if name in evaluated:
+        if name in model.evaluated:
             secrets = kind != "ask_human"
             if secrets:
                 yield from spelled_out((name,), value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, get_args
 
-from engine.flow.agent_document import EVALUATED, TOOLS, RuleDoc, usable_as_tool
+from engine.flow.agent_document import TOOLS, RuleDoc, usable_as_tool
 from engine.flow.document import FlowDoc, RetryDoc
 from engine.flow.node import Verdict
 from engine.language.codec import Json
@@ -137,7 +137,7 @@ def _tidy(value: Any) -> Any:
 def _describe_agents(definitions: dict[str, Json]) -> None:
     """Add to the definitions of a flow's schema what agents have, and refer to it where it stands."""
     for kind, model in TOOLS.items():
-        static = set(model.model_fields) - EVALUATED.get(kind, frozenset())
+        static = set(model.model_fields) - model.evaluated
         _add(definitions, f"tool_{kind}", model, static)
     _add(definitions, "RuleDoc", RuleDoc, set(RuleDoc.model_fields))
     fields = definitions["with_agent"]["properties"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from engine.flow.agent_document import TOOLS
 from engine.flow.builtin_tools import BUILTIN
 from engine.flow.node import Node, ToolKind, ToolPlan
 from engine.language.codec import Json
 from engine.language.expressions import compile_config
 from engine.nodes.types.registry import node_types
-
-_TYPES = {"python": "python", "mcp": "mcp"}
 
 
 def tool(
@@ -19,7 +18,7 @@ def tool(
 ) -> ToolPlan:
     """A tool of this kind: `config` is the `with` that the author gave its node, `settings` are its allow-lists."""
     builtin = BUILTIN.get(kind)
-    node_type = builtin.node_type if builtin else _TYPES[kind]
+    node_type = TOOLS[kind].node_type
     spec, raw = node_types()[node_type], dict(config or {})
     node = Node(
         id=f"diagnose.{kind}",
