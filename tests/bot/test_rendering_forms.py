@@ -13,7 +13,7 @@ from bot.rendering.blocks import Rendered
 from bot.rendering.forms import form_controls, form_errors, form_pages, form_view, read_control, read_form
 from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.workspace import blocks, elements
-from engine.forms import check_form, settle_form
+from engine.forms import check_form, normalize_form
 from engine.forms.ask import form_parts
 from engine.forms.question import Question
 from engine.journal.state import Asked
@@ -27,7 +27,7 @@ META: dict[str, Json] = {"promptId": "prompt-1", "nonce": "n1", "channel": "C1",
 
 def fields_of(properties: dict[str, Json], *required: str) -> list[dict[str, Json]]:
     """Settled fields."""
-    found: list[dict[str, Json]] = settle_form({"properties": properties, "required": list(required)})[
+    found: list[dict[str, Json]] = normalize_form({"properties": properties, "required": list(required)})[
         "fields"
     ]
     return found
@@ -195,7 +195,7 @@ def test_a_picked_value_is_read() -> None:
 def test_no_form_exceeds_a_limit_and_what_is_untouched_comes_back(form: Any, message: str) -> None:
     """For any form: every page is a view that Slack takes, its controls fit into a message, and a form that is sent as
     it was opened gives its defaults."""
-    fields = settle_form(form)["fields"]
+    fields = normalize_form(form)["fields"]
     raw: dict[str, Json] = {}
     for number, page in enumerate(form_pages(fields)):
         view = view_of(fields, page=number, message=message)
@@ -211,7 +211,7 @@ def test_no_form_exceeds_a_limit_and_what_is_untouched_comes_back(form: Any, mes
 @given(data=st.data())
 def test_anything_that_a_client_sends_is_read(data: st.DataObject) -> None:
     """Whatever stands in a view's state, reading it raises nothing, and only values that fit get through."""
-    fields = settle_form(data.draw(written_forms(most=3)))["fields"]
+    fields = normalize_form(data.draw(written_forms(most=3)))["fields"]
     keys = st.sampled_from([f"field:{entry['name']}" for entry in fields])
     names = st.sampled_from(
         ["value", "selected_option", "selected_options", "selected_date_time", "selected_date"]
@@ -228,7 +228,7 @@ def test_anything_that_a_client_sends_is_read(data: st.DataObject) -> None:
 
 def asked(form: Json, **more: Any) -> Asked:
     """A question with this written form."""
-    return prompt("ask", **{"message": "What do you need?", **form_parts(settle_form(form)), **more})
+    return prompt("ask", **{"message": "What do you need?", **form_parts(normalize_form(form)), **more})
 
 
 def all_text(message: Rendered) -> str:
