@@ -11,7 +11,7 @@ from engine.decide.commands import Begin, Facts, Start
 from engine.decide.decide import take_turn
 from engine.decide.due import due
 from engine.flow.load import load_flow
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.state import State
 
@@ -41,7 +41,7 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
         begin = time.perf_counter()
         derive_state(events)
         folded = time.perf_counter()
-        derive_state(event_from_bytes(row) for row in stored)
+        derive_state(decode_event(row) for row in stored)
         folds.append(len(events) / (folded - begin))
         reads.append(len(events) / (time.perf_counter() - folded))
     note = f"median of 3 folds of {len(events):,} events of one session"

@@ -22,4 +22,83 @@ Invariants
 
 What a crash does: nothing special. The next claim loads the snapshot and the tail of the journal, folds,
 records starts of earlier epochs as interrupted, and asks ``due``: the same path as normal running.
+
+Public surface
+--------------
+What a program imports: ``from engine import Runtime, load_flow`` (docs/embedding.md). Authors of node types have
+``engine.nodes.api``. Names are loaded when they are first used, since commands that read a store need none of them.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.decide.commands import Answer as Answer
+    from engine.decide.commands import Policy as Policy
+    from engine.flow.load import load_flow as load_flow
+    from engine.flow.model import Flow as Flow
+    from engine.forms.question import Question as Question
+    from engine.journal.events import Event as Event
+    from engine.journal.events import decode_event as decode_event
+    from engine.journal.fold import derive_state as derive_state
+    from engine.journal.state import Asked as Asked
+    from engine.journal.state import State as State
+    from engine.journal.transitions import Status as Status
+    from engine.language.actors import Actor as Actor
+    from engine.language.codec import Json as Json
+    from engine.language.errors import FlowError as FlowError
+    from engine.language.errors import PauseError as PauseError
+    from engine.language.errors import SaysoError as SaysoError
+    from engine.nodes.api import node as node
+    from engine.nodes.runtime.table import runners as runners
+    from engine.run.engine import Engine as Engine
+    from engine.run.flow_files import load_flows as load_flows
+    from engine.run.frontend import Frontend as Frontend
+    from engine.run.hub import Hub as Hub
+    from engine.run.runtime import Runtime as Runtime
+    from engine.run.session import Session as Session
+    from engine.storage.open import open_store as open_store
+    from engine.storage.port import Store as Store
+    from engine.storage.sqlite import open_sqlite as open_sqlite
+
+_PLACES = {
+    "Actor": "language.actors",
+    "Answer": "decide.commands",
+    "Asked": "journal.state",
+    "Engine": "run.engine",
+    "Event": "journal.events",
+    "Flow": "flow.model",
+    "FlowError": "language.errors",
+    "Frontend": "run.frontend",
+    "Hub": "run.hub",
+    "Json": "language.codec",
+    "PauseError": "language.errors",
+    "Policy": "decide.commands",
+    "Question": "forms.question",
+    "Runtime": "run.runtime",
+    "SaysoError": "language.errors",
+    "Session": "run.session",
+    "State": "journal.state",
+    "Status": "journal.transitions",
+    "Store": "storage.port",
+    "decode_event": "journal.events",
+    "derive_state": "journal.fold",
+    "load_flow": "flow.load",
+    "load_flows": "run.flow_files",
+    "node": "nodes.api",
+    "open_sqlite": "storage.sqlite",
+    "open_store": "storage.open",
+    "runners": "nodes.runtime.table",
+}
+
+__all__ = list(_PLACES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _events_are_what_their_bytes_say() -> None:
     """Making an event checks nothing: in every test, what `decide` writes is read back from its bytes."""
     from engine.decide.step import Turn
-    from engine.journal.events import event_from_bytes
+    from engine.journal.events import decode_event
     from engine.language.errors import NotJson
 
     emit = Turn.emit
@@ -53,7 +53,7 @@ def _events_are_what_their_bytes_say() -> None:
     def checked(self: Turn, kind: Any, /, **fields: Any) -> None:
         emit(self, kind, **fields)
         with suppress(NotJson):
-            assert event_from_bytes(self.events[-1].to_bytes()) == self.events[-1]
+            assert decode_event(self.events[-1].to_bytes()) == self.events[-1]
 
     Turn.emit = checked  # type: ignore[method-assign]
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from engine.decide.due import due
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
-from engine.journal.events import EVENTS, SCHEMA_VERSION, Event, event_from_bytes
+from engine.journal.events import EVENTS, SCHEMA_VERSION, Event, decode_event
 from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import read_document
 from engine.journal.state import State
@@ -29,7 +29,7 @@ NAMES = [f"{path.parent.name}/{path.stem}" for path in HISTORIES]
 
 def journal(path: Path) -> list[Event]:
     """The events of a history."""
-    return [event_from_bytes(line) for line in path.read_bytes().splitlines()]
+    return [decode_event(line) for line in path.read_bytes().splitlines()]
 
 
 def pinned(path: Path) -> Flow:

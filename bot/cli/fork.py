@@ -11,7 +11,7 @@ from bot.terminal.follow import Mode, follow
 from bot.terminal.follower import Follower, new_session_id, open_prompts, read_answer
 from engine.decide import fork
 from engine.flow.load import flow_from_body
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.language.codec import Json, decode
 from engine.language.errors import NotJson
@@ -33,7 +33,7 @@ def fork_session(
         parent = head.session_id
         # One whose text cannot be read here is refused before anything is said of it.
         flow_from_body(store.flow(head.flow_digest))
-        journal = [event_from_bytes(row) for row in store.journal(parent)]
+        journal = [decode_event(row) for row in store.journal(parent)]
     wanted = len(journal) if at is None else at
     seq = fork.seam(journal, wanted)
     given = _given(journal[:seq], answers) if answers else {}

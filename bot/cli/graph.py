@@ -12,7 +12,7 @@ from engine.flow import Flow
 from engine.flow.docs.diagram import Marks, mermaid
 from engine.flow.docs.svg import svg
 from engine.flow.load import flow_from_body
-from engine.journal.events import event_from_bytes
+from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import marks, tree
 
@@ -52,7 +52,7 @@ def _standing(place: Place, session: str) -> _Drawn:
     need_database(settings, f"no session {session!r}")
     with opened(settings) as store:
         head = find_session(store, session)
-        events = [event_from_bytes(row) for row in store.journal(head.session_id)]
+        events = [decode_event(row) for row in store.journal(head.session_id)]
         flow = flow_from_body(store.flow(head.flow_digest))
     found = marks(tree(events, flow))
     state = derive_state(events)

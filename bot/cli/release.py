@@ -8,7 +8,7 @@ from bot.terminal.exit_codes import Exit, UsageError
 from bot.terminal.output import clean
 from engine.decide.locks import pending
 from engine.flow.load import flow_from_body
-from engine.journal.events import event_from_bytes
+from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.errors import Corrupt, MalformedJournal, SessionError
 from engine.storage.port import Store
@@ -33,7 +33,7 @@ def release_session(place: Place, text: str) -> int:
 def _verify(store: Store, session_id: str) -> int:
     """How many events there are. Raises `SessionError` where the session cannot be trusted."""
     try:
-        events = [event_from_bytes(row) for row in store.journal(session_id)]
+        events = [decode_event(row) for row in store.journal(session_id)]
         state = derive_state(events)
         flow_from_body(store.flow(state.flow_digest))
     except (Corrupt, MalformedJournal) as error:

@@ -21,7 +21,7 @@ from engine.decide.locks import standing
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.code_digests import differing
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import tree
 from engine.journal.inspection import inspection
@@ -167,7 +167,7 @@ def show_session(place: Place, text: str, look: Look) -> int:
 
 
 def _show(store: Store, head: Head, place: Place, look: Look) -> int:
-    journal = [event_from_bytes(row) for row in store.journal(head.session_id)]
+    journal = [decode_event(row) for row in store.journal(head.session_id)]
     if look.at is not None and not 1 <= look.at <= len(journal):
         raise UsageError(f"There is no event {look.at}; {head.session_id} has events 1 to {len(journal)}.")
     events = journal[: look.at]

@@ -14,7 +14,7 @@ from bot.terminal.output import clean, print_json
 from engine.decide.verify import verify
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.snapshot import read_export
 from engine.journal.state import State
 from engine.journal.state_json import to_json
@@ -133,7 +133,7 @@ def _of_session(place: Place, text: str) -> Verdict:
 
 
 def _history(rows: Iterable[bytes], flow: Flow | None) -> State:
-    events: list[Event] = [event_from_bytes(row) for row in rows]
+    events: list[Event] = [decode_event(row) for row in rows]
     try:
         return verify(events, flow)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bot.config.settings import Settings
 from engine.flow import Flow
-from engine.language.codec import Json
 from engine.models.keys import KEY_VARIABLES
-from engine.nodes.runtime.runner import NodeContext, Outcome
+from engine.nodes.runtime.runner import NodeContext
 
 if TYPE_CHECKING:
     from engine.models.provider import Provider
-    from engine.models.turn_runner import McpTools, TurnRunner
 
 TURN = "turn"
 """The type of the nodes that are model calls."""
@@ -37,35 +36,14 @@ def needs_model(flow: Flow) -> bool:
     return any(node.agent is not None for nodes in flow.lists.values() for node in nodes.nodes)
 
 
-class Models:
-    """The runner of model calls, with who answers them. One for each engine."""
+def scripts(settings: Settings) -> Callable[[NodeContext], Provider | None]:
+    """Who answers a model call in place of Claude."""
 
-    def __init__(self, settings: Settings, mcp_tools: McpTools | None = None) -> None:
-        self._settings = settings
-        self._mcp_tools = mcp_tools
-        self._runner: TurnRunner | None = None
-        self._claude: Provider | None = None
+    def answers(ctx: NodeContext) -> Provider | None:
+        if not scripted(settings):
+            return None
+        from engine.models.scripts import scripted_provider
 
-    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        """Run a model call; see `Runner`."""
-        if self._runner is None:
-            from engine.models.turn_runner import TurnRunner, no_mcp
+        return scripted_provider(ctx, settings.agents.script)
 
-            self._runner = TurnRunner(self._provider, self._mcp_tools or no_mcp)
-        return await self._runner(config, ctx)
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        if self._claude is not None:
-            await self._claude.close()
-
-    def _provider(self, ctx: NodeContext) -> Provider:
-        if scripted(self._settings):
-            from engine.models.scripts import scripted_provider
-
-            return scripted_provider(ctx, self._settings.agents.script)
-        if self._claude is None:
-            from engine.models.claude import ClaudeProvider
-
-            self._claude = ClaudeProvider(self._settings.env)
-        return self._claude
+    return answers

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bot.compose.projections import differences
 from bot.compose.suspension import may_repeat
 from bot.doctor.findings import Check
-from engine.journal.events import event_from_bytes
+from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.errors import SaysoError
 from engine.storage.port import Store
@@ -56,7 +56,7 @@ def check_deep(store: Store) -> Iterator[Check]:
 
 def _broken(store: Store, session_id: str) -> str | None:
     try:
-        derive_state(event_from_bytes(row) for row in store.journal(session_id))
+        derive_state(decode_event(row) for row in store.journal(session_id))
     except SaysoError as error:
         return f"{session_id}: {error}"
     return None

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Literal, cast
+from typing import Literal
 
 from bot.rendering.deliveries import as_plain
 from bot.scenarios.fakes import Fakes
@@ -20,7 +20,6 @@ from bot.scenarios.places import is_place
 from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, World, gate_for
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
 from engine.decide.evaluate import node_at
-from engine.journal.events import Event, event_from_bytes
 from engine.journal.queries import asked_in_order, launched
 from engine.journal.records import Commit
 from engine.journal.state import State, TimerRun
@@ -30,7 +29,7 @@ from engine.nodes.runtime.runner import NodeContext
 from engine.nodes.types.registry import mode_of
 from engine.run.engine import Engine
 from engine.storage.memory import MemoryStore
-from engine.storage.port import Store
+from engine.testing import CrashingStore
 from prompt_state.projection import projection
 
 MOST_ROUNDS = 10_000
@@ -60,41 +59,14 @@ class Kill:
     seq: int
     when: Literal["before", "after"]
 
+    def store(self, inner: MemoryStore) -> CrashingStore:
+        """A store that dies there."""
+        if self.when == "before":
+            return CrashingStore(inner, before=self._hits)
+        return CrashingStore(inner, after=self._hits)
 
-class Mortal:
-    """A store that serves one life: after its end it writes nothing. It notes the events of every commit."""
-
-    def __init__(self, inner: MemoryStore, kill: Kill | None) -> None:
-        self._inner = inner
-        self._kill = kill
-        self.dead = False
-        self.commits: list[list[Event]] = []
-
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        """Commit, or die before it, or right after it."""
-        hit = any(self._hits(commit) for commit in batch)
-        self.dead = self.dead or (hit and self._kill is not None and self._kill.when == "before")
-        if self.dead:
-            raise Fenced("this process is gone")
-        outcomes = self._inner.commit(batch)
-        self.commits += [
-            [event_from_bytes(row) for row in commit.events] for commit in batch if commit.events
-        ]
-        self.dead = hit
-        return outcomes
-
-    def _hits(self, commit: Commit) -> bool:
-        seq = None if self._kill is None else self._kill.seq
-        return seq is not None and commit.seq < seq <= commit.seq + len(commit.events)
-
-    def claim(self, session_id: str, owner: str, now: str) -> int:
-        """Claim, unless this life is over."""
-        if self.dead:
-            raise Fenced("this process is gone")
-        return self._inner.claim(session_id, owner, now)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def _hits(self, batch: Sequence[Commit]) -> bool:
+        return any(commit.seq < self.seq <= commit.seq + len(commit.events) for commit in batch)
 
 
 class Life:
@@ -103,14 +75,15 @@ class Life:
     def __init__(self, world: World, kill: Kill | None = None) -> None:
         world.lives += 1
         self.world = world
-        self.store = Mortal(world.store.another(), kill)
+        inner = world.store.another()
+        self.store = CrashingStore(inner) if kill is None else kill.store(inner)
         self.gate = gate_for(world.scenario)
         self.events = world.events
         self._gates: dict[str, asyncio.Event] = {}
         self._why: GaveUp | None = None
         self._fired: set[tuple[str, str]] = set()
         self.engine = Engine(
-            cast(Store, self.store),
+            self.store.store,
             policy=self.gate,
             runners=Fakes(self),
             home=world.home,

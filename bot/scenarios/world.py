@@ -10,7 +10,7 @@ from pathlib import Path
 from bot.scenarios.document import PersonDoc
 from bot.scenarios.scenario import Scenario
 from engine.decide.policy import Gate
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.folds.agents import TURN
 from engine.language import timestamps
 from engine.language.actors import Actor
@@ -85,7 +85,7 @@ class World:
         """The journal as it is stored."""
         if self.store.head(SESSION) is None:
             return []
-        return [event_from_bytes(row) for row in self.store.journal(SESSION)]
+        return [decode_event(row) for row in self.store.journal(SESSION)]
 
     @property
     def effects(self) -> list[Done]:

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from engine.decide import prompt_timers
 from engine.decide.locks import pending
 from engine.journal import events as ev
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state, evolve
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
@@ -116,7 +116,7 @@ def _moved(event: Event, old: str, new: str) -> Event:
     if was not in data:
         return event
     # Not within a longer name; a path ends at a slash, or where the text goes on with something else.
-    return event_from_bytes(re.sub(re.escape(was) + rb"(?![\w.-])", lambda _: becomes, data))
+    return decode_event(re.sub(re.escape(was) + rb"(?![\w.-])", lambda _: becomes, data))
 
 
 def answered(state: State, past: State, answers: Mapping[str, Json]) -> dict[str, Json]:

@@ -26,7 +26,9 @@ from engine.nodes.types.spec import PARTS
 from engine.types.annotations import Sources, no_source
 
 
-def load_flow(text: str, file: str, *, flows: FindFlow | None = None, known: Iterable[str] = ()) -> Flow:
+def load_flow(
+    text: str, file: str = "<flow>", *, flows: FindFlow | None = None, known: Iterable[str] = ()
+) -> Flow:
     """The flow that a text is; `file` names it in errors. Raises `FlowError` with everything that is wrong.
 
     `flows` gives the flows that it calls, by name; `known` are the names that it knows, for hints.

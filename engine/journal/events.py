@@ -657,7 +657,7 @@ def _decoder() -> Decoder[Event]:
     return Decoder(Event)
 
 
-def event_from_bytes(data: bytes) -> Event:
+def decode_event(data: bytes) -> Event:
     """The event that these bytes are. Raises `SchemaTooNew` for an event or a field that this release does not know, and
     `MalformedJournal`, naming the event, for anything else that it does not write."""
     try:

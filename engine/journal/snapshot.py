@@ -6,7 +6,7 @@ file adds `journal` (the events) and `flow` (the pinned text), and `mac`.
 
 from __future__ import annotations
 
-from engine.journal.events import SCHEMA_VERSION, Event, event_from_bytes
+from engine.journal.events import SCHEMA_VERSION, Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.records import Loaded
 from engine.journal.state import State
@@ -61,7 +61,7 @@ def fold(loaded: Loaded) -> State | None:
         start = State() if loaded.snapshot is None else read_document(loaded.snapshot)
         if loaded.snapshot is not None:
             _check_place(start, loaded)
-        return derive_state((event_from_bytes(row) for row in loaded.events), start)
+        return derive_state((decode_event(row) for row in loaded.events), start)
     except MalformedJournal:
         if loaded.snapshot is None:
             raise

@@ -188,6 +188,10 @@ class Engine:
         if self._copies is not None:
             await self._copies.tidy(orphan_seconds)
 
+    def new_id(self) -> str:
+        """Random text for an id."""
+        return self._entropy()
+
     # --- what people ask for -------------------------------------------------------------------------------
 
     async def start(

@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Sequence
 
 from engine.flow import Flow
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.snapshot import export, read_export, signed_part
 from engine.journal.state import State
@@ -52,7 +52,7 @@ def _refuse_other_mac(file: dict[str, Json], mac: bytes) -> None:
 
 def contents(file: dict[str, Json]) -> tuple[list[Event], State]:
     """The journal of a verified file, and the state that it folds to."""
-    events = [event_from_bytes(encode(event)) for event in file["journal"]]
+    events = [decode_event(encode(event)) for event in file["journal"]]
     return events, derive_state(events)
 
 

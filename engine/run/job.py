@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("sayso.engine")
 
 
+_NO_RUNNER = (
+    "Nothing here runs nodes of type `{}`: give the engine a runner for it. `engine.Runtime` has all of them."
+)
+
+
 def no_secrets(name: str) -> str:
     """Where no secrets are configured, none can be had."""
     raise SaysoError(f"No secrets are configured here, so secret {name} cannot be used.")
@@ -69,7 +74,12 @@ class JobRunner:
     async def _perform(self, job: Job) -> Command:
         path, run = job.path, job.run
         try:
-            outcome = await self.runners[run.type](run.input, self._context(job))
+            runner = self.runners.get(run.type)
+            if runner is None:
+                return NodeBroke(
+                    path, run.attempt, {"type": "internal", "message": _NO_RUNNER.format(run.type)}
+                )
+            outcome = await runner(run.input, self._context(job))
             if job.secrets:
                 outcome = await asyncio.to_thread(without_secrets, outcome, job.secrets, self.secret)
             return classify(path, run.attempt, outcome, left=job.stop.is_set())

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from engine.flow import Flow
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.records import Commit, Head, Loaded, Row
 from engine.journal.snapshot import fold
@@ -47,7 +47,7 @@ def stored_state(store: Store, session_id: str) -> State:
     Raises `UnknownSession`, `Corrupt`, `MalformedJournal`.
     """
     state = fold(store.load(session_id))
-    return state if state is not None else derive_state(map(event_from_bytes, store.journal(session_id)))
+    return state if state is not None else derive_state(map(decode_event, store.journal(session_id)))
 
 
 class Sessions:
@@ -93,7 +93,7 @@ class Sessions:
     async def journal(self, session_id: str) -> list[Event]:
         """All events of a session, verified."""
         rows = await self.writer.call(lambda: list(self.store.journal(session_id)))
-        return [event_from_bytes(row) for row in rows]
+        return [decode_event(row) for row in rows]
 
     async def flow_of(self, session_id: str) -> Flow:
         """The flow that the session pinned."""

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from bot.compose.model_choice import Models, key_variable, scripted
+from bot.compose.model_choice import key_variable, scripted, scripts
 from bot.config.library import Library
 from bot.config.settings import Settings, SettingsError, load_settings
+from engine.models.model_turns import ModelTurns
 from engine.nodes.runtime.runner import Completed, Failed, Outcome
 from engine.nodes.runtime.table import with_runner
 from tests.engine.agents.test_runner import config
@@ -33,7 +34,7 @@ def dev(found: Settings) -> Settings:
 
 async def run(found: Settings, folder: Path) -> Outcome:
     """One model call with these settings."""
-    models = Models(found)
+    models = ModelTurns(found.env, answers=scripts(found))
     try:
         return await models(config(), Context(folder).build(path="diagnose/turn[1]"))
     finally:

@@ -20,7 +20,7 @@ from multiprocessing.connection import wait as any_of
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.records import Head
 from engine.journal.transitions import ENDED
 from engine.storage.sqlite import SqliteStore, open_sqlite
@@ -165,7 +165,7 @@ class Crowd:
         """Every session's journal, verified."""
         with self.store() as store:
             ids = [head.session_id for head in store.heads()]
-            return {known: [event_from_bytes(row) for row in store.journal(known)] for known in ids}
+            return {known: [decode_event(row) for row in store.journal(known)] for known in ids}
 
     # --- the bot -------------------------------------------------------------------------------------------
 

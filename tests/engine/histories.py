@@ -30,7 +30,7 @@ from engine.decide.commands import (
 )
 from engine.flow import Flow
 from engine.flow.load import flow_from_body, load_flow
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.queries import asked_in_order, launched
 from engine.nodes.types.registry import node_types
 from tests.engine.agents.talks import Talk, talk
@@ -491,7 +491,7 @@ def histories() -> dict[str, History]:
 
 
 def _golden(path: Path) -> History:
-    events = [event_from_bytes(line) for line in path.read_bytes().splitlines()]
+    events = [decode_event(line) for line in path.read_bytes().splitlines()]
     return History(events, flow_from_body(path.with_suffix(".flow.json").read_bytes()))
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import evolve
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -115,7 +115,7 @@ def fields(events: Sequence[Event]) -> Iterator[Mutant]:
                 continue
             for wrong in _wrong(event, field, others):
                 try:
-                    made = event_from_bytes(replace(event, **{field: wrong}).to_bytes())
+                    made = decode_event(replace(event, **{field: wrong}).to_bytes())
                 except MalformedJournal:
                     continue
                 name = f"{event.seq} {event.type}.{field} = {wrong!r}, not {getattr(event, field)!r}"

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.journal import events as ev
-from engine.journal.events import event_from_bytes
+from engine.journal.events import decode_event
 from engine.language.codec import decode, encode
 from engine.language.errors import MalformedJournal, NotJson, SchemaTooNew
 from tests.support.engine import START
@@ -31,14 +31,14 @@ def test_reading_an_event_checks_each_field(change: dict[str, Any]) -> None:
     """A field of another type is a malformed journal: making an event checks nothing, reading one does."""
     data = encode({**DONE.to_wire(), **change})
     with pytest.raises(MalformedJournal):
-        event_from_bytes(data)
+        decode_event(data)
 
 
 def test_a_malformed_event_is_named() -> None:
     """The error names the number and the type of the event, and the field."""
     data = encode({**DONE.to_wire(), "nodeId": 1})
     with pytest.raises(MalformedJournal, match=r"event 3 \(node:completed\).*nodeId"):
-        event_from_bytes(data)
+        decode_event(data)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_a_malformed_event_is_named() -> None:
 def test_bytes_that_are_no_event_are_a_malformed_journal(data: bytes) -> None:
     """Damage is told as damage, whatever it looks like."""
     with pytest.raises(MalformedJournal):
-        event_from_bytes(data)
+        decode_event(data)
 
 
 @pytest.mark.parametrize("change", [{"type": "node:dreamt"}, {"mood": "good"}])
 def test_what_a_newer_release_wrote_is_left_to_it(change: dict[str, Any]) -> None:
     """An event or a field that this release does not know is no damage."""
     with pytest.raises(SchemaTooNew):
-        event_from_bytes(encode({**DONE.to_wire(), **change}))
+        decode_event(encode({**DONE.to_wire(), **change}))
 
 
 def test_an_event_never_changes() -> None:

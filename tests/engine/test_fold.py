@@ -11,7 +11,7 @@ from msgspec.structs import fields
 
 from engine.decide.commands import Hold, Resume
 from engine.journal import events as ev
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import document, read_document
 from engine.journal.state import State
@@ -46,7 +46,7 @@ def test_a_snapshot_and_the_tail_give_the_same_as_all_events(walk: Walk) -> None
 def test_snapshots_and_events_are_what_their_bytes_say(walk: Walk) -> None:
     """Encoding and decoding changes nothing: neither an event nor a snapshot document."""
     for event in walk.events:
-        assert event_from_bytes(event.to_bytes()) == event
+        assert decode_event(event.to_bytes()) == event
     state = walk.case.state
     from engine.language.codec import encode
 
@@ -197,13 +197,13 @@ def test_a_session_ends_as_it_was_decided() -> None:
 def test_bytes_that_are_no_event_are_malformed(data: bytes) -> None:
     """Whatever stands in a row, reading it raises `MalformedJournal` and nothing else."""
     with pytest.raises(MalformedJournal):
-        event_from_bytes(data)
+        decode_event(data)
 
 
 def test_an_event_with_an_unknown_field_is_not_read() -> None:
     """A field of a newer release is not dropped silently."""
     with pytest.raises(SchemaTooNew, match="flow:completed"):
-        event_from_bytes(b'{"type":"flow:completed","seq":1,"timestamp":"x","more":1}')
+        decode_event(b'{"type":"flow:completed","seq":1,"timestamp":"x","more":1}')
 
 
 @pytest.mark.parametrize("missing", sorted(to_json(State())))

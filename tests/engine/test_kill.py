@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.storage.sqlite import open_sqlite
@@ -68,7 +68,7 @@ def journal(folder: Path) -> list[Event]:
     """What the child stored."""
     store = open_sqlite(folder / "sayso.db")
     try:
-        return [event_from_bytes(row) for row in store.journal(SESSION)]
+        return [decode_event(row) for row in store.journal(SESSION)]
     finally:
         store.close()
 

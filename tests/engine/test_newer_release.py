@@ -12,7 +12,7 @@ from bot.doctor.checks import _check_content
 from engine.decide.commands import Message
 from engine.flow.load import flow_from_body
 from engine.journal import snapshot
-from engine.journal.events import SCHEMA_VERSION, event_from_bytes
+from engine.journal.events import SCHEMA_VERSION, decode_event
 from engine.journal.records import Commit, Head, InboxItem, PutOutbox, Row
 from engine.language.errors import Corrupt, SchemaTooNew, SessionQuarantined
 from engine.run.sessions import Sessions
@@ -183,7 +183,7 @@ def test_what_no_release_wrote_is_malformed(body: bytes) -> None:
     from engine.language.errors import MalformedJournal
 
     with pytest.raises(MalformedJournal):
-        event_from_bytes(body)
+        decode_event(body)
 
 
 async def test_a_release_that_blames_is_found(

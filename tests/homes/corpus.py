@@ -19,7 +19,7 @@ from bot.compose.environment import Machine
 from bot.config.settings import Settings, load_settings
 from bot.terminal.follow import local_gate
 from engine.decide.commands import Answer, Due
-from engine.journal.events import event_from_bytes
+from engine.journal.events import decode_event
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
@@ -94,7 +94,7 @@ class Old:
         """The nodes of which the journal has two starts."""
         store = open_store(self.settings.database_url, None)
         try:
-            events = map(event_from_bytes, store.journal(session_id))
+            events = map(decode_event, store.journal(session_id))
             starts = Counter(event.path for event in events if event.type == "node:started")
         finally:
             store.close()

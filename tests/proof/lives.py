@@ -15,13 +15,13 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from engine.decide.commands import Answer, Due, Message, NodeDone, Shown
 from engine.decide.locks import pending
 from engine.flow import Flow
 from engine.flow.load import load_flow
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.queries import doomed, launched
 from engine.journal.records import Commit
@@ -32,6 +32,7 @@ from engine.language.errors import Fenced, SessionEnded
 from engine.nodes.types.registry import node_types
 from engine.run.engine import Engine
 from engine.storage.port import Store
+from engine.testing import CrashingStore
 from tests.proof.canonical import Canon, canonical
 from tests.proof.world import Bench, Effects
 from tests.support.engine import ANA, SESSION, START, Backing, Clock, everybody
@@ -66,40 +67,25 @@ class Stuck(AssertionError):
     """Nothing can happen any more, and the session has not ended."""
 
 
-class Mortal:
+class Mortal(CrashingStore):
     """A store that serves one life: after the commit that ends it, it writes nothing."""
 
     def __init__(self, inner: Store, canon: Canon, left: int | None, *, kill: bool) -> None:
-        self._inner = inner
+        super().__init__(inner, after=self._ends)
         self._canon = canon
         self._left = left
         self._kill = kill
-        self.commits = 0
-        self.dropped = False
+        self.steps = 0
 
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        """Commit, and end here if this was the last one."""
-        if self.dropped:
-            raise Fenced("this life is over")
-        outcomes = self._inner.commit(batch)
+    def _ends(self, batch: Sequence[Commit]) -> bool:
         ours = [commit for commit in batch if commit.session_id == SESSION]
-        news = [self._canon.take(event_from_bytes(row)) for commit in ours for row in commit.events]
-        if any(entry is not None for entry in news):
-            self.commits += 1
-            if self.commits == self._left:
-                self.dropped = True
-                if self._kill:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        return outcomes
-
-    def claim(self, session_id: str, owner: str, now: str) -> int:
-        """Claim, unless this life is over."""
-        if self.dropped:
-            raise Fenced("this life is over")
-        return self._inner.claim(session_id, owner, now)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        news = [self._canon.take(decode_event(row)) for commit in ours for row in commit.events]
+        if not any(entry is not None for entry in news):
+            return False
+        self.steps += 1
+        if self.steps == self._left and self._kill:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.steps == self._left
 
 
 class Driver:
@@ -137,7 +123,7 @@ class Driver:
     async def run(self, life: Life) -> bool:
         """Act until the session or this life ends; whether the session did."""
         for _ in range(2000):
-            if self.store.dropped:
+            if self.store.dead:
                 return False
             state = await self.engine.state(SESSION)
             if state.ended:
@@ -215,7 +201,7 @@ class Driver:
         task = live.tasks.get(f"{path}#{run.attempt}") if live else None
         if task is None:
             # It may have been told to leave and be gone since the state was read.
-            if self.store.dropped or path not in launched(await self.engine.state(SESSION)):
+            if self.store.dead or path not in launched(await self.engine.state(SESSION)):
                 return
             raise Stuck(f"{path} should run and does not")
         if live is not None and live.stops[f"{path}#{run.attempt}"].is_set():
@@ -225,7 +211,7 @@ class Driver:
         words = run.input.get("run", []) if isinstance(run.input, dict) else []
         if words[:1] == ["tell"]:
             await self.engine.apply(SESSION, Message(words[1], ANA, f"told:{path}"))
-            if self.store.dropped:
+            if self.store.dead:
                 return
         await self.bench.let(path)
         await asyncio.wait([task])
@@ -313,7 +299,7 @@ async def live(
     clock = Clock(START)
     if store.head(SESSION) is not None:
         for row in store.journal(SESSION):
-            canon.take(event_from_bytes(row))
+            canon.take(decode_event(row))
     mortal = Mortal(store, canon, life.drop_after, kill=kill)
     ended, driver = False, None
     async with _engine(mortal, effects, home, clock) as (engine, bench):
@@ -323,9 +309,9 @@ async def live(
                 await driver.begin(flow, inputs)
                 ended = await driver.run(life)
         except Fenced:
-            if not mortal.dropped:
+            if not mortal.dead:
                 raise
-    return Counts(ended, mortal.commits, driver.acts)
+    return Counts(ended, mortal.steps, driver.acts)
 
 
 @dataclass
@@ -364,7 +350,7 @@ async def run(flow: Flow, inputs: dict[str, Json], lives: Iterable[Life], home: 
 
 def finished(store: Store, effects: Effects, total: Counts, lives: int) -> Run:
     """What a store and the log say about a run that has ended. The journal must fold to the stored state."""
-    events = [event_from_bytes(row) for row in store.journal(SESSION)]
+    events = [decode_event(row) for row in store.journal(SESSION)]
     state = derive_state(events)
     assert state.ended, "the journal does not end"
     assert SESSION not in {row.session_id for row in store.locks()}, "its lock was not given back"

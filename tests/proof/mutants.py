@@ -18,7 +18,7 @@ from engine.decide.commands import NodeCut
 from engine.decide.evaluate import evaluate_config, node_at
 from engine.decide.step import Turn
 from engine.flow import Flow
-from engine.journal.events import IterationStarted, event_from_bytes
+from engine.journal.events import IterationStarted, decode_event
 from engine.journal.fold import _FOLDS
 from engine.journal.state import ROOT, Frame, State, below, scope_of
 from engine.run.active import ActiveSession
@@ -206,7 +206,7 @@ def clear_log(patch: pytest.MonkeyPatch) -> None:
 
     def cleared(self: MemoryStore, session_id: str, *, after: int = 0) -> Iterator[bytes]:
         rows = list(journal(self, session_id, after=after))
-        types = [event_from_bytes(row).type for row in rows]
+        types = [decode_event(row).type for row in rows]
         kept = max(
             (number for number, kind in enumerate(types) if kind == "node:interrupted"),
             default=-1,

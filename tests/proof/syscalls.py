@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.storage.sqlite import open_sqlite
 from tests.proof.child import SESSION, STOPPED, STUCK
@@ -213,8 +213,8 @@ def check(folder: Path, word: str, before: Sequence[bytes], done: Counter[str]) 
     """What holds after a fault and a restart. `before` is the journal and `done` the effects between the two."""
     after = rows(folder)
     assert after[: len(before)] == list(before), "what was stored has changed"
-    events = [event_from_bytes(row) for row in after]
-    earlier = [event_from_bytes(row) for row in before]
+    events = [decode_event(row) for row in after]
+    earlier = [decode_event(row) for row in before]
     state = derive_state(events)
     assert state.status == "complete", state.status
     assert state.nodes["tally"].output == {"regions": 2}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.models.claude import ClaudeProvider
 from engine.storage.sqlite import open_sqlite
-from tests.proof.talks import Death, Mortal, Run, Stage, answers, live
+from tests.proof.talks import Death, Run, Stage, answers, live, mortal
 from tests.support import prefork
 from tests.support.claude_mind import Mind
 from tests.support.claude_server import claude_server
@@ -21,7 +21,7 @@ def child(folder: str, death: Death | None, environ: dict[str, str]) -> None:
     """One life."""
     logging.disable(logging.CRITICAL)
     stage = Stage(Path(folder))
-    store = Mortal(open_sqlite(stage.database), death, kill=True)
+    store = mortal(open_sqlite(stage.database), death, kill=True)
 
     async def talk() -> None:
         provider = ClaudeProvider(environ)

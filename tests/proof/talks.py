@@ -23,7 +23,7 @@ from engine.decide.agents.spend_projection import SpendRows, nanos
 from engine.decide.commands import Answer, Due
 from engine.flow import Flow
 from engine.flow.load import load_flow
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.records import Commit
 from engine.journal.state import Asked, State
@@ -34,6 +34,7 @@ from engine.nodes.runtime.table import with_runner
 from engine.run.engine import Engine
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.testing.crashes import CrashingStore, never, nth
 from tests.support.claude_mind import Direct, Mind
 from tests.support.claude_server import call
 from tests.support.engine import ANA, SESSION, START, Clock, check_starts, counted, everybody, shell_runners
@@ -102,46 +103,21 @@ class Death:
     before: bool = False
 
 
-class Mortal:
+def mortal(inner: Store, death: Death | None = None, *, kill: bool = False) -> CrashingStore:
     """A store that serves one life. The commit that ends it is not heard of: nothing of it is launched. With `kill`
     the whole process dies there."""
+    at = nth(death.commit) if death is not None else never
 
-    def __init__(self, inner: Store, death: Death | None = None, *, kill: bool = False) -> None:
-        self._inner = inner
-        self._death = death
-        self._kill = kill
-        self.commits = 0
-        self.dead = False
-
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        """Commit, unless this life is over, or ends here."""
-        if self.dead:
-            return self._over(batch)
-        self.commits += 1
-        last = self._death is not None and self.commits == self._death.commit
-        if last and self._death is not None and self._death.before:
-            return self._die(batch)
-        outcomes = self._inner.commit(batch)
-        return self._die(batch) if last else outcomes
-
-    def _die(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        self.dead = True
-        if self._kill:
+    def dies(batch: Sequence[Commit]) -> bool:
+        if not at(batch):
+            return False
+        if kill:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self._over(batch)
+        return True
 
-    @staticmethod
-    def _over(batch: Sequence[Commit]) -> list[Exception | None]:
-        return [Fenced("this life is over") for _ in batch]
-
-    def claim(self, session_id: str, owner: str, now: str) -> int:
-        """Claim, unless this life is over."""
-        if self.dead:
-            raise Fenced("this life is over")
-        return self._inner.claim(session_id, owner, now)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    if death is not None and death.before:
+        return CrashingStore(inner, before=dies, heard=False)
+    return CrashingStore(inner, after=dies, heard=False)
 
 
 class Person:
@@ -203,7 +179,7 @@ def helpful(prompt: Asked) -> str:
 
 @contextlib.asynccontextmanager
 async def opened(
-    store: Mortal,
+    store: CrashingStore,
     home: Path,
     provider: Provider,
     *,
@@ -233,7 +209,7 @@ async def opened(
 
 async def live(
     flow: Flow,
-    store: Mortal,
+    store: CrashingStore,
     home: Path,
     provider: Provider,
     *,
@@ -314,7 +290,7 @@ class Stage:
     def finished(self, mind: Mind) -> Run:
         """What the store and the files say about a run that has ended."""
         store = open_sqlite(self.database)
-        events = [event_from_bytes(row) for row in store.journal(SESSION)]
+        events = [decode_event(row) for row in store.journal(SESSION)]
         spent = store.spent(START[:10])
         store.close()
         state = derive_state(events)
@@ -338,9 +314,9 @@ async def run(
     held = list(hold_after)
     for count, death in enumerate(chain(deaths, repeat(None)), 1):
         assert count <= most, "so many lives and no end"
-        store = Mortal(open_sqlite(stage.database), death)
+        store = mortal(open_sqlite(stage.database), death)
         ended = await live(flow, store, folder, Direct(mind), hold_after=held)
-        commits += store.commits
+        commits += store.batches
         if ended:
             break
     found = stage.finished(mind)

@@ -18,7 +18,7 @@ from engine.journal.state import Asked, State
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import Provider
 from tests.proof.sampling import SEED
-from tests.proof.talks import Death, Mortal, Person, begin, live, opened, said
+from tests.proof.talks import Death, Person, begin, live, mortal, opened, said
 from tests.support.claude_mind import Direct, Mind
 from tests.support.claude_server import Reply, call, claude_server
 from tests.support.engine import SESSION, START, Backing, Clock
@@ -107,7 +107,7 @@ async def spend(
     cap, backing = Decimal(chance.choice(["0.2", "0.4", "0.8"])), Backing("memory", folder)
     flow, wallet = flow_of(cap), Wallet(mind, cap, chance.choice([0, 0, 1]))
     for number in range(MOST_LIVES):
-        store = Mortal(backing.open(), death(chance) if number < MOST_LIVES - 1 else None)
+        store = mortal(backing.open(), death(chance) if number < MOST_LIVES - 1 else None)
         held = [chance.randint(1, 6)] if chance.random() < 0.3 else []
         if await live(flow, store, folder, provider, hold_after=held, answer=wallet.answer):
             break
@@ -184,7 +184,7 @@ async def test_sessions_at_once_never_bill_more_than_the_cap_of_the_day(
             end = (
                 Death(chance.randint(4, 20), before=chance.random() < 0.5) if life < MOST_LIVES - 1 else None
             )
-            store = Mortal(backing.open(), end)
+            store = mortal(backing.open(), end)
             clock = Clock()
             async with opened(store, folder, Direct(mind), clock=clock, day_cap=cap) as engine:
                 for each in SESSIONS:
@@ -198,7 +198,7 @@ async def test_sessions_at_once_never_bill_more_than_the_cap_of_the_day(
         assert all(map(asks, states.values())), "not all of them ask"
         assert mind.refused == []
         assert mind.billed <= cap, f"billed {mind.billed} of {cap}"
-        store = Mortal(backing.open())
+        store = mortal(backing.open())
         assert mind.billed * 10**9 <= store.spent(START[:10]) <= cap * 10**9
         store.close()
         hit["days of four sessions that loop"] += 1

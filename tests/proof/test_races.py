@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.journal.events import event_from_bytes
+from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.storage.sqlite import open_sqlite
 from tests.proof import child, syscalls
@@ -88,7 +88,7 @@ def one_winner(folder: Path) -> None:
     """One answer, by the winner; its effect once; the session complete."""
     store = open_sqlite(folder / "sayso.db")
     try:
-        events = [event_from_bytes(row) for row in store.journal(child.SESSION)]
+        events = [decode_event(row) for row in store.journal(child.SESSION)]
     finally:
         store.close()
     winner = (folder / "winner").read_text()

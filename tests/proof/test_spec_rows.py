@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.decide.commands import Answer, Hold, Message, NodeDone, Resume, Shown
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.state_json import from_json, to_bytes, to_json
 from engine.language import timestamps
@@ -222,7 +222,7 @@ async def test_row_12_the_pause_is_told_once_and_after_its_commit(office: Office
         )
         await desk.pause()
         (seq,) = heard
-        stored = [event_from_bytes(row) for row in desk.rig.store.journal(SESSION)]
+        stored = [decode_event(row) for row in desk.rig.store.journal(SESSION)]
         assert [event.seq for event in stored if event.type == "flow:paused"] == [seq]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.rendering.card import card
 from engine.flow.load import flow_from_body
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.state import State
 from engine.language import timestamps
@@ -51,7 +51,7 @@ class Session:
 
     def __init__(self, store: Any, head: Any) -> None:
         self.head = head
-        self.events: list[Event] = [event_from_bytes(row) for row in store.journal(head.session_id)]
+        self.events: list[Event] = [decode_event(row) for row in store.journal(head.session_id)]
         self.state: State = derive_state(self.events)
         self.flow = _flow(store.flow(head.flow_digest))
 

@@ -33,7 +33,7 @@ from engine.decide.due import due
 from engine.decide.locks import pending
 from engine.flow import Flow
 from engine.flow.load import load_flow
-from engine.journal.events import Event, event_from_bytes
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.journal.records import Commit
@@ -51,6 +51,7 @@ from engine.run.wakeups import LocalWakeups
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.testing import ManualClock as Clock
 
 START = "2026-11-21T09:00:00.000Z"
 SESSION = "session-0badcafe"
@@ -208,7 +209,7 @@ class Scenario:
         assert [event.to_wire() for event in made] == [event.to_wire() for event in again], (
             "not deterministic"
         )
-        stored = [event_from_bytes(event.to_bytes()) for event in made]
+        stored = [decode_event(event.to_bytes()) for event in made]
         assert stored == made, "an event is not what its bytes say"
         self.state = derive_state(stored, self.state)
         self.events += made
@@ -262,20 +263,6 @@ def check_starts(events: Sequence[Event]) -> None:
 
 
 # --- the shell -------------------------------------------------------------------------------------------
-
-
-class Clock:
-    """A time that only the test moves."""
-
-    def __init__(self, now: str = START) -> None:
-        self.now = now
-
-    def __call__(self) -> str:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        """Let so many seconds pass."""
-        self.now = clock.after(self.now, seconds)
 
 
 class Backing:

@@ -1,0 +1,53 @@
+"""The runner of model calls. Nothing of a vendor is loaded before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import NodeContext, Outcome
+
+if TYPE_CHECKING:
+    from engine.models.provider import Provider
+    from engine.models.turn_runner import McpTools, TurnRunner
+
+
+class ModelTurns:
+    """Runs the nodes that are model calls: with the provider that `answers` gives for a call, else with Claude."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        mcp_tools: McpTools | None = None,
+        answers: Callable[[NodeContext], Provider | None] = lambda ctx: None,
+    ) -> None:
+        """`env` has the key for Claude; see `ClaudeProvider`."""
+        self._env = env
+        self._mcp_tools = mcp_tools
+        self._answers = answers
+        self._runner: TurnRunner | None = None
+        self._claude: Provider | None = None
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """Run a model call; see `Runner`."""
+        if self._runner is None:
+            from engine.models.turn_runner import TurnRunner, no_mcp
+
+            self._runner = TurnRunner(self._provider, self._mcp_tools or no_mcp)
+        return await self._runner(config, ctx)
+
+    async def close(self) -> None:
+        """Close the connections to Claude."""
+        if self._claude is not None:
+            await self._claude.close()
+
+    def _provider(self, ctx: NodeContext) -> Provider:
+        provider = self._answers(ctx)
+        if provider is not None:
+            return provider
+        if self._claude is None:
+            from engine.models.claude import ClaudeProvider
+
+            self._claude = ClaudeProvider(self._env)
+        return self._claude

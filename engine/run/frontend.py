@@ -1,0 +1,215 @@
+"""Frontends: what shows the questions and messages of sessions to people, and the loop that calls one.
+
+What is to be shown is an intent, an outbox row in the commit of the step that it follows from. Each row is handed to the
+frontend at least once, rows of one session in their order; what comes of it goes back through the inbox. A crash between
+the two hands the row over again, with the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.decide.projections import lane
+from engine.journal.events import Event
+from engine.journal.records import InboxItem, OutboxRow, PutOutbox, Row
+from engine.journal.state import Asked, State
+from engine.language import timestamps
+from engine.language.codec import Json, decode, encode
+from engine.language.errors import SaysoError, StorageBroken, StorageError
+from engine.run import remote_commands
+from engine.run.engine import Engine
+
+log = logging.getLogger("sayso.frontend")
+
+MOST_ATTEMPTS = 5
+"""How often a message is tried before its node fails. A question is tried for as long as it is open."""
+
+BACKOFF_SECONDS = (0.5, 30.0)
+"""How long a row waits after a frontend raised: at first, and at most, doubling in between."""
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a `message` node says. `config` is the whole of it: text, table, files."""
+
+    session_id: str
+    path: str
+    text: str
+    config: dict[str, Json]
+
+
+class NotDelivered(SaysoError):
+    """A frontend cannot deliver a message, nor will it later: its node fails with these words."""
+
+    code = "not_delivered"
+
+
+class Frontend(Protocol):
+    """Shows sessions to people. What it raises is logged and tried again, except for `NotDelivered`."""
+
+    async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
+        """Show an open question and say where it stands. At least once: a second time has the same `key`. The clocks of
+        the question run from here on."""
+
+    async def close(self, state: State, asked: Asked) -> None:
+        """A question is not open any more: it was answered, expired or cancelled."""
+
+    async def deliver(self, message: Message, key: str) -> dict[str, Json]:
+        """Show a message and give the output of its node. At least once, as `ask`."""
+
+    def observe(self, state: State, events: Sequence[Event]) -> None:
+        """Told of committed events while the process lives; not told again after a crash."""
+
+
+class NoFrontend:
+    """Questions wait to be read from their session (`Session.questions`); messages fail, for nobody would see them."""
+
+    async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
+        """See `Frontend.ask`."""
+        return {"runtime": True}
+
+    async def close(self, state: State, asked: Asked) -> None:
+        """See `Frontend.close`."""
+
+    async def deliver(self, message: Message, key: str) -> dict[str, Json]:
+        """See `Frontend.deliver`."""
+        raise NotDelivered("Nothing here delivers messages: give the Runtime a frontend (frontend=...).")
+
+    def observe(self, state: State, events: Sequence[Event]) -> None:
+        """See `Frontend.observe`."""
+
+
+def question_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """An intent for each question that is to be shown, or shown again, and for each that is closed."""
+    if before.prompts is after.prompts:
+        return ()
+    rows = []
+    for prompt_id, asked in after.prompts.items():
+        was = before.prompts.get(prompt_id)
+        if asked.open and asked.shown is None:
+            rows.append(_row(after, asked, "ask"))
+        elif not asked.open and was is not None and was.open:
+            rows.append(_row(after, asked, "close"))
+    return rows
+
+
+def _row(state: State, asked: Asked, kind: str) -> PutOutbox:
+    """The intent; a second one for the same copy of a question is a no-op."""
+    payload = encode({"promptId": asked.prompt_id})
+    key = f"{kind}:{asked.prompt_id}~{asked.generation}"
+    return PutOutbox(key=key, lane=lane(state), kind=kind, payload=payload, session_id=state.session_id)
+
+
+class FrontendWorker:
+    """Hands the outbox rows of a store to a frontend. `ingested` is called when something was put into the inbox."""
+
+    def __init__(self, engine: Engine, frontend: Frontend, ingested: Callable[[], None]) -> None:
+        self._engine = engine
+        self._frontend = frontend
+        self._ingested = ingested
+        self._wake = asyncio.Event()
+        self._kinds = {"ask": self._ask, "close": self._close, "message": self._deliver}
+
+    def notify(self) -> None:
+        """There may be new rows."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises what makes going on impossible (a broken disk)."""
+        while True:
+            self._wake.clear()
+            try:
+                await self._work()
+            except StorageBroken:
+                raise
+            except StorageError as error:
+                log.error("%s; trying again", error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._wake.wait()
+
+    async def _work(self) -> None:
+        store = self._engine.store
+        rows = await self._engine.writer.call(store.outbox, now=self._engine.now())
+        lanes: dict[str, list[OutboxRow]] = {}
+        for row in rows:
+            if row.kind in self._kinds:
+                lanes.setdefault(row.lane, []).append(row)
+        async with asyncio.TaskGroup() as tasks:
+            for each in lanes.values():
+                tasks.create_task(self._in_order(each))
+
+    async def _in_order(self, rows: Sequence[OutboxRow]) -> None:
+        for row in rows:
+            if not await self._handle(row):
+                return
+
+    async def _handle(self, row: OutboxRow) -> bool:
+        """Whether the row is done with; where its frontend raised it waits, and the rows behind it."""
+        call, store = self._engine.writer.call, self._engine.store
+        await call(store.outbox_attempt, row.id, self._engine.now())
+        try:
+            items = await self._kinds[row.kind](row)
+        except NotDelivered as error:
+            items = [self._undelivered(row, str(error))]
+        except StorageError:
+            raise
+        except Exception as error:
+            log.warning("%s is tried again: %s: %s", row.key, type(error).__name__, error)
+            if row.kind == "ask" or row.attempts + 1 < MOST_ATTEMPTS:
+                first, most = BACKOFF_SECONDS
+                not_before = timestamps.after(
+                    self._engine.now(), min(most, first * 2.0 ** min(row.attempts, 10))
+                )
+                now = self._engine.now()
+                await call(
+                    store.outbox_finish, row.id, row.rev, now=now, state="pending", not_before=not_before
+                )
+                return False
+            log.error("%s is given up after %d attempts", row.key, MOST_ATTEMPTS, exc_info=error)
+            text = f"The message could not be delivered: {type(error).__name__}: {error}"
+            items = [self._undelivered(row, text)] if row.kind == "message" else []
+        await call(store.outbox_finish, row.id, row.rev, now=self._engine.now(), state="sent", items=items)
+        if items:
+            self._ingested()
+        return True
+
+    async def _ask(self, row: OutboxRow) -> list[InboxItem]:
+        state, asked = await self._question(row)
+        if asked is None or not asked.open or asked.shown is not None:
+            return []
+        shown = await self._frontend.ask(state, asked, row.key)
+        return [self._request(row, "shown", promptId=asked.prompt_id, shown=shown)]
+
+    async def _close(self, row: OutboxRow) -> list[InboxItem]:
+        state, asked = await self._question(row)
+        if asked is not None and not asked.open:
+            await self._frontend.close(state, asked)
+        return []
+
+    async def _question(self, row: OutboxRow) -> tuple[State, Asked | None]:
+        state = await self._engine.verified_state(row.session_id or "")
+        return state, state.prompts.get(decode(row.payload)["promptId"])
+
+    async def _deliver(self, row: OutboxRow) -> list[InboxItem]:
+        data = decode(row.payload)
+        config = data["config"] if isinstance(data["config"], dict) else {}
+        message = Message(data["sessionId"], data["path"], str(config.get("text") or ""), config)
+        output = await self._frontend.deliver(message, row.key)
+        place = {"path": data["path"], "attempt": data["attempt"]}
+        return [self._request(row, "delivered", **place, output=output)]
+
+    def _undelivered(self, row: OutboxRow, text: str) -> InboxItem:
+        data = decode(row.payload)
+        error = {"type": "frontend", "message": text}
+        return self._request(row, "undelivered", path=data["path"], attempt=data["attempt"], error=error)
+
+    def _request(self, row: OutboxRow, do: str, **fields: Json) -> InboxItem:
+        return remote_commands.item(f"{do}:{row.key}", row.session_id or "", do, **fields)

@@ -1,0 +1,223 @@
+"""A program's own sayso: a store, an engine over it, and all that keeps its sessions going.
+
+While a runtime is open it carries out requests, fires timers, takes up what a crash left behind, and hands questions and
+messages to its frontend. What is not given has a default that is safe: the strict policy, runners for every type of node,
+Claude for agents, and a frontend that shows nothing and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.commands import Policy
+from engine.decide.policy import Gate
+from engine.flow import Flow
+from engine.journal.events import Event
+from engine.journal.folds.agents import TURN
+from engine.journal.state import State
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+from engine.messages.limits import AgentFacts
+from engine.models.model_turns import ModelTurns
+from engine.nodes.runtime.runner import Runner
+from engine.nodes.runtime.secrets import SecretSource
+from engine.nodes.runtime.table import runners as all_runners
+from engine.nodes.runtime.table import with_runner
+from engine.run.active import random_text, utc_now
+from engine.run.dispatcher import Dispatcher
+from engine.run.engine import Engine
+from engine.run.frontend import Frontend, FrontendWorker, NoFrontend, question_rows
+from engine.run.hub import Hub
+from engine.run.session import Session
+from engine.run.tool_servers import ToolServers
+from engine.storage.open import open_store
+from engine.storage.port import Store
+
+if TYPE_CHECKING:
+    from engine.models.provider import Provider
+
+_SQLITE = "sqlite:///"
+
+
+class NotOpen(SaysoError):
+    """A runtime is used outside of `async with Runtime(...)`."""
+
+    code = "not_open"
+
+
+class Runtime:
+    """Runs flows in a program of one's own: `async with Runtime("sqlite:///deploy.db") as runtime`."""
+
+    def __init__(
+        self,
+        store: str | Store = "memory:",
+        *,
+        frontend: Frontend | None = None,
+        policy: Policy | None = None,
+        home: Path | str | None = None,
+        secret: Callable[[str], str] | None = None,
+        secret_key: bytes | None = None,
+        provider: Provider | None = None,
+        mcp_file: Path | str | None = None,
+        runners: Mapping[str, Runner] | None = None,
+        snapshot_dir: Path | None = None,
+        label: str = "runtime",
+        now: Callable[[], str] = utc_now,
+        entropy: Callable[[], str] = random_text,
+    ) -> None:
+        """`store` is a store, or the URL of one (`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory:`), signed with
+        `secret_key` or a key file beside it. `home` is the folder for the files of sessions and for `mcp.json`: by default
+        that of the database. `policy` says who may do what: by default only those whom a flow names, and who started
+        it. `secret` gives the values of secrets: by default `SAYSO_SECRET_NAME`. `provider` answers agents: by default
+        Claude, with the key in the environment."""
+        self._where = store
+        self._frontend = frontend or NoFrontend()
+        self._policy = policy or Gate(None)
+        self._home = None if home is None else Path(home)
+        self._secret = secret or SecretSource(os.environ, None).get
+        self._secret_key = secret_key
+        self._provider = provider
+        self._mcp_file = None if mcp_file is None else Path(mcp_file)
+        self._runners = runners
+        self._options = {"snapshot_dir": snapshot_dir, "label": label, "now": now, "entropy": entropy}
+        self._news = asyncio.Event()
+        self._failed: BaseException | None = None
+        self._engine: Engine | None = None
+        self._opened = contextlib.AsyncExitStack()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, for what a runtime has no word for. Raises `NotOpen`."""
+        if self._engine is None:
+            raise NotOpen("A runtime works inside `async with Runtime(...) as runtime:` only.")
+        return self._engine
+
+    # --- life --------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            store = self._where
+            if isinstance(store, str):
+                store = await asyncio.to_thread(open_store, store, self._secret_key)
+                stack.callback(store.close)
+            home = self._home or _home_of(self._where) or Path(stack.enter_context(_folder()))
+            self._engine = self._composed(store, home)
+            await self._engine.open()
+            stack.push_async_callback(self._engine.close)
+            await self._serve(stack)
+            self._opened = stack.pop_all()
+        return self
+
+    def _composed(self, store: Store, home: Path) -> Engine:
+        servers = ToolServers(self._mcp_file or home / "mcp.json", self._secret)
+        turns = ModelTurns(os.environ, servers.mcp_tools, lambda ctx: self._provider)
+        runners = self._runners or all_runners()
+        engine = Engine(
+            store,
+            policy=self._policy,
+            runners=with_runner(with_runner(runners, TURN, turns), "mcp", servers),
+            home=home,
+            secret=self._secret,
+            extensions=[SpendRows(None), question_rows],
+            agents=AgentFacts(),
+            **self._options,
+        )
+        engine.closing += [turns.close, servers.close]
+        engine.subscribe(self._committed)
+        return engine
+
+    async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
+        """Start what wakes sessions; at the end the dispatcher finishes what it has in hand."""
+        self._dispatcher = Dispatcher(self.engine)
+        self._worker = FrontendWorker(self.engine, self._frontend, self._dispatcher.notify)
+        serving = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
+        showing = asyncio.create_task(self._worker.run(), name="frontend")
+        for task in (serving, showing):
+            task.add_done_callback(self._ended)
+
+        async def stop() -> None:
+            self._dispatcher.stop()
+            showing.cancel()
+            await asyncio.gather(serving, showing, return_exceptions=True)
+
+        stack.push_async_callback(stop)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._opened.__aexit__(kind, error, traceback)
+        self._engine = None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._failed = task.exception()
+            self._tell()
+
+    def _committed(self, state: State, events: Sequence[Event]) -> None:
+        self._tell()
+        self._worker.notify()
+        self._frontend.observe(state, events)
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _until_news(self, seconds: float) -> None:
+        """Wait for a commit, up to so many seconds. Raises what makes going on impossible."""
+        if self._failed is not None:
+            raise self._failed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+
+    # --- sessions ----------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        flow: Flow,
+        inputs: Mapping[str, Json] | None = None,
+        *,
+        actor: Actor,
+        session_id: str | None = None,
+    ) -> Session:
+        """Start a session; durable when this returns. Raises as `Engine.start`."""
+        return await self.session(
+            await self.engine.start(flow, inputs or {}, actor=actor, session_id=session_id)
+        )
+
+    async def session(self, session_id: str) -> Session:
+        """A session that was started at any time. Raises `UnknownSession`."""
+        state = await self.engine.verified_state(session_id)
+        return Session(self.engine, state, self._dispatcher.notify, self._until_news)
+
+    def wake(self) -> None:
+        """Look at the store and the clock at once, in place of at the next poll."""
+        self._dispatcher.notify()
+        self._worker.notify()
+
+    def hub(self, session_id: str, actor: Actor) -> Hub:
+        """The events of a session as they come, and what this actor can ask of it."""
+        return Hub(self.engine, session_id, actor)
+
+
+def _home_of(store: str | Store) -> Path | None:
+    """The folder of a database file."""
+    if isinstance(store, str) and store.startswith(_SQLITE):
+        return Path(store.removeprefix(_SQLITE)).parent
+    return None
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="sayso-")

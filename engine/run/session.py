@@ -1,0 +1,194 @@
+"""One session of a runtime: how it stands, what it asks, and what can be said to it.
+
+Whatever is asked of a session goes through the inbox: a living process that serves the session carries it out, this one
+or another. A request is durable once it is in; `act` waits until it was carried out or refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine.forms import match_option
+from engine.journal.queries import asked_in_order
+from engine.journal.state import Asked, State
+from engine.journal.transitions import Status
+from engine.language.actors import Actor
+from engine.language.codec import Json, decode
+from engine.language.errors import SaysoError, SessionError, SeveralPrompts
+from engine.run import remote_commands
+from engine.run.engine import Engine
+
+REPLY_SECONDS = 30.0
+"""How long a living process has to carry a request out."""
+
+_LOOK_SECONDS = 0.1
+_UNSEEN_SECONDS = 5.0
+
+
+class RequestRefused(SaysoError):
+    """A request was refused; carries the error code and the sentence."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a request: `applied`, or `queued` until a process that serves the session carries it out."""
+
+    key: str
+    outcome: str
+
+
+class Session:
+    """A session and its state as it was last read; `refresh`, `rest` and what is said to it read it again."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        state: State,
+        notify: Callable[[], None],
+        news: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`notify` wakes whoever looks at the inbox; `news` waits for a commit of this process, up to so many seconds."""
+        self._engine = engine
+        self._notify = notify
+        self._news = news
+        self.id = state.session_id
+        self.state = state
+
+    @property
+    def status(self) -> Status:
+        """`idle`, `running`, `paused`, `complete`, `failed` or `aborted`."""
+        return self.state.status
+
+    @property
+    def questions(self) -> list[Asked]:
+        """The open questions, in the order in which they were asked."""
+        return [self.state.prompts[prompt_id] for prompt_id in asked_in_order(self.state)]
+
+    @property
+    def outputs(self) -> dict[str, Json]:
+        """The outputs of the nodes that have completed, by their place in the flow."""
+        runs = self.state.nodes.items()
+        return {path: run.output for path, run in runs if run.status == "completed"}
+
+    @property
+    def error(self) -> dict[str, Json] | None:
+        """Why it has failed, `{type, message, ...}`."""
+        return self.state.error
+
+    async def refresh(self) -> Session:
+        """Read the state again."""
+        self.state = await self._engine.verified_state(self.id)
+        return self
+
+    async def rest(self) -> Session:
+        """Return once the session waits for somebody or something, or has ended. Raises what makes it impossible to go on.
+
+        A question that is not in front of anybody yet is waited for a moment: its clocks begin then.
+        """
+        loop = asyncio.get_running_loop()
+        unseen_until = loop.time() + _UNSEEN_SECONDS
+        while True:
+            self.state = await self._engine.parked(self.id)
+            unseen = any(asked.shown is None for asked in self.questions)
+            if self.status != "running" and not (unseen and loop.time() < unseen_until):
+                return self
+            await self._news(_LOOK_SECONDS)
+
+    async def ended(self) -> Session:
+        """Return once the session has ended, however long people take."""
+        while not (await self.rest()).state.ended:
+            await self._news(_LOOK_SECONDS)
+        return self
+
+    # --- what can be said to it --------------------------------------------------------------------------------
+
+    async def answer(
+        self,
+        value: Json,
+        *,
+        actor: Actor,
+        question: str | None = None,
+        reason: str | None = None,
+    ) -> Receipt:
+        """Answer a question (the only open one unless `question`, a prompt id, names it): with an option's value or label,
+        a text, or the fields of a form by name. Raises `SeveralPrompts`, `SessionError` where nothing is asked, and
+        `RequestRefused`."""
+        await self.refresh()
+        asked = self._asked(question)
+        return await self.act(
+            "answer",
+            actor=actor,
+            promptId=asked.prompt_id,
+            reason=reason,
+            nonce=asked.nonce,
+            **_given(asked, value),
+        )
+
+    def _asked(self, prompt_id: str | None) -> Asked:
+        found = [asked for asked in self.questions if prompt_id in (None, asked.prompt_id)]
+        if not found:
+            raise SessionError(f"Session {self.id} asks nothing like that now; it is {self.status}.")
+        if len(found) > 1:
+            names = ", ".join(f"{asked.prompt_id} ({asked.path})" for asked in found)
+            raise SeveralPrompts(f"Session {self.id} asks several questions; name one: {names}.")
+        return found[0]
+
+    async def send(self, text: str, *, actor: Actor) -> Receipt:
+        """Steer the session with a message; it answers nothing."""
+        return await self.act("steer", actor=actor, text=text)
+
+    async def resume(self, text: str, *, actor: Actor) -> Receipt:
+        """Go on with a session that a person paused."""
+        return await self.act("resume", actor=actor, text=text)
+
+    async def pause(self, *, actor: Actor, reason: str | None = None) -> Receipt:
+        """Pause the session until `resume`; what runs is told to leave."""
+        return await self.act("pause", actor=actor, reason=reason)
+
+    async def abort(self, *, actor: Actor, reason: str | None = None) -> Receipt:
+        """End the session for good."""
+        return await self.act("abort", actor=actor, reason=reason)
+
+    async def act(self, do: str, *, actor: Actor, seconds: float = REPLY_SECONDS, **fields: Any) -> Receipt:
+        """Put a request into the inbox (`engine.run.remote_commands` knows its words) and wait so many seconds until it was
+        carried out. Raises `RequestRefused`."""
+        key = f"api:{self._engine.new_id()}"
+        item = remote_commands.item(key, self.id, do, actor=actor, **fields)
+        await self._engine.writer.ingest([item], self._engine.now())
+        self._notify()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while (found := await self._outcome(key)) is None:
+                    await self._news(_LOOK_SECONDS)
+                await self.refresh()
+                return found
+        return Receipt(key, "queued")
+
+    async def _outcome(self, key: str) -> Receipt | None:
+        row = await self._engine.writer.call(self._engine.store.inbox_row, key)
+        if row is None or row.outcome is None:
+            return None
+        if row.outcome != "applied":
+            result = decode(row.result) if row.result else {}
+            message = result.get("message") or f"The request was not carried out ({row.outcome})."
+            raise RequestRefused(str(result.get("error") or "refused"), str(message))
+        return Receipt(key, row.outcome)
+
+
+def _given(asked: Asked, value: Json) -> dict[str, Json]:
+    """An answer as the request has it: an option's value, the fields of a form, or a text."""
+    if isinstance(value, dict):
+        return {"values": value}
+    if asked.options:
+        option = match_option(asked.options, value) if isinstance(value, str) else None
+        if option is not None or not asked.accepts_text:
+            return {"value": value if option is None else option["value"]}
+    return {"text": value if isinstance(value, str) else str(value)}

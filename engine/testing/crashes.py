@@ -1,0 +1,85 @@
+"""`CrashingStore`, a store whose process dies at a commit: what a crash is to whoever comes after it.
+
+for number in range(1, commits + 1):
+    store = CrashingStore(open_store(url), after=nth(number))
+    ...  # run until the store is dead, then go on over the same database with another store
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, cast
+
+from engine.journal.events import Event, decode_event
+from engine.journal.records import Commit
+from engine.language.errors import Fenced
+from engine.storage.port import Store
+
+Crash: TypeAlias = Callable[[Sequence[Commit]], bool]
+"""Whether the process dies at the commits of this batch."""
+
+
+def never(batch: Sequence[Commit]) -> bool:
+    """At none."""
+    return False
+
+
+def nth(number: int) -> Crash:
+    """At the commit with this number, counted from one."""
+    left = number
+
+    def crash(batch: Sequence[Commit]) -> bool:
+        nonlocal left
+        left -= 1
+        return left == 0
+
+    return crash
+
+
+class CrashingStore:
+    """A store that serves one process: from its crash on nothing is written and no session is claimed.
+
+    The process dies `before` or `after` the commits at which these say so; unless `heard`, it does not learn that the
+    last one was stored. What it does then changes nothing, so it can be closed in order.
+    """
+
+    def __init__(
+        self, inner: Store, *, before: Crash = never, after: Crash = never, heard: bool = True
+    ) -> None:
+        self.inner = inner
+        self.dead = False
+        self.commits: list[list[Event]] = []
+        """The events of each commit."""
+        self.batches = 0
+        """How many batches came, the last one included."""
+        self._before, self._after, self._heard = before, after, heard
+
+    @property
+    def store(self) -> Store:
+        """This, as the store that it is."""
+        return cast(Store, self)
+
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        """Commit, unless the process is dead, or dies here."""
+        self.batches += not self.dead
+        self.dead = self.dead or self._before(batch)
+        if self.dead:
+            return self._fenced(batch)
+        outcomes = self.inner.commit(batch)
+        written = [commit.events for commit in batch if commit.events]
+        self.commits += [[decode_event(row) for row in events] for events in written]
+        self.dead = self._after(batch)
+        return self._fenced(batch) if self.dead and not self._heard else outcomes
+
+    def claim(self, session_id: str, owner: str, now: str) -> int:
+        """Claim, unless the process is dead."""
+        if self.dead:
+            raise Fenced("this process is dead")
+        return self.inner.claim(session_id, owner, now)
+
+    @staticmethod
+    def _fenced(batch: Sequence[Commit]) -> list[Exception | None]:
+        return [Fenced("this process is dead") for _ in batch]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)

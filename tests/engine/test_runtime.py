@@ -1,0 +1,211 @@
+"""A runtime brings all that a session needs, and says what it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Actor, Event, Json, Runtime, Session, State, load_flow
+from engine.journal.state import Asked
+from engine.language.errors import SeveralPrompts
+from engine.run.frontend import Message, NotDelivered
+from engine.run.runtime import NotOpen
+from engine.run.session import RequestRefused
+from engine.testing import ManualClock
+from tests.support.engine import Workshop, everybody, running
+
+ANA, BEN = Actor.local("ana"), Actor.local("ben")
+GATE = """
+flow: gated
+nodes:
+  - {id: gate, type: approval, with: {message: "Ship it?", approvers: ["local:ben"]}}
+"""
+SAYS = "flow: says\nnodes: [{id: say, type: message, with: {text: Hello}}]"
+AGENT = """
+flow: thinks
+nodes: [{id: think, type: agent, with: {prompt: "Why?"}}]
+"""
+
+
+class Recorder:
+    """A frontend that notes what it is told, and raises what it is told to raise."""
+
+    def __init__(self, *raises: Exception) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.keys: list[str] = []
+        self.seen: list[str] = []
+        self.raises = list(raises)
+
+    async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
+        """Note a question."""
+        self._note("ask", asked.message, key)
+        return {"page": asked.prompt_id}
+
+    async def close(self, state: State, asked: Asked) -> None:
+        """Note the end of a question."""
+        self._note("close", asked.status)
+
+    async def deliver(self, message: Message, key: str) -> dict[str, Json]:
+        """Note a message."""
+        self._note("deliver", message.text, key)
+        return {"page": "wall"}
+
+    def observe(self, state: State, events: Sequence[Event]) -> None:
+        """Note events."""
+        self.seen += [event.type for event in events]
+
+    def _note(self, what: str, text: str, key: str = "") -> None:
+        self.keys.append(key)
+        if self.raises:
+            raise self.raises.pop(0)
+        self.calls.append((what, text))
+
+
+def runtime(tmp_path: Path, **options: Any) -> Runtime:
+    """A runtime over a database of the test."""
+    return Runtime(f"sqlite:///{tmp_path}/flows.db", **options)
+
+
+async def begun(place: Runtime, text: str) -> Session:
+    """A session of this flow, where it rests."""
+    session = await place.start(load_flow(text), actor=ANA)
+    async with asyncio.timeout(20):
+        return await session.rest()
+
+
+async def test_an_approval_counts_only_from_whom_it_names(tmp_path: Path) -> None:
+    """The policy is the strict one unless another is given."""
+    async with runtime(tmp_path) as place:
+        session = await begun(place, GATE)
+        with pytest.raises(RequestRefused, match="ben") as refused:
+            await session.answer("approve", actor=ANA)
+        assert refused.value.code == "not_allowed"
+        await session.answer("approve", actor=BEN)
+        assert (await session.rest()).status == "complete"
+
+
+async def test_a_message_without_a_frontend_fails_with_a_sentence(tmp_path: Path) -> None:
+    """It does not run for ever, and its error says what to do."""
+    async with runtime(tmp_path) as place:
+        session = await begun(place, SAYS)
+    assert session.status == "failed"
+    assert "give the Runtime a frontend" in str(session.error)
+
+
+async def test_an_agent_without_a_model_fails_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not hang, and its error names the variable for the key."""
+    for name in ("ANTHROPIC_API_KEY", "SAYSO_ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    async with runtime(tmp_path) as place:
+        session = await begun(place, AGENT)
+    assert session.status == "failed"
+    assert "ANTHROPIC_API_KEY" in str(session.error)
+
+
+async def test_an_engine_without_a_runner_says_so(tmp_path: Path) -> None:
+    """An engine that was given no runner for a type fails the node with what to do."""
+    from engine.storage.open import open_store
+
+    async with running(
+        open_store("memory:"), tmp_path, policy=everybody, runners={"http": Workshop()}
+    ) as rig:
+        state = await rig.settled("flow: none\nnodes: [{id: go, type: shell, with: {run: [x]}}]")
+    assert "give the engine a runner" in str(state.error)
+
+
+async def test_a_deadline_begins_without_a_frontend(tmp_path: Path) -> None:
+    """A question that only waits to be read has its time, and is over after it."""
+    clock = ManualClock()
+    text = "flow: timed\nnodes: [{id: gate, type: ask, with: {message: Well?, timeout: 1h}}]"
+    async with runtime(tmp_path, now=clock) as place:
+        session = await begun(place, text)
+        assert session.questions[0].deadline is not None
+        clock.advance(3601)
+        place.wake()
+        async with asyncio.timeout(20):
+            await session.ended()
+    assert session.status == "failed"
+
+
+async def test_a_frontend_asks_closes_and_delivers(tmp_path: Path) -> None:
+    """What is committed reaches it in order, and what it returns is recorded."""
+    shown = Recorder()
+    text = """
+    flow: both
+    nodes:
+      - {id: gate, type: ask, with: {message: "Well?"}}
+      - {id: say, type: message, with: {text: "So: {{ nodes.gate.text }}"}}
+    """
+    async with runtime(tmp_path, frontend=shown) as place:
+        session = await begun(place, text)
+        assert session.questions[0].shown == {"page": session.questions[0].prompt_id}
+        await session.answer("fine", actor=ANA)
+        await session.rest()
+    assert shown.calls == [("ask", "Well?"), ("close", "answered"), ("deliver", "So: fine")]
+    assert session.outputs["say"] == {"page": "wall"}
+    assert "session:end" in shown.seen
+
+
+async def test_what_a_frontend_raises_is_tried_again_with_the_same_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At least once: the key knows a second time."""
+    monkeypatch.setattr("engine.run.frontend.BACKOFF_SECONDS", (0.0, 0.0))
+    shown = Recorder(OSError("the page is away"))
+    async with runtime(tmp_path, frontend=shown) as place:
+        assert (await begun(place, SAYS)).status == "complete"
+    assert shown.keys[0] == shown.keys[1]
+
+
+async def test_a_message_that_is_refused_fails_at_once(tmp_path: Path) -> None:
+    """`NotDelivered` is not tried again."""
+    shown = Recorder(NotDelivered("The wall is full."))
+    async with runtime(tmp_path, frontend=shown) as place:
+        session = await begun(place, SAYS)
+    assert len(shown.keys) == 1
+    assert "The wall is full." in str(session.error)
+
+
+async def test_several_questions_are_named(tmp_path: Path) -> None:
+    """An answer that could be for several questions is for none of them."""
+    text = """
+    flow: two
+    nodes:
+      - id: both
+        type: parallel
+        branches:
+          one: [{id: one, type: ask, with: {message: One?}}]
+          two: [{id: two, type: ask, with: {message: Two?}}]
+    """
+    async with runtime(tmp_path) as place:
+        session = await begun(place, text)
+        with pytest.raises(SeveralPrompts, match=session.questions[1].prompt_id):
+            await session.answer("x", actor=ANA)
+        await session.answer("x", actor=ANA, question=session.questions[1].prompt_id)
+        assert [asked.message for asked in session.questions] == ["One?"]
+
+
+async def test_what_was_left_is_shown_by_the_next_runtime(tmp_path: Path) -> None:
+    """A question whose process ended before its frontend took it is asked by the next one."""
+    first, second = Recorder(*[OSError("away")] * 50), Recorder()
+    async with runtime(tmp_path, frontend=first) as place:
+        session = await place.start(
+            load_flow("flow: f\nnodes: [{id: q, type: ask, with: {message: Q?}}]"), actor=ANA
+        )
+        await place.engine.parked(session.id)
+    async with runtime(tmp_path, frontend=second, now=ManualClock("2099-01-01T00:00:00.000Z")) as place:
+        async with asyncio.timeout(20):
+            await (await place.session(session.id)).rest()
+    assert second.calls == [("ask", "Q?")]
+
+
+async def test_a_runtime_works_while_it_is_open(tmp_path: Path) -> None:
+    """Outside of its `async with` it says what is wrong."""
+    with pytest.raises(NotOpen, match="async with"):
+        await runtime(tmp_path).start(load_flow(SAYS), actor=ANA)
