@@ -19,6 +19,7 @@ Files:
 * `checks`: what every provider looks at before a turn: the same requests are refused by all of them
 * `claude`: Claude, through Anthropic's SDK
 * `claude_wire`: what the Messages API wants to hear, and what its refusals mean
+* `model_turns`: the runner of model calls; nothing of a vendor is loaded before the first call
 * `provider`: what every provider is, and `complete` for who needs no stream
 * `python_tools`: Python functions as tools: what a function takes, by its type hints, and what it says of
   itself
