@@ -20,14 +20,17 @@ from bot.scenarios.places import is_place
 from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, World, gate_for
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
 from engine.decide.evaluate import node_at
+from engine.journal.events import Event
 from engine.journal.queries import asked_in_order, launched
 from engine.journal.records import Commit
-from engine.journal.state import State, TimerRun
+from engine.journal.state import Asked, State, TimerRun
+from engine.language.codec import Json
 from engine.language.diagnostics import Path
 from engine.language.errors import Fenced, SaysoError
 from engine.nodes.runtime.runner import NodeContext
 from engine.nodes.types.registry import mode_of
 from engine.run.engine import Engine
+from engine.run.frontend import Message
 from engine.storage.memory import MemoryStore
 from engine.testing import CrashingStore
 from prompt_state.projection import projection
@@ -69,6 +72,30 @@ class Kill:
         return any(commit.seq < self.seq <= commit.seq + len(commit.events) for commit in batch)
 
 
+class Thread:
+    """The frontend of a scenario: a thread whose messages the world keeps. The same thing has the same time stamp in each
+    run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
+        """Where the question stands."""
+        return {"channel": CHANNEL, "ts": f"1767603600.{asked.number or 0:06}"}
+
+    async def close(self, state: State, asked: Asked) -> None:
+        """Its message stays."""
+
+    async def deliver(self, message: Message, key: str) -> dict[str, Json]:
+        """Post a message; what was posted by a killed process is there already."""
+        self._world.posts.setdefault(message.path, as_plain(message.config))
+        number = int(sha256(message.path.encode()).hexdigest()[:8], 16) % 1_000_000
+        return {"channel": CHANNEL, "ts": f"1767603601.{number:06}", "permalink": None}
+
+    def observe(self, state: State, events: Sequence[Event]) -> None:
+        """The world reads the journal."""
+
+
 class Life:
     """An engine over the world, until it ends or is killed."""
 
@@ -79,6 +106,7 @@ class Life:
         self.store = CrashingStore(inner) if kill is None else kill.store(inner)
         self.gate = gate_for(world.scenario)
         self.events = world.events
+        self.frontend = Thread(world)
         self._gates: dict[str, asyncio.Event] = {}
         self._why: GaveUp | None = None
         self._fired: set[tuple[str, str]] = set()
@@ -227,10 +255,10 @@ class Life:
 
     async def _show(self, state: State) -> bool:
         for prompt_id in asked_in_order(state):
-            prompt = state.prompts[prompt_id]
-            if prompt.shown is None:
-                ts = f"1767603600.{prompt.number or 0:06}"
-                await self.apply(Shown(prompt_id, {"channel": CHANNEL, "ts": ts}))
+            asked = state.prompts[prompt_id]
+            if asked.shown is None:
+                shown = await self.frontend.ask(state, asked, prompt_id)
+                await self.apply(Shown(prompt_id, shown))
                 return True
         return False
 
@@ -238,8 +266,8 @@ class Life:
         for path in sorted(state.active, key=self._began):
             run = state.nodes[path]
             if run.status == "started" and mode_of(run.type) == "delivery":
-                self.world.posts.setdefault(path, as_plain(run.input if isinstance(run.input, dict) else {}))
-                output = {"channel": CHANNEL, "ts": _ts(path), "permalink": None}
+                message = Message.of(SESSION, path, run.input)
+                output = await self.frontend.deliver(message, path)
                 await self.apply(NodeDone(path, run.attempt, output))
                 return True
         return False
@@ -278,11 +306,6 @@ class Life:
                 self.world.advance(moment)
                 return state
             self.world.advance(min(fresh, key=_when).due_at)
-
-
-def _ts(path: str) -> str:
-    """The time stamp of the message that a node posts: the same in every run."""
-    return f"1767603601.{int(sha256(path.encode()).hexdigest()[:8], 16) % 1_000_000:06}"
 
 
 def _when(timer: TimerRun) -> tuple[str, str]:

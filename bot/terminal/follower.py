@@ -22,9 +22,9 @@ from typing import Any, Protocol
 from bot.config.local_files import keep, typed_paths
 from bot.config.session_files import SessionFiles
 from bot.outbound.lock_queues import behind
-from bot.rendering.deliveries import as_plain, given_files
 from bot.rendering.locks import lock_fact
 from bot.terminal.forms import Filling, editing_of, filling_of
+from bot.terminal.frontend import SHOWN, Lines, TerminalFrontend
 from engine.decide import locks
 from engine.decide.commands import Answer, Edit, Policy, Shown
 from engine.decide.policy import ACTION_OF
@@ -37,20 +37,17 @@ from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import ClockJumped, InvalidAnswer, Owned, PromptTimedOut, Refused
 from engine.nodes.runtime.folder import FileRefused
-from engine.nodes.types.registry import mode_of, node_types
+from engine.nodes.types.registry import mode_of
 from engine.run import remote_commands
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
+from engine.run.frontend import Message, NotDelivered
 
 POLL_SECONDS = 0.25
 """How often a session that another process may have moved is looked at."""
 
 OVERDUE_SECONDS = 10.0
 """How long what was due before is waited for; usually it is done in an instant."""
-
-SHOWN: dict[str, Json] = {"terminal": True}
-"""Where a prompt is, when it is on a terminal."""
-
 
 EDIT = "edit"
 """What is typed to change what an approval proposes."""
@@ -73,14 +70,8 @@ class Typing:
             self.filling.again()
 
 
-class Screen(Protocol):
+class Screen(Lines, Protocol):
     """What a follower tells, and whom it asks."""
-
-    def narrate(self, state: State, event: Event) -> None:
-        """A committed event; `state` is the session's state after it, or later."""
-
-    def message(self, text: str) -> None:
-        """The text of a `message` node."""
 
     def question(self, state: State, prompt: Asked) -> None:
         """Put a question. What was typed before it does not count as an answer."""
@@ -136,6 +127,7 @@ class Follower:
         self._wait = wait
         self._told = told
         self._files = files
+        self._frontend = TerminalFrontend(screen, files)
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
         self._service = Dispatcher(engine, wants=self._mine)
@@ -312,9 +304,8 @@ class Follower:
             self._narrate(state, [event for event in events if self._told < event.seq <= state.seq])
 
     def _narrate(self, state: State, events: Sequence[Event]) -> None:
-        for event in events:
-            self._screen.narrate(state, event)
-            self._told = event.seq
+        self._frontend.observe(state, events)
+        self._told = max([self._told, *(event.seq for event in events)])
 
     # --- message nodes -------------------------------------------------------------------------------------
 
@@ -337,7 +328,13 @@ class Follower:
     async def _deliver_row(self, row: OutboxRow) -> None:
         data = decode(row.payload)
         await self._engine.writer.call(self._engine.store.outbox_attempt, row.id, self._engine.now())
-        do, outcome = await self._show_message(data["config"])
+        do = "delivered"
+        outcome: dict[str, Json] = {}
+        message = Message.of(self._session_id, data["path"], data["config"])
+        try:
+            outcome["output"] = await self._frontend.deliver(message, row.key)
+        except NotDelivered as error:
+            do, outcome["error"] = "undelivered", {"type": "slack", "message": str(error)}
         place = {"path": data["path"], "attempt": data["attempt"]}
         item = remote_commands.item(f"{do}:{row.key}", self._session_id, do, **place, **outcome)
         now = self._engine.now()
@@ -346,26 +343,15 @@ class Follower:
         )
         self._service.notify()
 
-    async def _show_message(self, config: dict[str, Json]) -> tuple[str, dict[str, Json]]:
-        """Show it, and what becomes of the node: as in Slack it fails where a file of it cannot be read."""
-        try:
-            for path in [file.path for file in given_files(config) if file.path]:
-                if self._files is not None:
-                    await asyncio.to_thread(self._files.read, self._session_id, path)
-        except FileRefused as error:
-            message = f"The message could not be posted. {error}"
-            return "undelivered", {"error": {"type": "slack", "message": message}}
-        self._screen.message(as_plain(config))
-        return "delivered", {"output": dict(node_types()["message"].unknown_output)}
-
     # --- questions -----------------------------------------------------------------------------------------
 
     async def _question(self, state: State) -> bool:
         """Put the first question that this person may answer; False when none can be put here."""
-        for prompt_id in state.open_prompts:
-            if state.prompts[prompt_id].shown != SHOWN:
+        for prompt in open_prompts(state):
+            if prompt.shown != SHOWN:
+                shown = await self._frontend.ask(state, prompt, prompt.prompt_id)
                 with contextlib.suppress(Owned):
-                    await self._engine.apply(self._session_id, Shown(prompt_id, SHOWN))
+                    await self._engine.apply(self._session_id, Shown(prompt.prompt_id, shown))
         state = await self._engine.state(self._session_id)
         mine = [prompt for prompt in open_prompts(state) if self._is_asked(state, prompt)]
         if not (mine and self._ask):

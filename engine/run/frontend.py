@@ -44,6 +44,12 @@ class Message:
     text: str
     config: dict[str, Json]
 
+    @classmethod
+    def of(cls, session_id: str, path: str, config: Json) -> Message:
+        """The message of a node with this config."""
+        whole = config if isinstance(config, dict) else {}
+        return cls(session_id, path, str(whole.get("text") or ""), whole)
+
 
 class NotDelivered(SaysoError):
     """A frontend cannot deliver a message, nor will it later: its node fails with these words."""
@@ -200,8 +206,7 @@ class FrontendWorker:
 
     async def _deliver(self, row: OutboxRow) -> list[InboxItem]:
         data = decode(row.payload)
-        config = data["config"] if isinstance(data["config"], dict) else {}
-        message = Message(data["sessionId"], data["path"], str(config.get("text") or ""), config)
+        message = Message.of(data["sessionId"], data["path"], data["config"])
         output = await self._frontend.deliver(message, row.key)
         place = {"path": data["path"], "attempt": data["attempt"]}
         return [self._request(row, "delivered", **place, output=output)]

@@ -88,7 +88,10 @@ class Runtime:
         self._provider = provider
         self._mcp_file = None if mcp_file is None else Path(mcp_file)
         self._runners = runners
-        self._options = {"snapshot_dir": snapshot_dir, "label": label, "now": now, "entropy": entropy}
+        self._snapshot_dir = snapshot_dir
+        self._label = label
+        self._now = now
+        self._entropy = entropy
         self._news = asyncio.Event()
         self._failed: BaseException | None = None
         self._engine: Engine | None = None
@@ -129,7 +132,10 @@ class Runtime:
             secret=self._secret,
             extensions=[SpendRows(None), question_rows],
             agents=AgentFacts(),
-            **self._options,
+            snapshot_dir=self._snapshot_dir,
+            label=self._label,
+            now=self._now,
+            entropy=self._entropy,
         )
         engine.closing += [turns.close, servers.close]
         engine.subscribe(self._committed)

@@ -113,8 +113,8 @@ def parts(directory: str) -> None:
     engine = Engine(other, policy=policy, runners=runners(), home=open_folder(directory), now=ManualClock())
     assert_type(engine.store, Store)
     crashing: Store = CrashingStore(store).store
-    problem: SaysoError = PauseError(state={})
-    assert all([answer, crashing, problem])
+    problems: tuple[SaysoError, PauseError] = (SaysoError(""), PauseError(state={}))
+    assert all([answer, crashing, problems])
 
 
 def everybody(actor: Actor, action: str, state: State, prompt: Any) -> str | None:
