@@ -1,4 +1,4 @@
-"""What holds for every frontend: the runtime's own, the terminal, the thread of a scenario, and the public example.
+"""What holds for every frontend: the runtime's own, the terminal, the thread of a scenario, and that of the tests.
 
 Slack has no `Frontend`: its outbox worker edits in place and looks for what it sent by its key (tests of `bot.outbound`).
 """
@@ -18,8 +18,8 @@ from bot.terminal.frontend import TerminalFrontend
 from engine.journal.state import Asked, State
 from engine.language.codec import canonical
 from engine.run.frontend import Frontend, Message, NoFrontend, NotDelivered
+from tests.engine.test_runtime import Recorder
 from tests.support.engine import given
-from tests.typing.api import Page
 
 STATE = given('flow: f\nnodes: [{id: q, type: ask, with: {message: "Q?"}}]').started().state
 SCENARIO = Path(__file__).resolve().parents[2] / "examples" / "scenarios" / "access-request.yml"
@@ -50,7 +50,7 @@ FRONTENDS: dict[str, Callable[[], Frontend]] = {
     "runtime": NoFrontend,
     "terminal": lambda: TerminalFrontend(Printer()),
     "scenario": thread,
-    "example": Page,
+    "recorder": Recorder,
 }
 
 

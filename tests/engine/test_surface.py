@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import engine
 from engine.nodes.types import installed
-from tests.typing import api
 
 NAMES = [
     "Runtime",
@@ -67,16 +68,22 @@ def test_it_is_typed() -> None:
     assert (Path(engine.__file__).parent / "py.typed").exists()
 
 
-async def test_a_program_as_users_write_it_runs(tmp_path: Path) -> None:
-    """The file that mypy checks runs too, with a node type of its own."""
+@pytest.fixture
+def api() -> Iterator[ModuleType]:
+    """The file that mypy checks; its node type is forgotten at the end."""
+    from tests.typing import api
+
     engine.node("doubled", on_crash="again")(api.doubled)
-    try:
-        lines = await api.main(f"sqlite:///{tmp_path}/typed.db")
-    finally:
-        installed.forget()
+    yield api
+    installed.forget()
+
+
+async def test_a_program_as_users_write_it_runs(api: ModuleType, tmp_path: Path) -> None:
+    """The file that mypy checks runs too, with a node type of its own."""
+    lines = await api.main(f"sqlite:///{tmp_path}/typed.db")
     assert lines == ["Ship it?", "42", "session:end", "42"]
 
 
-def test_the_parts_stand_alone(tmp_path: Path) -> None:
+def test_the_parts_stand_alone(api: ModuleType, tmp_path: Path) -> None:
     """What is not in the runtime can be made without it."""
     api.parts(str(tmp_path))
