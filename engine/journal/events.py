@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, TypeAlias, dataclass_transform, get_args
 
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder
+from msgspec.structs import astuple
 
 from engine.forms.question import Question
 from engine.language.codec import Json, decode, encode
@@ -44,12 +45,8 @@ class BaseEvent(
 
     def to_wire(self) -> dict[str, Json]:
         """The JSON object; absent fields are left out."""
-        wire: dict[str, Json] = {"type": self.type}
-        for name, key in zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True):
-            value = getattr(self, name)
-            if value is not None:
-                wire[key] = value
-        return wire
+        fields = zip(self.__struct_encode_fields__, astuple(self), strict=True)
+        return {"type": self.type, **{name: value for name, value in fields if value is not None}}
 
     def to_bytes(self) -> bytes:
         """The event as it is stored. Raises `NotJson` when a payload is not plain JSON."""

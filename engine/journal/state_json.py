@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from immutables import Map
 from msgspec import Struct, convert
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from engine.forms.question import Question
 from engine.journal.folds.agents import agent_of
@@ -120,8 +120,8 @@ _NAMES = dict(zip(State.__struct_encode_fields__, State.__struct_fields__, stric
 
 def _named(record: Struct) -> dict[str, Json]:
     """The fields of a record under the names of the document."""
-    names = zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True)
-    return {wire: _plain(getattr(record, name)) for wire, name in names}
+    fields = zip(record.__struct_encode_fields__, astuple(record), strict=True)
+    return {name: _plain(value) for name, value in fields}
 
 
 def _plain(value: Any) -> Json:
@@ -216,11 +216,11 @@ def _spent_json(spent: Spent) -> dict[str, Json]:
 
 
 def _node_json(run: NodeRun) -> dict[str, Json]:
-    fields = _named(run)
-    del fields["output"]
+    named = zip(run.__struct_encode_fields__, astuple(run), strict=True)
+    fields = {name: value for name, value in named if value is not None and name != "output"}
     if run.kept is not None:
         fields["kept"] = _agent_json(run.kept)
-    return {name: value for name, value in fields.items() if value is not None}
+    return fields
 
 
 # --- reading -----------------------------------------------------------------------------------------------
