@@ -47,10 +47,6 @@ def lock_requested(state: State, event: ev.LockRequested) -> None:
     _has_inputs(state)
 
 
-def lock_acquired(state: State, event: ev.LockAcquired) -> None:
-    no_path(event)
-
-
 def session_message(state: State, event: ev.SessionMessage) -> None:
     no_path(event)
     if event.key in state.seen:
@@ -71,7 +67,7 @@ def flow_migrated(state: State, event: ev.FlowMigrated) -> None:
 
 def flow_paused(state: State, event: ev.FlowPaused) -> None:
     """Nothing runs, and something is waited for."""
-    _stands_at(state, event)
+    flow_resumed(state, event)
     if (event.held, event.actor is None) not in ((None, True), (True, False)):
         raise MalformedJournal("a person holds a session; it waits by itself")
     if event.held:
@@ -83,7 +79,8 @@ def flow_paused(state: State, event: ev.FlowPaused) -> None:
         raise MalformedJournal("it waits for nothing")
 
 
-def _stands_at(state: State, event: ev.FlowPaused | ev.FlowPausing | ev.FlowResumed) -> None:
+def flow_resumed(state: State, event: ev.FlowPaused | ev.FlowPausing | ev.FlowResumed) -> None:
+    """It says where the session stands."""
     path = event.path
     run = state.nodes.get(path or "")
     # Releases before wrote the path as the node's id too.
@@ -96,20 +93,17 @@ def _stands_at(state: State, event: ev.FlowPaused | ev.FlowPausing | ev.FlowResu
         raise MalformedJournal(f"the session does not stand at {path}")
 
 
-def flow_pausing(state: State, event: ev.FlowPausing) -> None:
-    _stands_at(state, event)
+flow_pausing = flow_resumed
 
 
-def flow_resumed(state: State, event: ev.FlowResumed) -> None:
-    _stands_at(state, event)
-
-
-def session_unreachable(state: State, event: ev.SessionUnreachable) -> None:
+def session_unreachable(
+    state: State, event: ev.LockAcquired | ev.SessionUnreachable | ev.SessionReachable
+) -> None:
+    """All that these say is about the session."""
     no_path(event)
 
 
-def session_reachable(state: State, event: ev.SessionReachable) -> None:
-    no_path(event)
+lock_acquired = session_reachable = session_unreachable
 
 
 # --- the end -----------------------------------------------------------------------------------------------------
