@@ -20,7 +20,15 @@ from engine.journal.records import InboxItem, OutboxRow, PutOutbox, Row
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
-from engine.language.errors import SaysoError, StorageBroken, StorageError
+from engine.language.errors import (
+    Corrupt,
+    SaysoError,
+    SchemaTooNew,
+    SessionQuarantined,
+    StorageBroken,
+    StorageError,
+    UnknownSession,
+)
 from engine.run import remote_commands
 from engine.run.engine import Engine
 
@@ -33,6 +41,7 @@ BACKOFF_SECONDS = (0.5, 30.0)
 """How long a row waits after a frontend raised: at first, and at most, doubling in between."""
 
 _POLL_SECONDS = 0.5
+_LOST = (Corrupt, SchemaTooNew, SessionQuarantined, UnknownSession)
 
 
 @dataclass(frozen=True)
@@ -129,28 +138,38 @@ class FrontendWorker:
 
     async def run(self) -> None:
         """Work until cancelled. Raises what makes going on impossible (a broken disk)."""
-        while True:
-            self._wake.clear()
-            try:
-                await self._work()
-            except StorageBroken:
-                raise
-            except StorageError as error:
-                log.error("%s; trying again", error)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await self._wake.wait()
+        lanes: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                self._wake.clear()
+                await self._round(lanes)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await self._wake.wait()
+        finally:
+            for task in lanes.values():
+                task.cancel()
+            await asyncio.gather(*lanes.values(), return_exceptions=True)
 
-    async def _work(self) -> None:
-        store = self._engine.store
-        rows = await self._engine.writer.call(store.outbox, now=self._engine.now())
-        lanes: dict[str, list[OutboxRow]] = {}
+    async def _round(self, lanes: dict[str, asyncio.Task[None]]) -> None:
+        """Start a task for each lane that has rows and none. A lane that ends while rows are read is left to the next round:
+        some of them may be done by then."""
+        try:
+            for key in [name for name, task in lanes.items() if task.done()]:
+                lanes.pop(key).result()
+            rows = await self._engine.writer.call(self._engine.store.outbox, now=self._engine.now())
+        except StorageBroken:
+            raise
+        except StorageError as error:
+            log.error("%s; trying again", error)
+            return
+        found: dict[str, list[OutboxRow]] = {}
         for row in rows:
-            if row.kind in self._kinds:
-                lanes.setdefault(row.lane, []).append(row)
-        async with asyncio.TaskGroup() as tasks:
-            for each in lanes.values():
-                tasks.create_task(self._in_order(each))
+            if row.kind in self._kinds and row.lane not in lanes:
+                found.setdefault(row.lane, []).append(row)
+        for key, each in found.items():
+            lanes[key] = asyncio.create_task(self._in_order(each), name=f"frontend:{key}")
+            lanes[key].add_done_callback(lambda _: self._wake.set())
 
     async def _in_order(self, rows: Sequence[OutboxRow]) -> None:
         for row in rows:
@@ -165,6 +184,10 @@ class FrontendWorker:
             items = await self._kinds[row.kind](row)
         except NotDelivered as error:
             items = [self._undelivered(row, str(error))]
+        except _LOST as error:
+            log.error("%s is not shown, for its session cannot be read: %s", row.key, error)
+            await call(store.outbox_finish, row.id, row.rev, now=self._engine.now(), state="failed")
+            return True
         except StorageError:
             raise
         except Exception as error:

@@ -172,6 +172,20 @@ async def test_a_message_that_is_refused_fails_at_once(tmp_path: Path) -> None:
     assert "The wall is full." in str(session.error)
 
 
+async def test_a_slow_frontend_holds_up_one_session_only(tmp_path: Path) -> None:
+    """What is being shown for one session keeps no other waiting."""
+
+    class Slow(Recorder):
+        async def deliver(self, message: Message, key: str) -> dict[str, Json]:
+            if message.text == "Hello":
+                await asyncio.Event().wait()
+            return await super().deliver(message, key)
+
+    async with runtime(tmp_path, frontend=Slow()) as place:
+        await place.start(load_flow(SAYS), actor=ANA)
+        assert (await begun(place, SAYS.replace("Hello", "Bye"))).status == "complete"
+
+
 async def test_several_questions_are_named(tmp_path: Path) -> None:
     """An answer that could be for several questions is for none of them."""
     text = """
