@@ -1,9 +1,9 @@
-"""Serves the sessions of a store: takes up what a crash left, fires timers, and hands inbox rows to their handlers.
+"""Serves the sessions of a store: claims what a crash left, fires timers, and hands inbox rows to their handlers.
 
-Wake-ups say only that it is time to look; what there is to do always comes from the store. Rows of one lane (a
-thread, else a session) are handled one after the other, lanes side by side. A handler that cannot say yet what
-becomes of its row holds it: the row stays in the inbox, its lane waits, and it is tried again. A row that fails at each
-time becomes a dead letter (`engine.run.failures`), and its lane goes on.
+Wake-ups say only that it is time to look; what there is to do always comes from the store. Rows with one ordering key (a
+thread, else a session) are handled one after the other, lanes side by side. A handler that cannot say yet what becomes of
+its row leaves it in the inbox: its lane waits, and it is tried again after a backoff. A row that fails each time becomes a
+dead letter (`engine.run.failures`), and its lane goes on.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from engine.decide.commands import (
-    Due,
-    Hold,
-)
+from engine.decide.commands import Due, Hold
 from engine.journal.events import Event
 from engine.journal.records import Consumed, Head, InboxRow, TimerRow
 from engine.journal.state import State
@@ -44,13 +41,13 @@ SWEEP_SECONDS = 5.0
 """How often orphans are looked for although nothing woke us."""
 
 BACKOFF_SECONDS = 0.5
-"""After how long a held row is tried again, doubling up to `SWEEP_SECONDS`."""
+"""Backoff of a row whose handler cannot say yet what becomes of it, doubling up to `SWEEP_SECONDS`."""
 
 _AT_ONCE = 100
-"""How many sessions or timers are taken up in one go."""
+"""How many sessions are claimed, or timers fired, in one go."""
 
 Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
-"""Handles one row: True when it is consumed, False to hold it."""
+"""Handles one row: True when it is consumed, False to try it again later."""
 
 
 class Dispatcher:
@@ -80,8 +77,8 @@ class Dispatcher:
         self._released, self._told = True, False
         self._unwanted: set[str] = set()
         self._idle: dict[str, int] = {}
-        self._nudge = asyncio.Event()
-        self._pumping = asyncio.Lock()
+        self._woken = asyncio.Event()
+        self._reading = asyncio.Lock()
         self.failure: BaseException | None = None
         engine.subscribe(self._heard)
         engine.stepper.on_poisoned = self._fail
@@ -91,10 +88,10 @@ class Dispatcher:
         self.notify()
 
     def notify(self) -> None:
-        """Something may be ready: rows that are held are tried again too."""
+        """Something may be ready: rows that wait for their backoff are tried again too."""
         self._told = True
-        self._nudge.set()
-        self._nudge = asyncio.Event()
+        self._woken.set()
+        self._woken = asyncio.Event()
         self._wakeups.notify()
 
     def _fail(self, error: BaseException) -> None:
@@ -115,7 +112,7 @@ class Dispatcher:
                 await self._sweep()
                 await self._grant()
                 await self._fire()
-                await self._pump()
+                await self._read_inbox()
                 pause = await self._until_next()
             except StorageBroken:
                 raise
@@ -157,9 +154,9 @@ class Dispatcher:
         )
         self._idle = {session_id: seq for session_id, seq in self._idle.items() if session_id in orphans}
         for session_id in dict.fromkeys([*self.engine.sessions.stale(), *orphans]):
-            await self._guarded(self._take_up(session_id), session_id)
+            await self._guarded(self._claim_orphan(session_id), session_id)
 
-    async def _take_up(self, session_id: str) -> None:
+    async def _claim_orphan(self, session_id: str) -> None:
         """Go on with a session. One that only waits for a delivery is running and nobody's: once is enough."""
         head = await self._mine(session_id)
         if head is None or (
@@ -210,7 +207,7 @@ class Dispatcher:
         if head.quarantined is None and self._wants(head):
             return head
         if head.quarantined is None:
-            # One that is set aside may be released again.
+            # One that is quarantined may be released again.
             self._unwanted.add(session_id)
         return None
 
@@ -242,9 +239,9 @@ class Dispatcher:
 
     # --- inbox ---------------------------------------------------------------------------------------------
 
-    async def _pump(self) -> None:
+    async def _read_inbox(self) -> None:
         """Hand new rows to their lanes, in the order in which they came."""
-        async with self._pumping:
+        async with self._reading:
             while rows := await self.engine.writer.call(self.engine.store.inbox, after=self._after):
                 for row in rows:
                     self._after = max(self._after, row.id)
@@ -263,12 +260,12 @@ class Dispatcher:
         worker.add_done_callback(self._workers.discard)
 
     async def _work(self, lane: str) -> None:
-        """Handle a lane's rows in their order until none is left. A row that is held keeps the others waiting."""
+        """Handle a lane's rows in their order until none is left. A row that is tried again keeps the others waiting."""
         rows = self._lanes[lane]
         delay = BACKOFF_SECONDS
         while rows and not self._stopping.is_set():
             row = min(rows, key=self._order)
-            nudge = self._nudge
+            woken = self._woken
             if await self._handle(row):
                 rows.remove(row)
                 delay = BACKOFF_SECONDS
@@ -276,11 +273,11 @@ class Dispatcher:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     # What failed is not tried sooner because something else happened.
-                    await (self._stopping if self._failures.failed(row) else nudge).wait()
+                    await (self._stopping if self._failures.failed(row) else woken).wait()
             delay = min(delay * 2, SWEEP_SECONDS)
             # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
             try:
-                await self._pump()
+                await self._read_inbox()
             except StorageError as error:
                 log.error("%s; trying again", error)
         del self._lanes[lane]
@@ -306,7 +303,7 @@ class Dispatcher:
         return await self._consumed(row)
 
     async def _consumed(self, row: InboxRow) -> bool:
-        """Whether somebody has consumed the row by now: then there is nothing to hold."""
+        """Whether somebody has consumed the row by now: then there is nothing to try again."""
         try:
             stored = await self.engine.writer.call(self.engine.store.inbox_row, row.key)
         except StorageError:

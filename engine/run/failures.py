@@ -42,7 +42,7 @@ class Failures:
         return row.id in self._counts
 
     def forget(self, row: InboxRow) -> None:
-        """The row was handled, or is held."""
+        """The row was handled, or waits for its backoff."""
         self._counts.pop(row.id, None)
 
     async def add(self, row: InboxRow, error: Exception) -> None:
@@ -56,7 +56,7 @@ class Failures:
         if counts.total() == 1:
             log.error("inbox row %s failed and is tried again", row.key, exc_info=error)
         if counts[way] >= MOST_FAILURES:
-            await self._set_aside(row, way, error, counts.total())
+            await self._dead_letter(row, way, error, counts.total())
 
     async def _store_works(self, error: Exception) -> bool:
         """Whether an error is the row's own: one of the store is not, as long as the store takes no writes."""
@@ -70,7 +70,7 @@ class Failures:
             return False
         return True
 
-    async def _set_aside(self, row: InboxRow, way: str, error: Exception, tries: int) -> None:
+    async def _dead_letter(self, row: InboxRow, way: str, error: Exception, tries: int) -> None:
         now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
         result = encode({"error": way, "message": message, "tries": tries, "at": now})
         try:

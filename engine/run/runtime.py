@@ -1,6 +1,6 @@
 """A program's own sayso: a store, an engine over it, and all that keeps its sessions going.
 
-While a runtime is open it carries out requests, fires timers, takes up what a crash left behind, and hands questions and
+While a runtime is open it carries out requests, fires timers, claims what a crash left behind, and hands questions and
 messages to its frontend. What is not given has a default that is safe: the strict policy, runners for every type of node,
 Claude for agents, and a frontend that shows nothing and says so.
 """
