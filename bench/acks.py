@@ -21,9 +21,9 @@ from bench.floor import MILLISECONDS, Floor
 from bench.nodes import folder_in
 from bench.processes import caught_up, running_bot
 from bench.report import Row, median, quantile
-from bot.workspace import Workspace
 from bot.workspace.socketmode import Delivery
 from engine.storage.sqlite import open_sqlite
+from tests.support.acting import Workspace
 
 A_SECOND = 50
 MOST_MILLISECONDS = 50.0

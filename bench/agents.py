@@ -19,7 +19,7 @@ from bench.nodes import folder_in
 from bench.processes import SAYSO, caught_up, running_bot, timed
 from bench.report import Row, median, quantile
 from bench.turns import import_time
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 
 TURNS = 60

@@ -22,7 +22,6 @@ from bench.nodes import folder_in
 from bench.processes import caught_up, resident_megabytes, running_bot
 from bench.report import Row
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
-from bot.workspace import Workspace
 from engine.decide.commands import Shown
 from engine.flow import Flow
 from engine.flow.load import load_flow
@@ -30,6 +29,7 @@ from engine.language.codec import Json, encode
 from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.run.active import utc_now
 from engine.storage.port import Store
+from tests.support.acting import Workspace
 
 FEW = 10
 CHANNELS = 40

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.floor import MILLISECONDS
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 
 ROOT = Path(__file__).resolve().parents[1]
 SAYSO = (sys.executable, "-m", "bot.cli")

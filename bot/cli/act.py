@@ -1,23 +1,35 @@
-"""Requests for a session that another process serves, through the inbox: no CLI claims what a living process owns.
+"""The one way in which a command acts on a session: a request in the inbox, and a receipt of what became of it.
 
 A session of a Slack thread is the bot's to run. A session of the terminal is run by whoever follows it; where nobody
-does, the command that wants something of it takes it up itself.
+does, the command that wants something of it takes it up and carries the request out itself.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bot.terminal.exit_codes import Exit
-from bot.terminal.follower import terminal_label
-from engine.journal.records import Consumed, Head, InboxRow
+from bot.config.settings import Settings
+from bot.terminal.cli_context import Place, opened
+from bot.terminal.exit_codes import Exit, exit_of
+from bot.terminal.follow import Begin, Mode, follow, result_json
+from bot.terminal.follower import Follower, open_prompts, terminal_label
+from bot.terminal.narration import asked_of, question_lines
+from bot.terminal.output import one_line, print_json
+from engine.journal.records import Consumed, Head, InboxItem, InboxRow
+from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
-from engine.language.errors import Fenced, Owned, SaysoError
+from engine.language.errors import Owned, PromptTimedOut, SaysoError, StorageError
 from engine.run.active import utc_now
+from engine.run.dispatcher import perform
+from engine.run.engine import Engine
 from engine.run.remote_commands import item
+from engine.run.sessions import stored_state
 from engine.storage.port import Store
 
 REPLY_SECONDS = 15.0
@@ -26,7 +38,7 @@ REPLY_SECONDS = 15.0
 _LOOK_SECONDS = 0.05
 
 
-class RefusedElsewhere(SaysoError):
+class RequestRefused(SaysoError):
     """The process that runs the session refused; carries its error code and its words."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -35,7 +47,7 @@ class RefusedElsewhere(SaysoError):
 
 
 @dataclass(frozen=True)
-class Handed:
+class Receipt:
     """What became of a request: `applied`, or `queued` until the process named in `by` takes it; `there` says whether that
     process lives."""
 
@@ -49,24 +61,85 @@ class Handed:
         return Exit.OK if self.outcome == "applied" else Exit.PAUSED
 
 
+@dataclass(frozen=True)
+class Act:
+    """What is asked of a session: the request's name and fields (`engine.run.remote_commands`)."""
+
+    do: str
+    fields: Mapping[str, Json]
+    done: str = ""
+    """What is said once another process has done it; empty: how the session stands."""
+    about: Mapping[str, Json] | None = None
+    """What JSON says of it then; None: how the session stands."""
+    goes_on: bool = False
+    """Whether the session is taken up further where it runs here."""
+    rests: Exit | None = None
+    """The exit code of a session that rests as the act wants it, which is success where it runs here."""
+
+
 def served(store: Store, head: Head) -> bool:
     """Whether a living process takes requests for this session."""
-    return _label(head) in store.serving()
+    return ("bot" if head.thread_key else terminal_label(head.session_id)) in store.serving()
 
 
-def runs_here(store: Store, head: Head) -> bool:
-    """Whether this process may take the session up: it is one of the terminal that nobody follows."""
-    return head.thread_key is None and not served(store, head)
+def act(
+    place: Place,
+    settings: Settings,
+    find: Callable[[Store], tuple[Head, Act | None]],
+    actor: Actor,
+    mode: Mode,
+) -> int:
+    """Let a command act on the session that `find` gives, and say what became of it; the exit code. Without an act the
+    session just goes on. Raises `RequestRefused`, and what `find` raises."""
+    with opened(settings) as store:
+        head, wanted = find(store)
+        if wanted is None and head.thread_key:
+            return _stands_in_slack(store, stored_state(store, head.session_id), mode)
+        key = "" if wanted is None else ask(store, head, wanted, actor)
+        receipt = awaited(store, head, key) if key else None
+        if wanted is not None and receipt is not None:
+            return _tell(store, head, wanted, receipt, mode)
+    code = follow(place, head.session_id, actor, mode, _here(key, goes_on=wanted is None or wanted.goes_on))
+    return Exit.OK if wanted is not None and code == wanted.rests else code
 
 
-def hand_over(
-    store: Store, head: Head, do: str, actor: Actor, *, patience: float = REPLY_SECONDS, **fields: Json
-) -> Handed:
-    """Put a request into the inbox and wait for what becomes of it. Raises `RefusedElsewhere`, `Owned` where the terminal
-    that had the session ended without taking the request (which is void then), storage errors."""
-    key = f"cli:{os.urandom(8).hex()}"
-    request = item(key, head.session_id, do, actor=actor, **fields)
+def _tell(store: Store, head: Head, wanted: Act, receipt: Receipt, mode: Mode) -> int:
+    state = stored_state(store, head.session_id)
+    if mode.json:
+        about = result_json(state, store) if wanted.about is None else wanted.about
+        print_json({**about, "request": receipt.outcome})
+    else:
+        print(told(receipt, wanted.done or f"Taken; the session is {state.status}."))
+    return receipt.code
+
+
+def _stands_in_slack(store: Store, state: State, mode: Mode) -> int:
+    """A session of a thread goes on there: say what it waits for."""
+    if mode.json:
+        print_json(result_json(state, store))
+        return exit_of(state)
+    print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.status}.")
+    for prompt in open_prompts(state):
+        question = one_line(question_lines(prompt.message)[0])
+        print(f"  waits for {asked_of(state, prompt)}: {question}")
+        print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
+    return exit_of(state)
+
+
+def ask(store: Store, head: Head, wanted: Act, actor: Actor) -> str:
+    """Put the request into the inbox; its key."""
+    request = _request(head.session_id, wanted, actor)
     store.ingest([request], utc_now())
+    return request.key
+
+
+def _request(session_id: str, wanted: Act, actor: Actor) -> InboxItem:
+    return item(f"cli:{os.urandom(8).hex()}", session_id, wanted.do, actor=actor, **wanted.fields)
+
+
+def awaited(store: Store, head: Head, key: str, *, patience: float = REPLY_SECONDS) -> Receipt | None:
+    """What a living process makes of a request; None where the session is one of the terminal that nobody serves. Raises
+    `RequestRefused`, storage errors."""
     by = "bot" if head.thread_key else "terminal"
     deadline = time.monotonic() + patience
     while True:
@@ -74,44 +147,73 @@ def hand_over(
         there = served(store, head)
         row = store.inbox_row(key)
         if row is not None and row.outcome is not None:
-            return _outcome(row, by)
-        if row is not None and not there and head.thread_key is None:
-            _take_back(store, row)
-        elif not there or time.monotonic() >= deadline:
-            return Handed("queued", by, there)
-        else:
-            time.sleep(_LOOK_SECONDS)
+            _raise_refusal(row)
+            return Receipt("applied", by)
+        if not there and head.thread_key is None:
+            return None
+        if not there or time.monotonic() >= deadline:
+            return Receipt("queued", by, there)
+        time.sleep(_LOOK_SECONDS)
 
 
-def _take_back(store: Store, row: InboxRow) -> None:
-    """Void a request that nobody is there to take, so that whoever made it can take the session up; returns where somebody
-    took it in this moment. Raises `Owned`."""
-    try:
-        store.consume([Consumed(row.id, "withdrawn")], utc_now())
-    except Fenced:
+def _here(key: str, *, goes_on: bool) -> Begin:
+    """Carry the request out in this process, and then go on with the session."""
+
+    async def begin(engine: Engine, follower: Follower) -> None:
+        if key:
+            await carry_out(engine, key)
+        if goes_on:
+            await follower.take_up()
+
+    return begin
+
+
+async def act_here(engine: Engine, session_id: str, wanted: Act, actor: Actor) -> None:
+    """Act on a session in this process. Raises what it is refused with."""
+    request = _request(session_id, wanted, actor)
+    await engine.writer.ingest([request], engine.now())
+    await carry_out(engine, request.key)
+
+
+async def carry_out(engine: Engine, key: str) -> None:
+    """Carry a request out, unless another process was quicker to claim its session: then wait for that one. Raises what
+    it is refused with, and `Owned` where that process does not get to it."""
+    deadline = time.monotonic() + REPLY_SECONDS
+    while True:
+        row = await engine.writer.call(engine.store.inbox_row, key)
+        assert row is not None, "a request stays in the inbox until it is done"
+        if row.outcome is not None:
+            return _raise_refusal(row)
+        try:
+            await perform(engine, row)
+        except BaseException as error:
+            if isinstance(error, Owned) and time.monotonic() < deadline:
+                await asyncio.sleep(_LOOK_SECONDS)
+                continue
+            # Whoever asked is told that nothing was done, so nobody may do it later.
+            with contextlib.suppress(StorageError):
+                withdrawn = [Consumed(row.id, "withdrawn")]
+                await engine.writer.call(engine.store.consume, withdrawn, engine.now())
+            raise
+
+
+def _raise_refusal(row: InboxRow) -> None:
+    if row.outcome == "applied":
         return
-    raise Owned("The process that had this session ended before it took the request. Nothing was changed.")
+    result = decode(row.result) if row.result else {}
+    message = str(result.get("message") or f"The request was not carried out ({row.outcome}).")
+    if result.get("error") == PromptTimedOut.code:
+        raise PromptTimedOut(message)
+    raise RequestRefused(str(result.get("error") or "refused"), message)
 
 
-def _outcome(row: InboxRow, by: str) -> Handed:
-    if row.outcome != "applied":
-        result = decode(row.result) if row.result else {}
-        message = result.get("message") or f"The request was not carried out ({row.outcome})."
-        raise RefusedElsewhere(str(result.get("error") or "refused"), str(message))
-    return Handed("applied", by)
-
-
-def _label(head: Head) -> str:
-    return "bot" if head.thread_key else terminal_label(head.session_id)
-
-
-def told(handed: Handed, done: str) -> str:
+def told(receipt: Receipt, done: str) -> str:
     """What became of a request, in words; `done` says what was done."""
-    if handed.outcome == "applied":
+    if receipt.outcome == "applied":
         return done
-    if handed.by == "bot" and handed.there:
+    if receipt.by == "bot" and receipt.there:
         return "The bot runs and has not taken the request yet. It is kept, and carried out when the bot gets to it."
-    if handed.by == "bot":
+    if receipt.by == "bot":
         return (
             "The bot does not run right now. The request is kept, and carried out when it runs (sayso start)."
         )

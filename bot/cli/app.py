@@ -8,8 +8,20 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import inbox_app, prompts_app, sessions_app
-from bot.cli.options import As, Json, NoInput, Wait, end, group, place_of
+from bot.cli.groups import inbox, prompts, sessions
+from bot.cli.options import (
+    As,
+    FlowFiles,
+    FlowName,
+    Inputs,
+    InputsFile,
+    Json,
+    NoInput,
+    Wait,
+    command,
+    group,
+    place_of,
+)
 from bot.terminal.cli_context import Place
 from bot.terminal.exit_codes import INTERRUPTED, Exit, epilog, exit_for
 from engine.language.errors import FlowError, SaysoError
@@ -23,9 +35,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.add_typer(sessions_app.app, name="sessions")
-app.add_typer(prompts_app.app, name="prompts")
-app.add_typer(inbox_app.app, name="inbox")
+app.add_typer(sessions, name="sessions")
+app.add_typer(prompts, name="prompts")
+app.add_typer(inbox, name="inbox")
 locks_app = group(
     "List locks: who holds them since when, and who waits for them in which order.", runs_itself=True
 )
@@ -95,7 +107,7 @@ def main(
     ] = False,
 ) -> None:
     """Set what all commands share."""
-    from bot.cli.logs import set_up_logging
+    from bot.cli.options import set_up_logging
 
     set_up_logging(verbose)
     context.obj = Place(home, flows, db)
@@ -104,12 +116,9 @@ def main(
 # --- flows -------------------------------------------------------------------------------------------------
 
 
-@app.command()
+@command(app, "dev", "serving:dev_command")
 def dev(
-    context: typer.Context,
-    flow: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FLOW...]", help="Flow files or folders.", exists=True)
-    ] = None,
+    flow: FlowFiles = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The page's port. [8765, else a free one]")
     ] = None,
@@ -118,35 +127,21 @@ def dev(
     ] = None,
 ) -> None:
     """Try flows in a local Slack-shaped workspace: no Slack, no account, nothing leaves this machine."""
-    from bot.cli.serving import dev_command
-
-    end(dev_command(place_of(context), flow or [], port, open_page))
 
 
-@app.command()
+@command(app, "start", "serving:start_command")
 def start(
-    context: typer.Context,
-    flow: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FLOW...]", help="Flow files or folders.", exists=True)
-    ] = None,
+    flow: FlowFiles = None,
 ) -> None:
     """Serve flows in Slack until SIGTERM or Ctrl-C."""
-    from bot.cli.serving import start_command
-
-    end(start_command(place_of(context), flow or []))
 
 
-@app.command("run")
+@command(app, "run")
 def run_flow(
-    context: typer.Context,
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow's name, or its file.")],
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("-i", "--input", metavar="KEY=VALUE", help="An input; may be repeated."),
-    ] = None,
-    inputs_file: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Inputs as a YAML or JSON file.")
-    ] = None,
+    place: Place,
+    flow: FlowName,
+    inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     as_name: As = None,
     no_input: NoInput = False,
     wait: Wait = None,
@@ -154,40 +149,35 @@ def run_flow(
         bool, typer.Option("--dry-run", help="Walk the flow and say what would be done; do nothing of it.")
     ] = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Run a flow here, with its prompts in this terminal.
 
     Ctrl-C keeps the session: `sayso sessions resume ID` goes on with it. Without a terminal (or with --no-input)
     the flow runs until it needs people, prints JSON and exits with 3.
     """
-    from bot.cli.inputs import read_inputs
+    from bot.cli.lookup import read_inputs
 
-    place, given = place_of(context), read_inputs(inputs or [], inputs_file)
+    given = read_inputs(inputs or [], inputs_file)
     if dry_run:
         from bot.cli.dry_run import dry_run_command
 
-        end(dry_run_command(place, flow, given, as_name, as_json=as_json))
-    from bot.cli.run import run_flow as command
+        return dry_run_command(place, flow, given, as_name, as_json=as_json)
+    from bot.cli.run import run_flow as run_here
     from bot.terminal.follow import Mode
 
     mode = Mode.of(no_input=no_input, wait=wait, as_json=as_json)
-    end(command(place, flow, given, as_name, mode))
+    return run_here(place, flow, given, as_name, mode)
 
 
-@app.command("start-flow")
+@command(app, "start-flow")
 def start_flow(
-    context: typer.Context,
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow's name, or its file.")],
+    place: Place,
+    flow: FlowName,
     channel: Annotated[
         str, typer.Option("--channel", metavar="ID|#NAME", help="The channel that it runs in.")
     ],
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("-i", "--input", metavar="KEY=VALUE", help="An input; may be repeated."),
-    ] = None,
-    inputs_file: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Inputs as a YAML or JSON file.")
-    ] = None,
+    inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="How long to wait until it was started.")
     ] = 30.0,
@@ -196,22 +186,21 @@ def start_flow(
         typer.Option(help="Of several calls with one key, a build's number for example, the first counts."),
     ] = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Start a flow in a Slack channel, from CI for example. The running bot does it.
 
     The flow must let you: `allowed_to_start` lists `local:<user>`. Without a running bot the request is kept for it, and
     the exit code is 3.
     """
-    from bot.cli.inputs import read_inputs
-    from bot.cli.start_flow import start_flow as command
+    from bot.cli.lookup import read_inputs
+    from bot.cli.run import start_flow as ask_for
 
     given = read_inputs(inputs or [], inputs_file)
-    end(command(place_of(context), flow, channel, given, wait=wait, as_json=as_json, key=key))
+    return ask_for(place, flow, channel, given, wait=wait, as_json=as_json, key=key)
 
 
-@app.command()
+@command(app, "validate", "flows:validate")
 def validate(
-    context: typer.Context,
     files: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -222,14 +211,10 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check flow files: every problem and warning with file, line, column and a hint. Nothing is executed."""
-    from bot.cli.flows import validate as command
-
-    end(command(place_of(context), files or [], strict=strict, as_json=as_json))
 
 
-@app.command("test")
+@command(app, "test", "test:run_scenarios")
 def play_scenarios(
-    context: typer.Context,
     scenarios: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -250,14 +235,10 @@ def play_scenarios(
     Nothing outside is touched unless a scenario says so. Exit code 1: something was not as expected; 2: a scenario, or its
     flow, cannot be read.
     """
-    from bot.cli.test import run_scenarios
-
-    end(run_scenarios(place_of(context), scenarios or [], kills=kill, report=junit, as_json_=as_json))
 
 
-@app.command()
+@command(app, "graph", "flows:graph_command")
 def graph(
-    context: typer.Context,
     flow: Annotated[
         str | None, typer.Argument(metavar="[FLOW]", help="A flow's name, or its file. [the session's]")
     ] = None,
@@ -270,22 +251,15 @@ def graph(
     ] = None,
 ) -> None:
     """Draw a flow: its nodes, what comes after what, decisions, and where a session stands."""
-    from bot.cli.graph import graph_command
-
-    end(graph_command(place_of(context), flow, session, svg))
 
 
-@app.command()
+@command(app, "schema", "flows:schema")
 def schema() -> None:
     """Print the JSON Schema of flow files, for editors."""
-    from bot.cli.flows import schema as command
-
-    end(command())
 
 
-@app.command()
+@command(app, "doctor", "checks:doctor_command")
 def doctor(
-    context: typer.Context,
     manifest: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="The app manifest. [manifest.yml]")
     ] = None,
@@ -296,27 +270,19 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check versions, settings, flows, the database, tokens, scopes and the manifest, and say what to do."""
-    from bot.cli.checks import doctor_command
-
-    end(doctor_command(place_of(context), manifest, deep=deep, as_json=as_json))
 
 
-@app.command("manifest")
+@command(app, "manifest", "flows:manifest_command")
 def manifest(
-    context: typer.Context,
     show_all: Annotated[
         bool, typer.Option("--all", help="For whatever flows may use, not only those that are served.")
     ] = False,
 ) -> None:
     """Print the Slack app's manifest for the flows that are served."""
-    from bot.cli.flows import manifest_command
-
-    end(manifest_command(place_of(context), show_all=show_all))
 
 
-@app.command("verify")
+@command(app, "verify", "verify:verify_history")
 def verify(
-    context: typer.Context,
     what: Annotated[
         str, typer.Argument(metavar="FILE|SESSION", help="An exported session, or a session's id.")
     ],
@@ -326,9 +292,6 @@ def verify(
 
     A file is checked alone, without a database. Without the key its signature is not, and the answer says so.
     """
-    from bot.cli.verify import verify_history
-
-    end(verify_history(place_of(context), what, as_json=as_json))
 
 
 # --- locks -------------------------------------------------------------------------------------------------
@@ -339,83 +302,61 @@ def locks_list(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand is None:
         from bot.cli.locks import list_locks
 
-        end(list_locks(place_of(context), as_json=as_json))
+        raise typer.Exit(list_locks(place_of(context), as_json=as_json))
 
 
-@locks_app.command("release")
+@command(locks_app, "release", "locks:release_lock")
 def locks_release(
-    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The lock.")],
     session_id: Annotated[
         str, typer.Option("--session", metavar="ID", help="Who holds it, so that no other one loses it.")
     ],
 ) -> None:
     """Take a lock from a session that was set aside, once somebody has seen to what it left. Others are ended instead."""
-    from bot.cli.locks import release_lock
-
-    end(release_lock(place_of(context), name, session_id))
 
 
 # --- the store ---------------------------------------------------------------------------------------------
 
 
-@store_app.command("release")
-def store_release(context: typer.Context) -> None:
+@command(store_app, "release", "store:release_store")
+def store_release() -> None:
     """Let a store go on that is suspended, once somebody has seen to what may be done a second time.
 
     A store is suspended when it is opened and is older than what was acknowledged: its files were damaged, put back or
     restored. `sayso doctor` says what its sessions may do again.
     """
-    from bot.cli.store import release_store
-
-    end(release_store(place_of(context)))
 
 
-@app.command("backup")
+@command(app, "backup", "store:back_up_store")
 def backup(
-    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.", dir_okay=False)],
 ) -> None:
     """Copy the database to a file, also while the bot runs. The key is not in it: keep that apart."""
-    from bot.cli.store import back_up_store
-
-    end(back_up_store(place_of(context), file))
 
 
-@app.command("restore")
+@command(app, "restore", "store:restore_store")
 def restore(
-    context: typer.Context,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A copy that `backup` made.", exists=True, dir_okay=False)
     ],
 ) -> None:
     """Put a backup in place of the database, which is kept beside it. The store is suspended then: see `store release`."""
-    from bot.cli.store import restore_store
-
-    end(restore_store(place_of(context), file))
 
 
-@store_app.command("compact")
-def store_compact(context: typer.Context) -> None:
+@command(store_app, "compact", "store:compact_store")
+def store_compact() -> None:
     """Write the database anew without what was deleted; it gives space back by itself from then on.
 
     It needs as much disk again for a moment, and nothing else may run meanwhile.
     """
-    from bot.cli.deletion import compact_store
-
-    end(compact_store(place_of(context)))
 
 
 # --- what agents cost --------------------------------------------------------------------------------------
 
 
-@app.command("spend")
+@command(app, "spend", "spend:show_spend")
 def spend(
-    context: typer.Context,
     days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How many days, today included.")] = 7,
     as_json: Json = False,
 ) -> None:
     """Show what agents have cost, by day (UTC), flow and session, and what is left of today's cap."""
-    from bot.cli.spend import show_spend
-
-    end(show_spend(place_of(context), days, as_json=as_json))

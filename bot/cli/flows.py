@@ -1,4 +1,4 @@
-"""`validate` and `schema`: flow files are read and checked, never executed."""
+"""`validate`, `schema`, `manifest` and `graph`: flow files are read, checked and drawn, never executed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.terminal.cli_context import Place
+from bot.cli.lookup import find_flow, find_session, need_database
+from bot.terminal.cli_context import Place, opened
 from bot.terminal.exit_codes import Exit, UsageError
 from bot.terminal.output import plural, print_json
+from engine.flow import Flow
+from engine.flow.docs.diagram import Marks, mermaid
+from engine.flow.docs.svg import svg
+from engine.flow.load import flow_from_body
+from engine.journal.events import decode_event
+from engine.journal.fold import derive_state
+from engine.journal.history import marks, tree
 
 if TYPE_CHECKING:
     from engine.flow import Flow
@@ -43,7 +51,7 @@ def validate(place: Place, paths: list[Path], *, strict: bool, as_json: bool) ->
     return Exit.INVALID_FLOW if bad else Exit.OK
 
 
-def schema() -> int:
+def schema(place: Place) -> int:
     """Print the JSON Schema of flow files."""
     from engine.flow.docs.schema import flow_schema
 
@@ -122,3 +130,47 @@ def _print(checked: dict[str, Checked], bad: int) -> None:
     doubts = sum(len(one.warnings) for one in checked.values())
     told = f", {plural(doubts, 'warning')}" if doubts else ""
     print(f"{plural(len(checked), 'flow')} without problems{told}: {names}")
+
+
+class _Drawn(NamedTuple):
+    """What is drawn: a flow, what became of its nodes, and the title where it is not the flow's name."""
+
+    flow: Flow
+    marks: Marks
+    title: str | None
+
+
+def graph_command(place: Place, name: str | None, session: str | None, file: Path | None) -> int:
+    """Print the Mermaid text, or write the SVG. A session is drawn with its own text of the flow.
+
+    Raises `UsageError`, `UnknownFlow`, `FlowError`, `UnknownSession`, `Corrupt`.
+    """
+    if session is None:
+        if name is None:
+            raise UsageError("Say which flow: sayso graph FLOW, or sayso graph --session ID.")
+        drawn = _Drawn(find_flow(place.settings(), name), {}, None)
+    else:
+        drawn = _standing(place, session)
+    if file is None:
+        print(mermaid(drawn.flow, drawn.marks), end="")
+        return Exit.OK
+    try:
+        file.write_text(svg(*drawn))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+    print(f"Written to {file}.")
+    return Exit.OK
+
+
+def _standing(place: Place, session: str) -> _Drawn:
+    settings = place.settings()
+    need_database(settings, f"no session {session!r}")
+    with opened(settings) as store:
+        head = find_session(store, session)
+        events = [decode_event(row) for row in store.journal(head.session_id)]
+        flow = flow_from_body(store.flow(head.flow_digest))
+    found = marks(tree(events, flow))
+    state = derive_state(events)
+    if state.phase == "held":
+        found |= {key: "held" for key, status in found.items() if status == "waiting"}
+    return _Drawn(flow, found, f"{flow.name}: {head.session_id}, {state.status}")

@@ -52,7 +52,17 @@ def _as_json(row: InboxRow) -> dict[str, Json]:
     }
 
 
-def decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_json: bool) -> int:
+def retry(place: Place, ids: Sequence[str], *, every: bool, as_json: bool) -> int:
+    """Open dead letters anew. Raises `UsageError`."""
+    return _decide(place, ids, every=every, again=True, as_json=as_json)
+
+
+def drop(place: Place, ids: Sequence[str], *, every: bool, as_json: bool) -> int:
+    """Drop dead letters. Raises `UsageError`."""
+    return _decide(place, ids, every=every, again=False, as_json=as_json)
+
+
+def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_json: bool) -> int:
     """Open dead letters anew, or drop them. Raises `UsageError` where one of the ids is none; nothing is changed then."""
     if bool(ids) == every:
         raise UsageError("Name what is meant, by id or key (sayso inbox list shows them), or say --all.")

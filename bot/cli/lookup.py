@@ -1,13 +1,11 @@
-"""Finds what people mean: flows by name or file, sessions and questions by the beginning of their ids."""
+"""Finds what people mean: flows by name or file, their inputs, sessions and questions by the beginning of their ids."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-import random
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,18 +18,14 @@ from engine.flow import Flow
 from engine.journal.records import Head
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
+from engine.language.codec import Json
 from engine.language.diagnostics import suggest
-from engine.language.errors import Owned, SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
+from engine.language.errors import FlowError, SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
+from engine.language.yaml import decode_source, load_located
 from engine.run.flow_files import SUFFIXES, load_flow_file, load_flows
 from engine.storage.port import Store
 from prompt_state import store as prompt_store
 from prompt_state.question_row import PromptState
-
-LOOKS = 50
-"""How often a command looks who runs a session: each further look means that some process got on with it meanwhile."""
-
-MOST_PAUSE = 0.25
-"""Seconds between two looks at most."""
 
 _ALL = 1_000_000
 P = ParamSpec("P")
@@ -112,6 +106,13 @@ def matches(known: str, text: str, prefix: str) -> bool:
     return bool(text) and known.startswith((text, prefix + text))
 
 
+def find_open_session(store: Store, text: str) -> Head:
+    """The same, where it takes anything. Raises `UnknownSession`, `SessionEnded`, `SessionQuarantined`."""
+    head = find_session(store, text)
+    refuse_ended(head)
+    return head
+
+
 def refuse_ended(head: Head) -> None:
     """Raise where a session takes nothing more: `SessionEnded`, `SessionQuarantined`."""
     if head.quarantined:
@@ -145,17 +146,22 @@ def also_in_workspace(command: Callable[Concatenate[Place, P], int]) -> Callable
     return carried_out
 
 
-def again_if_moved(command: Callable[P, int]) -> Callable[P, int]:
-    """A command that looks who runs a session, and then asks that process or takes the session up itself. Where another
-    process takes it up in between, or the asked one ends, it looks again, `LOOKS` times at most. Raises `Owned` then."""
+def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Json]:
+    """Inputs from a file and from `key=value`, which win. Raises `UsageError`, and `FlowError` for a broken file."""
+    given = _from_file(file) if file is not None else {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"An input is given as key=value, not {pair!r}.")
+        given[key.strip()] = value
+    return given
 
-    @functools.wraps(command)
-    def carried_out(*args: P.args, **kwargs: P.kwargs) -> int:
-        for look in range(1, LOOKS):
-            with contextlib.suppress(Owned):
-                return command(*args, **kwargs)
-            # Several that look again at the same time meet one another each time, unless chance parts them.
-            time.sleep(random.uniform(0, min(MOST_PAUSE, 0.02 * look)))
-        return command(*args, **kwargs)
 
-    return carried_out
+def _from_file(file: Path) -> dict[str, Json]:
+    """JSON is YAML, so one reader takes both, with its limits and its places of errors."""
+    located = load_located(decode_source(file.read_bytes(), str(file)), str(file))
+    if located.problems:
+        raise FlowError(located.problems)
+    if not isinstance(located.data, dict):
+        raise UsageError(f"{file} holds no mapping of inputs; write one `name: value` a line.")
+    return dict(located.data)

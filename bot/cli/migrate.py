@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bot.cli.act import hand_over, runs_here, told
-from bot.cli.lookup import actor_for, again_if_moved, find_flow, find_session, need_database, refuse_ended
+from bot.cli.act import Act, ask, awaited, carry_out, told
+from bot.cli.lookup import actor_for, find_flow, find_session, need_database, refuse_ended
 from bot.config.settings import Settings
 from bot.terminal.cli_context import Place, opened, writing
 from bot.terminal.exit_codes import Exit
@@ -15,14 +15,12 @@ from bot.terminal.output import clean, print_json
 from engine.decide.migration import Plan, lines, plan
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
-from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import UnknownFlow
 from engine.run.sessions import stored_state
 from engine.storage.port import Store
 
 
-@again_if_moved
 def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool, as_json: bool) -> int:
     """Say what the new text means for the session, and unless it is a dry run let it go on with it.
 
@@ -40,16 +38,16 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
         if dry_run:
             _tell(made, "It can go on with the new text." if not made.problems else "", as_json=as_json)
             return Exit.OK if not made.problems else Exit.REFUSED
-        if runs_here(store, head):
-            made = asyncio.run(_migrate(settings, store, head.session_id, new, actor))
-            done = f"{head.session_id} goes on with the new text."
-        else:
-            handed = hand_over(store, head, "migrate", actor, flow=decode(new.body()))
-            done = told(handed, f"{head.session_id} goes on with the new text.")
-            _tell(made, done, as_json=as_json, request=handed.outcome)
-            return handed.code
-    _tell(made, done, as_json=as_json)
-    return Exit.OK
+        done = f"{head.session_id} goes on with the new text."
+        key = ask(store, head, Act("migrate", {"flow": decode(new.body())}), actor)
+        receipt = awaited(store, head, key)
+        if receipt is None:
+            asyncio.run(_carry_out(settings, store, key))
+    if receipt is None:
+        _tell(made, done, as_json=as_json)
+        return Exit.OK
+    _tell(made, told(receipt, done), as_json=as_json, request=receipt.outcome)
+    return receipt.code
 
 
 def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> Flow:
@@ -66,13 +64,13 @@ def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> F
         ) from error
 
 
-async def _migrate(settings: Settings, store: Store, session_id: str, new: Flow, actor: Actor) -> Plan:
+async def _carry_out(settings: Settings, store: Store, key: str) -> None:
     from bot.compose.assembly import make_engine
 
     engine = make_engine(settings, store, local_gate(settings), label="cli", slack=False)
     await engine.open()
     try:
-        return await engine.migrate(session_id, new, actor=actor)
+        await carry_out(engine, key)
     finally:
         await engine.close()
 

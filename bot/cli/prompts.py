@@ -12,36 +12,32 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from bot.cli.inputs import read_inputs
 from bot.cli.lookup import (
     actor_for,
-    again_if_moved,
     also_in_workspace,
     find_prompt,
     need_database,
+    read_inputs,
     refuse_ended,
 )
-from bot.config.local_files import keep
-from bot.config.session_files import SessionFiles
+from bot.config.session_files import SessionFiles, keep
 from bot.rendering.text import asked, plain, waiting_on
 from bot.terminal.cli_context import Place, database_exists, opened
 from bot.terminal.exit_codes import Exit, UsageError
-from bot.terminal.follower import Follower, read_answer
+from bot.terminal.follower import read_answer
 from bot.terminal.forms import field_lines
 from bot.terminal.narration import covered_lines
 from bot.terminal.output import Paint, clean, one_line, print_json, table
-from engine.decide.commands import Edit, HandOver, Undo
 from engine.decide.question import timed_out
 from engine.forms import value_text
 from engine.forms.question import Question
 from engine.journal.records import Head
 from engine.language import timestamps
-from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, PromptTimedOut
-from engine.run.active import random_text, utc_now
-from engine.run.engine import Engine
+from engine.run.active import utc_now
 from engine.run.sessions import stored_state
+from engine.storage.port import Store
 from prompt_state import store as prompt_store
 from prompt_state.question_row import PromptState
 
@@ -97,6 +93,15 @@ class Given:
         line = next(part for part in (self.answer, self.value, self.text) if part is not None)
         own_words = self.value is None and prompt.accepts_text
         return read_answer(replace(prompt, options=options, accepts_text=own_words), line)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a person does to a question without answering it: the request's name and fields, and what was done then."""
+
+    do: Literal["edit", "handOver", "undo"]
+    fields: Mapping[str, Json]
+    done: str
 
 
 def list_prompts(place: Place, *, as_json: bool) -> int:
@@ -208,73 +213,40 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
 
 
 @also_in_workspace
-@again_if_moved
 def answer_prompt(
-    place: Place,
-    prompt_id: str,
-    given: Given,
-    as_name: str | None,
-    *,
-    wait: bool | None,
-    as_json: bool,
+    place: Place, prompt_id: str, given: Given, as_name: str | None, *, wait: bool | None, as_json: bool
 ) -> int:
-    """Answer a question: here where nobody serves its session, else through whoever does. Raises `SaysoError`."""
-    from bot.cli.act import runs_here, served, told
-    from bot.cli.resume import Said, beginning, say_elsewhere
-    from bot.terminal.follow import Mode, follow
+    """Answer a question. Raises `SaysoError`."""
+    from bot.cli.act import Act, act, served
+    from bot.terminal.follow import Mode
 
     settings = place.settings()
-    actor = actor_for(settings, as_name)
     given.check()
     need_database(settings, f"no question {prompt_id!r}")
-    with opened(settings) as store:
+
+    def find(store: Store) -> tuple[Head, Act]:
         prompt = find_prompt(store, prompt_id)
         _refuse_closed(prompt)
-        head: Head | None = store.head(prompt.session_id)
-        assert head is not None, "a prompt's session exists"
-        refuse_ended(head)
+        head = _session_of(store, prompt)
+        if head.thread_key and not served(store, head):
+            _refuse_late(prompt)
         question = stored_state(store, head.session_id).prompts[prompt.prompt_id]
         value, text = given.read(question)
-        kept = None
+        fields: dict[str, Json] = {
+            "promptId": prompt.prompt_id,
+            "value": value,
+            "text": text,
+            "reason": given.reason,
+        }
         if given.files:
             files = SessionFiles(settings.home)
-            kept = keep(files, prompt.session_id, prompt.prompt_id, question, given.files)
-        said = Said(prompt.prompt_id, value, text, reason=given.reason, files=kept)
-        if not runs_here(store, head):
-            if not served(store, head):
-                _refuse_late(prompt)
-            handed = say_elsewhere(store, head, said, actor)
-            if as_json:
-                print_json(
-                    {"promptId": prompt.prompt_id, "sessionId": head.session_id, "request": handed.outcome}
-                )
-            else:
-                print(told(handed, "Answered."))
-            return handed.code
-    mode = Mode.after_answer(wait, as_json=as_json)
-    return follow(place, head.session_id, actor, mode, beginning(head.session_id, said, actor))
+            fields["files"] = keep(files, prompt.session_id, prompt.prompt_id, question, given.files)
+        return head, Act("answer", fields, "Answered.", _about(prompt), goes_on=True)
+
+    return act(place, settings, find, actor_for(settings, as_name), Mode.after_answer(wait, as_json=as_json))
 
 
 # --- what else people do to a question ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a person does to a question without answering it: the request's name and fields, and what was done then."""
-
-    do: Literal["edit", "handOver", "undo"]
-    fields: Mapping[str, Json]
-    done: str
-
-    def command(self, prompt_id: str, actor: Actor, key: str) -> Edit | HandOver | Undo:
-        """The same as a command of the engine."""
-        match self.do:
-            case "edit":
-                return Edit(prompt_id, actor, key, self.fields["values"])
-            case "handOver":
-                return HandOver(prompt_id, actor, key, self.fields["to"])
-            case "undo":
-                return Undo(prompt_id, actor, key)
 
 
 def edit_of(changes: Sequence[str]) -> Change:
@@ -300,38 +272,32 @@ def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None,
 
 
 @also_in_workspace
-@again_if_moved
 def change_prompt(place: Place, text: str, change: Change, as_name: str | None, *, as_json: bool) -> int:
-    """Change a question, hand it over, or take its answer back: here, or through whoever serves its session.
-
-    Raises `SaysoError`.
-    """
-    from bot.cli.act import hand_over, runs_here, told
-    from bot.terminal.follow import Mode, follow
+    """Change a question, hand it over, or take its answer back. Raises `SaysoError`."""
+    from bot.cli.act import Act, act
+    from bot.terminal.follow import Mode
 
     settings = place.settings()
-    actor = actor_for(settings, as_name)
     need_database(settings, f"no question {text!r}")
-    with opened(settings) as store:
-        prompt = find_prompt(store, text)
-        head: Head | None = store.head(prompt.session_id)
-        assert head is not None, "a prompt's session exists"
-        refuse_ended(head)
-        if not runs_here(store, head):
-            handed = hand_over(store, head, change.do, actor, promptId=prompt.prompt_id, **change.fields)
-            if as_json:
-                print_json(
-                    {"promptId": prompt.prompt_id, "sessionId": head.session_id, "request": handed.outcome}
-                )
-            else:
-                print(told(handed, change.done))
-            return handed.code
 
-    async def begin(engine: Engine, follower: Follower) -> None:
-        await engine.apply(prompt.session_id, change.command(prompt.prompt_id, actor, f"cli:{random_text()}"))
+    def find(store: Store) -> tuple[Head, Act]:
+        prompt = find_prompt(store, text)
+        fields = {"promptId": prompt.prompt_id, **change.fields}
+        return _session_of(store, prompt), Act(change.do, fields, change.done, _about(prompt))
 
     mode = Mode(ask=False, wait=False, json=as_json)
-    return follow(place, head.session_id, actor, mode, begin)
+    return act(place, settings, find, actor_for(settings, as_name), mode)
+
+
+def _session_of(store: Store, prompt: PromptState) -> Head:
+    head = store.head(prompt.session_id)
+    assert head is not None, "a prompt's session exists"
+    refuse_ended(head)
+    return head
+
+
+def _about(prompt: PromptState) -> dict[str, Json]:
+    return {"promptId": prompt.prompt_id, "sessionId": prompt.session_id}
 
 
 def _refuse_late(prompt: PromptState) -> None:

@@ -203,8 +203,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
 
 
 def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str | None]:
-    """The text that a session had then, unless that is gone since it went on with another one; or why it cannot be
-    read."""
+    """The flow that a session had then, if it is still stored; or why it cannot be read."""
     try:
         flow = flow_from_body(store.flow(head.flow_digest))
         with suppress(StorageError):

@@ -23,9 +23,7 @@ FOLDER = "scenarios"
 """Where scenarios are looked for inside the folder of flows."""
 
 
-def run_scenarios(
-    place: Place, paths: Sequence[Path], *, kills: bool, report: Path | None, as_json_: bool
-) -> int:
+def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, report: Path | None, json: bool) -> int:
     """Play every scenario; the exit code says whether all went well. Raises `UsageError`."""
     folder = place.settings().flows
     files = _files(paths or [Path(os.path.relpath(folder / FOLDER))])
@@ -33,14 +31,14 @@ def run_scenarios(
     paint = Paint(sys.stdout)
     all_told = []
     for file in files:
-        told = _told(file, flows, kills=kills)
+        told = _told(file, flows, kills=kill)
         all_told.append(told)
-        if not as_json_:
+        if not json:
             for line in lines(told, paint):
                 print(line, flush=True)
     if report is not None:
         _write(report, junit(all_told))
-    if as_json_:
+    if json:
         print_json(as_json(all_told))
     else:
         print(summary(all_told, paint))

@@ -34,7 +34,7 @@ def make_engine(
 
         extensions.append(slack_intents)
         if scripted(settings):
-            from bot.intents.scripted import scripted_rows
+            from bot.intents.session_rows import scripted_rows
 
             extensions.append(scripted_rows)
     extensions.append(SpendRows(settings.agents.day_cap))

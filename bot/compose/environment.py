@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bot.config.tuning import SLACK_PACE, Tuning
+from bot.config.settings import SLACK_PACE, Tuning
 from engine.language import timestamps
 from engine.nodes.runtime.runner import Runner
 from engine.nodes.runtime.table import runners

@@ -7,7 +7,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 
-from bot.intents.session_rows import note_row
+from bot.intents.session_rows import note_to
 from bot.rendering.text import escape
 from engine.decide.due import due
 from engine.flow.load import flow_from_body
@@ -59,14 +59,13 @@ def notices(store: Store, reason: str) -> list[PutOutbox]:
 
 
 def _notice(key: str, head: Head, thread_key: str, stands: str) -> PutOutbox:
-    _, channel, thread_ts = thread_key.split(":", 2)
     text = (
         f"⏸️ *{escape(head.flow_name)}* (`{head.session_id}`) stands still: what sayso has stored is older than what it had "
         f"acknowledged, or was changed outside. As stored: {escape(stands)}. What was done after that may be done a "
         "second time, and what was answered after that may be asked again. Nothing runs until whoever runs sayso has "
         "looked: `sayso doctor` says more, `sayso store release` lets it go on. What is said here meanwhile is read then."
     )
-    return note_row(key, thread_key, channel, thread_ts, text)
+    return note_to(thread_key, key, text)
 
 
 async def until_released(writer: Writer, now: str, stopping: asyncio.Event) -> None:

@@ -12,11 +12,8 @@ Files:
 
 * `library`: the flows that are served: every file of a folder, known by the name in `flow:`, reloaded when
   it changes
-* `local_files`: files of this machine as an answer: copied into the session's own folder, as those that
-  come through Slack are
 * `session_files`: the files of sessions: each session has one folder of its own, and nothing is read or
   written outside of it
 * `settings`: settings of a process: from the environment, and from `.env` for what the environment does not
   say
-* `tuning`: how the outbox waits
 """

@@ -1,15 +1,17 @@
-"""Settings of a process: from the environment, and from `.env` for what the environment does not say."""
+"""Settings of a process: from the environment, and from `.env` for what the environment does not say. And how the outbox
+waits, which no setting says."""
 
 from __future__ import annotations
 
 import getpass
 import os
+import random
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from engine.language.codec import Json, decode
 from engine.language.durations import parse_duration
@@ -29,33 +31,156 @@ class Rate(NamedTuple):
     seconds: float
 
 
-class Rates(NamedTuple):
+# --- how a setting is read ---------------------------------------------------------------------------------
+
+
+def setting(name: str, read: Callable[[str, Path], Any], default: Any = None, **options: Any) -> Any:
+    """A field that a variable of the environment sets. `read` makes its value of the text and of the folder in which
+    sayso is started; it raises `ValueError` with what the variable takes, or `SettingsError`."""
+    return field(default=default, metadata={"env": name, "read": read}, **options)
+
+
+def _text(raw: str, cwd: Path) -> str:
+    return raw.strip()
+
+
+def _path(raw: str, cwd: Path) -> Path:
+    return (cwd / raw).resolve()
+
+
+def _base_url(raw: str, cwd: Path) -> str:
+    return raw if raw.endswith("/") else raw + "/"
+
+
+def _boolean(raw: str, cwd: Path) -> bool:
+    value = raw.strip().lower()
+    if value not in ("0", "false", "no", "off", "1", "true", "yes", "on"):
+        raise ValueError("true or false")
+    return value in ("1", "true", "yes", "on")
+
+
+def _number(
+    least: float, most: float, make: Callable[[float], float] = float
+) -> Callable[[str, Path], float]:
+    def read(raw: str, cwd: Path) -> float:
+        try:
+            value = float(raw.strip().rstrip("d"))
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= most:
+            raise ValueError(f"a number from {least:g} to {most:g}")
+        return make(value)
+
+    return read
+
+
+def _seconds(raw: str, cwd: Path) -> float:
+    try:
+        return parse_duration(raw.strip())
+    except ValueError:
+        raise ValueError("a time, such as 10m") from None
+
+
+def _names(raw: str, cwd: Path) -> frozenset[str]:
+    return frozenset(entry.strip() for entry in raw.split(",") if entry.strip())
+
+
+def _matching(pattern: str, takes: str, *, lower: bool = False) -> Callable[[str, Path], frozenset[str]]:
+    def read(raw: str, cwd: Path) -> frozenset[str]:
+        found = _names(raw.lower() if lower else raw, cwd)
+        for entry in sorted(found):
+            if not re.fullmatch(pattern, entry):
+                raise _Entry(entry, takes)
+        return found
+
+    return read
+
+
+class _Entry(ValueError):
+    """One of several entries is not what the variable takes."""
+
+
+def _prices(raw: str, cwd: Path) -> Mapping[str, Json]:
+    """Prices from JSON, or from a file of JSON."""
+    from engine.messages.prices import InvalidPrice, prices_from
+
+    raw = raw.strip()
+    try:
+        given = decode((cwd / raw).read_bytes() if not raw.startswith("{") else raw.encode())
+        prices_from(given, {})
+    except (OSError, ValueError, NotJson) as error:
+        raise SettingsError(
+            f"SAYSO_PRICES takes prices as JSON, or the name of a file with them: {error}."
+        ) from None
+    except InvalidPrice as error:
+        raise SettingsError(f"SAYSO_PRICES: {error}.") from None
+    return dict(given)
+
+
+def _dollars(raw: str, cwd: Path) -> Decimal | None:
+    if raw.strip().lower() in ("off", "none"):
+        return None
+    try:
+        value = Decimal(raw.strip().removeprefix("$"))
+    except InvalidOperation:
+        value = Decimal("NaN")
+    if not value.is_finite() or not 0 <= value <= 1_000_000:
+        raise ValueError("dollars, such as 50 or 2.50, or `none`")
+    return value
+
+
+def _rate(raw: str, cwd: Path) -> Rate | None:
+    if raw.strip().lower() in ("off", "none"):
+        return None
+    most, _, span = raw.strip().partition("/")
+    try:
+        rate = Rate(int(most), parse_duration(span or "1m"))
+    except ValueError:
+        rate = Rate(0, 0.0)
+    if rate.most < 1 or rate.seconds <= 0:
+        raise ValueError("a number and a time, such as 20/1m, or `off`")
+    return rate
+
+
+_CHANNELS = _matching(
+    r"dm|[CGD][A-Z0-9]{2,}",
+    "ids of channels (C012345), and `dm` for direct messages. A name can be given to another channel, so names do not "
+    "count here",
+)
+_HOSTS = _matching(
+    r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*",
+    "names of hosts (grafana.example.com), and *.example.com for all below",
+    lower=True,
+)
+
+# --- the settings ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rates:
     """How often flows may be started; None means as often as anybody likes."""
 
-    person: Rate | None = Rate(20, 60.0)
-    channel: Rate | None = Rate(60, 60.0)
-    workspace: Rate | None = Rate(300, 60.0)
-
-
-DEFAULT_RATES = Rates()
-DEFAULT_CATCH_UP = Rate(40, 60.0)
-"""Slack allows some fifty calls a minute of the methods that read conversations."""
+    person: Rate | None = setting("SAYSO_RATE_PERSON", _rate, Rate(20, 60.0))
+    channel: Rate | None = setting("SAYSO_RATE_CHANNEL", _rate, Rate(60, 60.0))
+    workspace: Rate | None = setting("SAYSO_RATE_WORKSPACE", _rate, Rate(300, 60.0))
 
 
 @dataclass(frozen=True)
 class AgentSettings:
     """What agents are set to. `prices` replace those that are known, or add to them."""
 
-    model: str | None = None
-    prices: Mapping[str, Json] = field(default_factory=dict)
-    day_cap: Decimal | None = Decimal(50)
+    model: str | None = setting("SAYSO_MODEL", _text)
+    prices: Mapping[str, Json] = field(
+        default_factory=dict, metadata={"env": "SAYSO_PRICES", "read": _prices}
+    )
+    day_cap: Decimal | None = setting("SAYSO_MAX_COST_PER_DAY", _dollars, Decimal(50))
     """Dollars that all model calls of a day (UTC) may cost; None is without a cap."""
-    script: Path | None = None
+    script: Path | None = setting("SAYSO_SCRIPT", _path)
     scripted: Literal["never", "named", "without_key"] = "named"
     """When scripts answer in place of Claude: never, when `script` names one, or also where there is no key."""
-    link_hosts: frozenset[str] = frozenset()
+    link_hosts: frozenset[str] = setting("SAYSO_LINK_HOSTS", _HOSTS, frozenset())
     """Hosts to which links of a model stay links; `*.example.com` is every host below it."""
-    mcp_config: Path | None = None
+    mcp_config: Path | None = setting("SAYSO_MCP_CONFIG", _path)
 
 
 @dataclass(frozen=True)
@@ -65,27 +190,28 @@ class Settings:
     home: Path
     flows: Path
     database_url: str
-    bot_token: str | None = field(default=None, repr=False)
-    app_token: str | None = field(default=None, repr=False)
-    api_url: str = "https://slack.com/api/"
-    secret_key: bytes | None = field(default=None, repr=False)
-    snapshot_dir: Path | None = None
-    secrets_dir: Path | None = None
-    admins: frozenset[str] = frozenset()
-    allow_guests: bool = False
-    users: frozenset[str] = frozenset()
+    bot_token: str | None = setting("SLACK_BOT_TOKEN", _text, repr=False)
+    app_token: str | None = setting("SLACK_APP_TOKEN", _text, repr=False)
+    api_url: str = setting("SLACK_API_URL", _base_url, "https://slack.com/api/")
+    secret_key: bytes | None = setting("SAYSO_SECRET_KEY", lambda raw, cwd: raw.encode(), repr=False)
+    snapshot_dir: Path | None = setting("SAYSO_SNAPSHOT_DIR", _path)
+    secrets_dir: Path | None = setting("SAYSO_SECRETS_DIR", _path)
+    admins: frozenset[str] = setting("SAYSO_ADMINS", _names, frozenset())
+    allow_guests: bool = setting("SAYSO_ALLOW_GUESTS", _boolean, False)
+    users: frozenset[str] = setting("SAYSO_USERS", _names, frozenset())
     """Entries of those in Slack who may use the bot at all; none means everybody."""
-    channels: frozenset[str] = frozenset()
+    channels: frozenset[str] = setting("SAYSO_CHANNELS", _CHANNELS, frozenset())
     """Ids of the channels in which flows may be started, and `dm`; none means everywhere."""
-    rates: Rates = DEFAULT_RATES
-    catch_up: Rate | None = DEFAULT_CATCH_UP
-    """How often catch-up may call one method of Slack; None means as often as Slack answers."""
-    connections: int = 2
-    quiet_seconds: float = 600.0
+    rates: Rates = field(default_factory=Rates)
+    catch_up: Rate | None = setting("SAYSO_CATCH_UP", _rate, Rate(40, 60.0))
+    """How often catch-up may call one method of Slack, which allows some fifty calls a minute of those that read
+    conversations; None means as often as Slack answers."""
+    connections: int = setting("SAYSO_CONNECTIONS", _number(1, 10, int), 2)
+    quiet_seconds: float = setting("SAYSO_QUIET", _seconds, 600.0)
     """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
-    retention_days: float = 90.0
-    local_user: str = "local"
-    agents: AgentSettings = field(default_factory=lambda: AgentSettings())
+    retention_days: float = setting("SAYSO_RETENTION", _number(0.01, 36500), 90.0)
+    local_user: str = setting("SAYSO_USER", lambda raw, cwd: raw, "local")
+    agents: AgentSettings = field(default_factory=AgentSettings)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole environment after `.env`: secrets are looked up here."""
 
@@ -96,12 +222,13 @@ class Settings:
 
 
 KNOWN = (
-    *("SAYSO_FLOWS", "SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_SECRET_KEY", "SAYSO_SNAPSHOT_DIR"),
-    *("SAYSO_RETENTION", "SAYSO_ADMINS", "SAYSO_ALLOW_GUESTS", "SAYSO_USERS", "SAYSO_CHANNELS"),
-    *("SAYSO_RATE_PERSON", "SAYSO_RATE_CHANNEL", "SAYSO_RATE_WORKSPACE", "SAYSO_USER", "SAYSO_SECRETS_DIR"),
-    *("SAYSO_CONNECTIONS", "SAYSO_QUIET", "SAYSO_CATCH_UP"),
-    *("SAYSO_ANTHROPIC_API_KEY", "SAYSO_MODEL", "SAYSO_PRICES", "SAYSO_MAX_COST_PER_DAY", "SAYSO_SCRIPT"),
-    *("SAYSO_LINK_HOSTS", "SAYSO_MCP_CONFIG"),
+    *("SAYSO_FLOWS", "SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_ANTHROPIC_API_KEY"),
+    *(
+        str(one.metadata["env"])
+        for kind in (Settings, Rates, AgentSettings)
+        for one in fields(kind)
+        if str(one.metadata.get("env")).startswith("SAYSO_")
+    ),
 )
 """Every setting but the tokens, and the secrets of flows (`SAYSO_SECRET_…`)."""
 
@@ -131,34 +258,43 @@ def load_settings(
     _refuse_encryption(env)
     home_path = (cwd / (home or env.get("SAYSO_HOME") or ".sayso")).resolve()
     url = database_url or env.get("SAYSO_DATABASE_URL") or f"sqlite:///{home_path / 'sayso.db'}"
-    key = env.get("SAYSO_SECRET_KEY")
+    given = _read(Settings, env, cwd)
+    if "local_user" not in given:
+        given["local_user"] = _login()
     return Settings(
         home=home_path,
         flows=(cwd / (flows or env.get("SAYSO_FLOWS") or "flows")).resolve(),
         database_url=_absolute(url, cwd),
-        bot_token=env.get("SLACK_BOT_TOKEN") or None,
-        app_token=env.get("SLACK_APP_TOKEN") or None,
-        api_url=_base_url(env.get("SLACK_API_URL") or "https://slack.com/api/"),
-        secret_key=key.encode() if key else None,
-        snapshot_dir=_path(env.get("SAYSO_SNAPSHOT_DIR"), cwd),
-        secrets_dir=_path(env.get("SAYSO_SECRETS_DIR"), cwd),
-        admins=_names(env, "SAYSO_ADMINS"),
-        allow_guests=_boolean(env, "SAYSO_ALLOW_GUESTS"),
-        users=_names(env, "SAYSO_USERS"),
-        channels=_channels(env, "SAYSO_CHANNELS"),
-        rates=Rates(
-            person=_rate(env, "SAYSO_RATE_PERSON", DEFAULT_RATES.person),
-            channel=_rate(env, "SAYSO_RATE_CHANNEL", DEFAULT_RATES.channel),
-            workspace=_rate(env, "SAYSO_RATE_WORKSPACE", DEFAULT_RATES.workspace),
-        ),
-        catch_up=_rate(env, "SAYSO_CATCH_UP", DEFAULT_CATCH_UP),
-        connections=int(_number(env, "SAYSO_CONNECTIONS", 2, least=1, most=10)),
-        quiet_seconds=_seconds(env, "SAYSO_QUIET", "10m"),
-        retention_days=_number(env, "SAYSO_RETENTION", 90, least=0.01, most=36500),
-        local_user=_user(env),
-        agents=_agents(env, cwd),
+        **given,
+        rates=Rates(**_read(Rates, env, cwd)),
+        agents=AgentSettings(**_read(AgentSettings, env, cwd)),
         env=env,
     )
+
+
+def _read(kind: type[Settings | Rates | AgentSettings], env: Mapping[str, str], cwd: Path) -> dict[str, Any]:
+    """The fields that the environment sets."""
+    found = {}
+    for one in fields(kind):
+        name = str(one.metadata.get("env"))
+        raw = env.get(name, "")
+        if not raw.strip():
+            continue
+        try:
+            found[one.name] = one.metadata["read"](raw, cwd)
+        except _Entry as error:
+            entry, takes = error.args
+            raise SettingsError(f"{name} has {entry!r}; it takes {takes}.") from None
+        except ValueError as error:
+            raise SettingsError(f"{name} is {raw.strip()!r}; it takes {error}.") from None
+    return found
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "local"
 
 
 def _refuse_encryption(env: Mapping[str, str]) -> None:
@@ -196,132 +332,32 @@ def _absolute(url: str, cwd: Path) -> str:
     return prefix + os.path.abspath(cwd / url.removeprefix(prefix))
 
 
-def _base_url(url: str) -> str:
-    return url if url.endswith("/") else url + "/"
+LOOK_DELAYS = (2.0, 10.0)
+"""Seconds after an attempt at which a message is looked for whose answer was lost; it may appear late."""
 
 
-def _path(value: str | None, cwd: Path) -> Path | None:
-    return (cwd / value).resolve() if value else None
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How the outbox waits. The defaults are for Slack; tests wait less."""
+
+    look_delays: tuple[float, ...] = LOOK_DELAYS
+    """Seconds after an attempt at which a message is looked for whose answer was lost."""
+    rate: float | None = 1.0
+    """Slack's advice: messages a second and channel; None for no limit of our own."""
+    burst: int = 5
+    card_seconds: float = 1.0
+    """The least time between two edits of a card."""
+    live_seconds: float = 1.2
+    """The least time between two edits of messages that are still being written, all of them together."""
+    backoff: tuple[float, float] = (1.0, 60.0)
+    """The first and the longest wait after an error that will pass."""
+    unreachable_seconds: float = 300.0
+    """How often it is tried whether a thread can be posted in again."""
+    lanes: int = 8
+    """How many lanes are served at once."""
+    poll_seconds: float = 0.25
+    """How often the outbox is read although nobody said that there is anything new."""
+    jitter: Callable[[], float] = random.random
 
 
-def _boolean(env: Mapping[str, str], name: str) -> bool:
-    value = env.get(name, "").strip().lower()
-    if value in ("", "0", "false", "no", "off"):
-        return False
-    if value in ("1", "true", "yes", "on"):
-        return True
-    raise SettingsError(f"{name} is {value!r}; it takes true or false.")
-
-
-def _number(env: Mapping[str, str], name: str, default: float, *, least: float, most: float) -> float:
-    raw = env.get(name)
-    if not raw:
-        return default
-    try:
-        value = float(raw.rstrip("d"))
-    except ValueError:
-        value = float("nan")
-    if not least <= value <= most:
-        raise SettingsError(f"{name} is {raw!r}; it takes a number from {least:g} to {most:g}.")
-    return value
-
-
-def _seconds(env: Mapping[str, str], name: str, default: str) -> float:
-    raw = env.get(name, "").strip() or default
-    try:
-        return parse_duration(raw)
-    except ValueError:
-        raise SettingsError(f"{name} is {raw!r}; it takes a time, such as 10m.") from None
-
-
-def _names(env: Mapping[str, str], name: str) -> frozenset[str]:
-    return frozenset(entry.strip() for entry in env.get(name, "").split(",") if entry.strip())
-
-
-def _channels(env: Mapping[str, str], name: str) -> frozenset[str]:
-    found = _names(env, name)
-    for entry in sorted(found):
-        if entry != "dm" and not re.fullmatch(r"[CGD][A-Z0-9]{2,}", entry):
-            raise SettingsError(
-                f"{name} has {entry!r}; it takes ids of channels (C012345), and `dm` for direct messages. A name "
-                "can be given to another channel, so names do not count here."
-            )
-    return found
-
-
-def _agents(env: Mapping[str, str], cwd: Path) -> AgentSettings:
-    return AgentSettings(
-        model=env.get("SAYSO_MODEL", "").strip() or None,
-        prices=_prices(env, cwd),
-        day_cap=_dollars(env, "SAYSO_MAX_COST_PER_DAY", AgentSettings.day_cap),
-        script=_path(env.get("SAYSO_SCRIPT"), cwd),
-        link_hosts=_hosts(env, "SAYSO_LINK_HOSTS"),
-        mcp_config=_path(env.get("SAYSO_MCP_CONFIG"), cwd),
-    )
-
-
-def _prices(env: Mapping[str, str], cwd: Path) -> Mapping[str, Json]:
-    """Prices from JSON, or from a file of JSON."""
-    raw = env.get("SAYSO_PRICES", "").strip()
-    if not raw:
-        return {}
-    from engine.messages.prices import InvalidPrice, prices_from
-
-    try:
-        given = decode((cwd / raw).read_bytes() if not raw.startswith("{") else raw.encode())
-        prices_from(given, {})
-    except (OSError, ValueError, NotJson) as error:
-        raise SettingsError(
-            f"SAYSO_PRICES takes prices as JSON, or the name of a file with them: {error}."
-        ) from None
-    except InvalidPrice as error:
-        raise SettingsError(f"SAYSO_PRICES: {error}.") from None
-    return dict(given)
-
-
-def _dollars(env: Mapping[str, str], name: str, default: Decimal | None) -> Decimal | None:
-    raw = env.get(name, "").strip()
-    if not raw:
-        return default
-    if raw.lower() in ("off", "none"):
-        return None
-    try:
-        value = Decimal(raw.removeprefix("$"))
-    except InvalidOperation:
-        value = Decimal("NaN")
-    if not value.is_finite() or not 0 <= value <= 1_000_000:
-        raise SettingsError(f"{name} is {raw!r}; it takes dollars, such as 50 or 2.50, or `none`.")
-    return value
-
-
-def _hosts(env: Mapping[str, str], name: str) -> frozenset[str]:
-    found = frozenset(entry.lower() for entry in _names(env, name))
-    for entry in sorted(found):
-        if not re.fullmatch(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*", entry):
-            raise SettingsError(
-                f"{name} has {entry!r}; it takes names of hosts (grafana.example.com), and *.example.com for all below."
-            )
-    return found
-
-
-def _rate(env: Mapping[str, str], name: str, default: Rate | None) -> Rate | None:
-    raw = env.get(name, "").strip()
-    if not raw:
-        return default
-    if raw.lower() in ("off", "none"):
-        return None
-    most, _, span = raw.partition("/")
-    try:
-        rate = Rate(int(most), parse_duration(span or "1m"))
-    except ValueError:
-        rate = Rate(0, 0.0)
-    if rate.most < 1 or rate.seconds <= 0:
-        raise SettingsError(f"{name} is {raw!r}; it takes a number and a time, such as 20/1m, or `off`.")
-    return rate
-
-
-def _user(env: Mapping[str, str]) -> str:
-    try:
-        return env.get("SAYSO_USER") or getpass.getuser()
-    except (KeyError, OSError):
-        return "local"
+SLACK_PACE = Tuning()

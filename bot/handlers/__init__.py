@@ -12,14 +12,12 @@ A crash: Rows that were not consumed are handled again.
 Files:
 
 * `catchup`: reads what was said while nobody listened: after a start and after any gap
-* `channel_changes`: what happens to channels and to messages of ours: archived, left, back again, deleted
+* `channel_changes`: what happens to channels and to messages of ours: archived, left, back again, deleted; and what people are told
+  of dead letters
 * `clicks`: what is done with presses in messages: options, controls, Undo, the end of a session, and which
   question was meant
-* `control_words`: what control words do to the sessions of a thread
-* `dead_letters`: what people are told of what was set aside: a row that could not be handled, a session
-  that does not verify
-* `edits`: what is done when people edit what they wrote: nothing, and they are told so where it matters
-* `steering`: who may speak to an agent that is under way
-* `text_messages`: what is done with what people said and pressed: inbox rows → engine commands, and words
+* `replies`: what people say and press, carried out: one engine command, committed with the row that asked
+  for it; edits, which change nothing
+* `text_messages`: what is done with what people say: inbox rows → engine commands, control words, and words
   where nothing is done
 """

@@ -22,8 +22,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.inbound import decisions, payloads
-from bot.wire.client import RateLimited, classify, code_of
-from bot.wire.read_limiter import ReadBudget
+from bot.wire.client import RateLimited, ReadBudget, classify, code_of
 from engine.journal.records import Head, InboxItem
 from engine.storage.group_commit import Writer
 
@@ -206,8 +205,7 @@ class CatchUp:
         return [found] if found is not None else []
 
     async def _heard_first(self, found: list[Missed]) -> list[InboxItem]:
-        """What is taken of the messages that were found: of an edited one, the edit where its first words, or the edit
-        itself, were heard."""
+        """What is taken of the messages found; of an edited one only its edit, where it was heard before."""
         items = []
         for item, edit in found:
             if edit is not None:

@@ -1,4 +1,5 @@
-"""What happens to channels and to messages of ours: archived, left, back again, deleted. Inbox rows → commands.
+"""What happens to channels and to messages of ours: archived, left, back again, deleted. Inbox rows → commands. And what
+people are told of dead letters, and of sessions that do not verify.
 
 These events only make quicker what posting finds out anyway (`bot.outbound.reachability`), so one that is lost costs time
 and nothing else. Only the deletion of a question's message is known from its event alone, until it is edited.
@@ -10,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from bot.inbound import decisions
-from bot.intents.session_rows import note_row, tell_requester
+from bot.intents.session_rows import direct_row, note_to, tell_requester
 from bot.rendering import phrases
 from bot.rendering.prompts import prompt_key
 from engine.decide.commands import Command, Gone, Unreachable
@@ -69,9 +70,8 @@ class ChannelChanges:
             except (SessionError, Refused) as error:
                 log.info("%s is not paused: %s", head.session_id, error)
                 continue
-            text = phrases.shared_text(head.flow_name)
-            thread_ts = key.split(":")[2]
-            said.append(note_row(f"shared:{row.key}:{head.session_id}", key, channel, thread_ts, text))
+            note_key = f"shared:{row.key}:{head.session_id}"
+            said.append(note_to(key, note_key, phrases.shared_text(head.flow_name)))
         return await self._consume(row, "applied", said)
 
     async def _live(self) -> list[Head]:
@@ -127,3 +127,40 @@ class ChannelChanges:
             self._engine.store.consume, [Consumed(row.id, outcome)], self._engine.now(), list(rows)
         )
         return True
+
+
+class DeadLetters:
+    """Makes the intents for rows that are set aside."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def told(self, row: InboxRow) -> Sequence[Row]:
+        """The intents that say it; none for what nobody did, as when a channel was archived."""
+        # Tried again under another id, and failed again: that is said again.
+        key, thread = f"dead:{row.key}:{row.id}", await self._thread(row)
+        if thread is not None:
+            return [note_to(thread, key, phrases.dead_letter_text(row.key))]
+        person = decode(row.payload).get("user")
+        return [direct_row(key, person, phrases.dead_letter_text(row.key))] if person else ()
+
+    async def _thread(self, row: InboxRow) -> str | None:
+        if row.thread_key is not None or row.session_id is None:
+            return row.thread_key
+        head = await self._engine.head(row.session_id)
+        return head.thread_key
+
+
+def quarantine_rows(head: Head, reason: str) -> Sequence[Row]:
+    """What the thread is told when its session's records do not verify."""
+    return _note(head, "quarantine", phrases.quarantine_text(head.flow_name, head.session_id))
+
+
+def newer_rows(head: Head) -> Sequence[Row]:
+    """What the thread is told when its session is left to a newer release."""
+    return _note(head, "newer", phrases.newer_text(head.flow_name, head.session_id))
+
+
+def _note(head: Head, about: str, text: str) -> Sequence[Row]:
+    key = f"{about}:{head.session_id}"
+    return [] if head.thread_key is None else [note_to(head.thread_key, key, text)]

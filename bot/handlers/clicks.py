@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from bot.handlers.replies import Replies
 from bot.inbound import decisions
 from bot.intents.session_rows import TAKEN, edit_row, reaction_row
 from bot.outbound.notices import Notices
 from bot.rendering import phrases
 from bot.rendering.approvals import UNDO
 from bot.rendering.forms import INLINE, read_control
-from bot.rendering.menus import MENU
+from bot.rendering.notes import MENU
 from bot.rendering.text import escape, one_line
 from bot.wire.users import LookupFailed, People
-from engine.decide.commands import Abort, Answer, Command, Undo
+from engine.decide.commands import Abort, Answer, Undo
 from engine.decide.policy import Gate, authorize
 from engine.journal.records import Head, InboxRow, Row
 from engine.journal.transitions import ENDED
@@ -30,32 +31,16 @@ GONE = "This button is not known here any more."
 COPY = "This is no longer the message of this question. Please press in the one that shows it now."
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """What the conversation does for a press: carry a command out, or take a reply that was written before."""
-
-    do: Callable[[InboxRow, dict[str, Json], str, Command], Awaitable[bool]]
-    reply: Callable[[InboxRow, dict[str, Json], Actor, PromptState, str, str | None], Awaitable[bool]]
-
-
+@dataclass(eq=False, repr=False)
 class Presses:
     """Handles the inbox rows of buttons and controls."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        people: People,
-        gate: Gate,
-        bot_user_id: str,
-        telling: Notices,
-        hands: Hands,
-    ) -> None:
-        self._engine = engine
-        self._people = people
-        self._gate = gate
-        self._bot_user_id = bot_user_id
-        self._notices = telling
-        self._hands = hands
+    engine: Engine
+    people: People
+    gate: Gate
+    bot_user_id: str
+    notices: Notices
+    replies: Replies
 
     async def click(self, row: InboxRow) -> bool:
         """What was pressed, by its action."""
@@ -78,10 +63,10 @@ class Presses:
         prompt_id, nonce, index = [*ids.split("|"), "", ""][:3]
         prompt = await self._prompt(row, prompt_id)
         if prompt is not None and nonce == prompt.nonce and not _stands_in(prompt, data["messageTs"]):
-            return await self._notices.whisper(row, data, COPY, "refused")
+            return await self.notices.whisper(row, data, COPY, "refused")
         known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
         if prompt is None or not known:
-            return await self._notices.whisper(row, data, GONE, "refused")
+            return await self.notices.whisper(row, data, GONE, "refused")
         picked = _picked(prompt, data) if inline else prompt.options[int(index)]["value"]
         return await self._answer(row, data, prompt, nonce, value=picked)
 
@@ -97,29 +82,29 @@ class Presses:
     ) -> bool:
         if not prompt.open:
             # Its row says how it was closed; the session may be over long since.
-            return await self._notices.whisper(row, data, phrases.closed_text(prompt), "refused")
+            return await self.notices.whisper(row, data, phrases.closed_text(prompt), "refused")
         try:
-            actor = await self._people.actor(data, entries=prompt.approvers or prompt.who or ())
+            actor = await self.people.actor(data, entries=prompt.approvers or prompt.who or ())
         except LookupFailed as error:
-            return await self._notices.not_looked_up(row, data, error)
+            return await self.notices.not_looked_up(row, data, error)
         if text is not None:
-            return await self._hands.reply(row, data, actor, prompt, text, nonce)
+            return await self.replies.reply(row, data, actor, prompt, text, nonce)
         command = Answer(prompt.prompt_id, actor, row.key, value=value, nonce=nonce)
-        return await self._hands.do(row, data, prompt.session_id, command)
+        return await self.replies.do(row, data, prompt.session_id, command)
 
     async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
         prompt = await self._prompt(row, prompt_id)
         if prompt is None:
-            return await self._notices.whisper(row, data, GONE, "refused")
+            return await self.notices.whisper(row, data, GONE, "refused")
         try:
-            actor = await self._people.actor(data)
+            actor = await self.people.actor(data)
         except LookupFailed as error:
-            return await self._notices.not_looked_up(row, data, error)
-        return await self._hands.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
+            return await self.notices.not_looked_up(row, data, error)
+        return await self.replies.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
 
     async def _cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
         async def cancel(head: Head, actor: Actor) -> bool:
-            done = await self._hands.do(row, data, session_id, Abort(actor, "cancelled in the thread"))
+            done = await self.replies.do(row, data, session_id, Abort(actor, "cancelled in the thread"))
             if done and data["actionId"] == phrases.CANCEL_THIS and await self._applied(row):
                 await self._say_instead(
                     row, data, phrases.confirmed(head.flow_name, data["user"], ended=True)
@@ -132,11 +117,11 @@ class Presses:
         """Whoever may end a session may also say that it goes on: the question whether to end it is answered then."""
 
         async def keep(head: Head, actor: Actor) -> bool:
-            state = await self._engine.verified_state(session_id)
-            reason = authorize(actor, "cancel", self._gate.target(state.actor, True)).reason
+            state = await self.engine.verified_state(session_id)
+            reason = authorize(actor, "cancel", self.gate.target(state.actor, True)).reason
             if reason is not None:
-                return await self._notices.whisper(row, data, reason, "refused")
-            await self._notices.consume(row, "kept")
+                return await self.notices.whisper(row, data, reason, "refused")
+            await self.notices.consume(row, "kept")
             if head.status not in ENDED:
                 await self._say_instead(
                     row, data, phrases.confirmed(head.flow_name, data["user"], ended=False)
@@ -153,27 +138,26 @@ class Presses:
         press: Callable[[Head, Actor], Awaitable[bool]],
     ) -> bool:
         """Do what a press on a session's own button means, where the button stands in that session's thread."""
-        head = await self._engine.writer.call(self._engine.store.head, session_id)
+        head = await self.engine.writer.call(self.engine.store.head, session_id)
         if head is None or head.thread_key != row.thread_key:
-            return await self._notices.whisper(row, data, GONE, "refused")
+            return await self.notices.whisper(row, data, GONE, "refused")
         try:
-            actor = await self._people.actor(data)
+            actor = await self.people.actor(data)
         except LookupFailed as error:
-            return await self._notices.not_looked_up(row, data, error)
+            return await self.notices.not_looked_up(row, data, error)
         return await press(head, actor)
 
     async def _meant(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
-        """The text that was written before answers this question. It is read again where it was stored; who wrote it
-        says for which question it was."""
+        """The text that was written before answers this question; only its author can say so."""
         prompt_id, nonce, ts, author = [*value.split("|"), "", "", ""][:4]
         if author != data["user"]:
-            return await self._notices.whisper(
+            return await self.notices.whisper(
                 row, data, "Only whoever wrote the reply can say that.", "refused"
             )
         prompt, written = await self._prompt(row, prompt_id), await self._written(data, ts)
         if prompt is None or written is None:
             said = "Your reply is not there any more. Please write it again." if prompt else GONE
-            return await self._notices.whisper(row, data, said, "refused")
+            return await self.notices.whisper(row, data, said, "refused")
         text, files = written
         done = await self._answer(row, {**data, "files": files, "ts": ts}, prompt, nonce, text=text)
         if done and await self._applied(row):
@@ -185,14 +169,14 @@ class Presses:
     async def _written(self, data: dict[str, Json], ts: str) -> tuple[str, list[dict[str, Json]]] | None:
         """What was written at this moment in this channel, and the files that came with it."""
         key = f"message:{data['team']}:{data['channel']}:{ts}"
-        stored = await self._engine.writer.call(self._engine.store.inbox_row, key)
+        stored = await self.engine.writer.call(self.engine.store.inbox_row, key)
         if stored is None or stored.kind != decisions.MESSAGE:
             return None
         said = decode(stored.payload)
         try:
             message = read_message(
                 said["text"],
-                bot_user_id=self._bot_user_id,
+                bot_user_id=self.bot_user_id,
                 user=said["user"],
                 ts=said["ts"],
                 thread_ts=said["threadTs"],
@@ -202,7 +186,7 @@ class Presses:
         return (message.text, said.get("files") or []) if said["user"] == data["user"] else None
 
     async def _applied(self, row: InboxRow) -> bool:
-        stored = await self._engine.writer.call(self._engine.store.inbox_row, row.key)
+        stored = await self.engine.writer.call(self.engine.store.inbox_row, row.key)
         return stored is not None and stored.outcome == "applied"
 
     async def _close_menu(
@@ -217,11 +201,11 @@ class Presses:
         """The message whose button was pressed has done its work: it says what came of it, without buttons."""
         lane = row.thread_key or row.key
         edit = edit_row(f"menu:{row.key}", lane, data["channel"], data["messageTs"], text)
-        await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [edit, *more])
+        await self.engine.writer.call(self.engine.store.consume, [], self.engine.now(), [edit, *more])
 
     async def _prompt(self, row: InboxRow, prompt_id: str) -> PromptState | None:
         """The prompt, where it is one of the thread in which somebody pressed: who may answer depends on the channel."""
-        found = await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
+        found = await self.engine.writer.call(prompts.find, self.engine.store, prompt_id)
         return found if found is not None and found.thread_key == row.thread_key else None
 
 

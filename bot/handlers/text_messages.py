@@ -1,4 +1,4 @@
-"""What is done with what people said and pressed: inbox rows → engine commands, and words where nothing is done.
+"""What is done with what people say: inbox rows → engine commands, and words where nothing is done.
 
 Every row is consumed in the commit of what it caused, or together with the words that tell its author why nothing
 was caused. A row that cannot be decided yet (a prompt that is being posted, a person who cannot be looked up) is
@@ -8,33 +8,25 @@ held: it stays in the inbox.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
-from bot.config.library import Library
-from bot.handlers.clicks import Hands, Presses
-from bot.handlers.control_words import Controls
-from bot.handlers.edits import Edits
-from bot.handlers.steering import steerable, told_later
+from bot.handlers.replies import Replies, steerable
 from bot.inbound import decisions, payloads
-from bot.outbound.notices import Notices, held, whispered
+from bot.outbound.notices import Notices, held
 from bot.rendering import phrases
-from bot.rendering.menus import menu_blocks
+from bot.rendering.notes import menu_blocks
 from bot.rendering.text import escape, plain
-from bot.start.from_messages import MessageStarts, asks_about_flows
-from bot.start.starter import Starter
-from bot.start.status import SessionStatus
-from bot.start.threads import ThreadStarts
-from bot.wire.downloads import IncomingFiles, NotNow
+from bot.start.from_messages import MessageStarts, SessionStatus, asks_about_flows
 from bot.wire.users import LookupFailed, People, UnknownPerson
 from engine.decide import commands
-from engine.decide.commands import Answer, Command, Undo
-from engine.decide.policy import Gate
-from engine.journal.records import Consumed, Head, InboxRow
+from engine.decide.commands import Resume, Undo
+from engine.decide.policy import Gate, authorize
+from engine.journal.records import Head, InboxRow
+from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import InvalidAnswer, Refused, SessionError
-from engine.nodes.runtime.folder import FileRefused
 from engine.run.engine import Engine
 from prompt_state import store as prompts
 from prompt_state.errors import TooLong
@@ -62,42 +54,119 @@ from prompt_state.routing import (
 log = logging.getLogger("sayso.conversation")
 
 
+class Controls:
+    """Obeys control words."""
+
+    def __init__(self, engine: Engine, gate: Gate, standing: SessionStatus, telling: Notices) -> None:
+        self._engine = engine
+        self._gate = gate
+        self._status = standing
+        self._notices = telling
+        self._acts = {
+            "pause": self._pause,
+            "stop": self._pause,
+            "resume": self._resume,
+            "cancel": self._confirm_cancel,
+        }
+
+    async def obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Do what was said."""
+        if said.word == "help":
+            return await self._notices.look(row, data, actor, phrases.thread_help())
+        act = self._acts.get(said.word)
+        if said.sessions and act is not None:
+            return await act(row, data, actor, said)
+        status = await self._status.of(await self._heads(row))
+        return await self._notices.look(row, data, actor, status)
+
+    async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
+
+        async def pause(session_id: str) -> State:
+            return await self._engine.pause(session_id, actor=actor, reason=phrases.by(actor))
+
+        states, refusal = await self._each(said.sessions, pause)
+        if not states:
+            return await self._notices.whisper(row, data, refusal, "refused")
+        return await self._notices.tell(row, data, phrases.paused_text(states, said.word), "applied")
+
+    async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Let what is held here go on."""
+        heads = await self._heads(row)
+        held = [head.session_id for head in heads if head.phase == "held"]
+        if not held:
+            status = await self._status.of(heads)
+            return await self._notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
+
+        async def resume(session_id: str) -> State:
+            return await self._engine.apply(session_id, Resume(said.text or phrases.GO_ON, actor, row.key))
+
+        try:
+            states, refusal = await self._each(held, resume)
+        except InvalidAnswer as error:
+            return await self._notices.tell(row, data, escape(str(error)), "refused")
+        if not states:
+            return await self._notices.whisper(row, data, refusal, "refused")
+        return await self._notices.tell(row, data, phrases.resumed_text(states), "applied")
+
+    async def _confirm_cancel(
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
+    ) -> bool:
+        """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
+        mine, refusal = [], "You may not cancel this."
+        for session_id in said.sessions:
+            state = await self._engine.verified_state(session_id)
+            verdict = authorize(actor, "cancel", self._gate.target(state.actor, True))
+            if verdict.allowed:
+                mine.append((state.flow_name, session_id))
+            refusal = verdict.reason or refusal
+        if not mine:
+            return await self._notices.whisper(row, data, refusal, "refused")
+        text, blocks = phrases.confirm_cancel(mine)
+        return await self._notices.tell(row, data, text, "told", blocks=blocks)
+
+    async def _each(
+        self, sessions: Iterable[str], act: Callable[[str], Awaitable[State]]
+    ) -> tuple[list[State], str]:
+        """The states of those sessions with which it could be done, and why not with the last other one."""
+        states, refusal = [], ""
+        for session_id in sessions:
+            try:
+                states.append(await act(session_id))
+            except InvalidAnswer:
+                raise
+            except (Refused, SessionError) as error:
+                refusal = str(error)
+        return states, refusal
+
+    async def _heads(self, row: InboxRow) -> list[Head]:
+        heads = await self._engine.writer.call(self._engine.store.heads, thread_key=row.thread_key)
+        return heads
+
+
 class Conversation:
-    """Handlers for the inbox rows that Slack's payloads became."""
+    """Handles the inbox rows of messages."""
 
     def __init__(
         self,
         engine: Engine,
-        library: Library,
         people: People,
         gate: Gate,
         home: decisions.Home,
-        starter: Starter,
-        threads: ThreadStarts,
+        starts: MessageStarts,
+        replies: Replies,
+        status: SessionStatus,
         notices: Notices,
-        files: IncomingFiles | None = None,
     ) -> None:
         self._engine = engine
         self._people = people
         self._gate = gate
         self._home = home
-        self._files = files
-        self._status = SessionStatus(engine)
+        self._starts = starts
+        self._replies = replies
+        self._status = status
         self._notices = notices
-        self.beginnings = MessageStarts(library, people, home, starter, threads, self._status, notices)
-        self._controls = Controls(engine, gate, self._status, self._notices)
-        self._edits = Edits(engine, self._notices)
-        hands = Hands(self._do, self._replied)
-        self._presses = Presses(engine, people, gate, home.bot_user_id, self._notices, hands)
-
-    def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
-        """By kind of inbox row."""
-        return {
-            decisions.MESSAGE: self.message,
-            decisions.CLICK: self._presses.click,
-            decisions.SLASH: self.beginnings.slash,
-            decisions.EDITED: self._edits.edited,
-        }
+        self._controls = Controls(engine, gate, status, notices)
 
     # --- messages ------------------------------------------------------------------------------------------
 
@@ -116,8 +185,8 @@ class Conversation:
             if keys:
                 row, data = row._replace(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
                 said, heads = replace(said, thread_ts=data["threadTs"]), await self._heads(keys[0])
-        if self.beginnings.concerned(said, data, heads):
-            return await self.beginnings.by_message(row, data, said)
+        if self._starts.concerned(said, data, heads):
+            return await self._starts.by_message(row, data, said)
         try:
             actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
         except UnknownPerson as error:
@@ -129,7 +198,7 @@ class Conversation:
     def _meant_for_a_thread(self, said: Message) -> bool:
         """Whether a direct message outside of every thread may be about what waits there: people answer where they are,
         and on a phone a thread is far away."""
-        about_flows = asks_about_flows(said) or self.beginnings.names_flow(said)
+        about_flows = asks_about_flows(said) or self._starts.names_flow(said)
         return bool(said.text or said.has_files) and not about_flows
 
     # --- replies in a thread -------------------------------------------------------------------------------
@@ -157,14 +226,14 @@ class Conversation:
             case Hold():
                 return False
             case TextAnswer(prompt_id, text):
-                return await self._replied(row, data, actor, _by_id(asked, prompt_id), text)
+                return await self._replies.reply(row, data, actor, _by_id(asked, prompt_id), text)
             case Control():
                 return await self._controls.obey(row, data, actor, found)
             case TakeBack(prompt_id):
                 session_id = _by_id(asked, prompt_id).session_id
-                return await self._do(row, data, session_id, Undo(prompt_id, actor, row.key))
+                return await self._replies.do(row, data, session_id, Undo(prompt_id, actor, row.key))
             case Steer(session_id, text):
-                return await self._do(row, data, session_id, commands.Steer(text, actor, row.key))
+                return await self._replies.do(row, data, session_id, commands.Steer(text, actor, row.key))
             case Chatter() | Ignore() | Note():
                 await self._notices.consume(row, "ignored")
                 return True
@@ -215,81 +284,6 @@ class Conversation:
             case _:
                 status = await self._status.of(await self._heads(row.thread_key))
                 return await self._notices.look(row, data, actor, status)
-
-    # --- carrying out ---------------------------------------------------------------------------------------
-
-    async def _answer(
-        self,
-        row: InboxRow,
-        data: dict[str, Json],
-        actor: Actor,
-        prompt: PromptState,
-        *,
-        value: Json = None,
-        text: str | None = None,
-        nonce: str | None = None,
-        files: list[Json] | None = None,
-    ) -> bool:
-        command = Answer(prompt.prompt_id, actor, row.key, value=value, text=text, nonce=nonce, files=files)
-        return await self._do(row, data, prompt.session_id, command)
-
-    async def _replied(
-        self,
-        row: InboxRow,
-        data: dict[str, Json],
-        actor: Actor,
-        prompt: PromptState,
-        text: str,
-        nonce: str | None = None,
-    ) -> bool:
-        """A reply with its words, and with its files where the prompt takes some: they are fetched before it counts."""
-        sent = data.get("files") or []
-        if not (sent and prompt.accepts_files and self._files is not None):
-            return await self._answer(row, data, actor, prompt, text=text, nonce=nonce)
-        try:
-            files = await self._files.fetch(prompt, sent, data["ts"])
-        except NotNow as error:
-            return held(row, error)
-        except FileRefused as error:
-            return await self._notices.tell(row, data, escape(str(error)), "refused")
-        return await self._answer(row, data, actor, prompt, text=text or None, files=files, nonce=nonce)
-
-    async def _do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
-        """Carry a command out with this row; a refusal is told to its author only."""
-        try:
-            state = await self._engine.apply(session_id, command, consumed=[Consumed(row.id, "applied")])
-        except InvalidAnswer as error:
-            if row.kind != decisions.MESSAGE:
-                return await self._notices.whisper(row, data, str(error), "refused")
-            return await self._notices.tell(row, data, escape(str(error)), "refused")
-        except (Refused, SessionError) as error:
-            return await self._notices.whisper(row, data, str(error), "refused")
-        later = told_later(state, command)
-        if isinstance(command, commands.Steer) and data.get("files"):
-            later = " ".join(filter(None, (phrases.WORDS_ONLY, later)))
-        if later is not None:
-            # The row was consumed together with what it said.
-            told = whispered(row, data, later)
-            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [told])
-        return True
-
-    # --- views ---------------------------------------------------------------------------------------------
-
-    async def carry_out(self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]) -> bool:
-        """What was submitted about the prompt `data["promptId"]`, as whoever submitted it."""
-        prompt = await self._prompt(data["promptId"])
-        if prompt is None:
-            return await self._notices.whisper(
-                row, data, "This question is not known here any more.", "refused"
-            )
-        if not prompt.open:
-            return await self._notices.whisper(row, data, phrases.closed_text(prompt), "refused")
-        try:
-            actor = await self._people.actor(data, entries=[*(prompt.approvers or ()), *(prompt.who or ())])
-            command = await self._people.informed(make(actor), data["channel"])
-        except LookupFailed as error:
-            return await self._notices.not_looked_up(row, data, error)
-        return await self._do(row, data, prompt.session_id, command)
 
     # --- reading -------------------------------------------------------------------------------------------
 

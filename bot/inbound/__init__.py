@@ -11,12 +11,8 @@ A crash: A payload without an acknowledgement comes again; its idempotency key k
 
 Files:
 
-* `decisions`: what is done with what arrives from Slack, as values, and the kinds of inbox rows that become
-  of it
+* `decisions`: what is done with what arrives from Slack, as values whose types are checked
 * `interactions`: what people press, choose, submit and command in Slack, as what is done with it
 * `payloads`: what arrives from Slack, as what is done with it (`bot.inbound.decisions`)
-* `start_command`: what people write to start a flow: `NAME key=value ...`, `run NAME ...`
-* `triggers`: what the served flows listen for beside their names: words in channels, reactions, schedules
-* `view_values`: what opens a view, what was submitted, and what is answered to it
-* `wellformed`: whether what a payload became has the types that everything behind it relies on
+* `triggers`: what starts flows: the line that people write, and what the served flows listen for
 """

@@ -1,4 +1,5 @@
-"""What is done with what arrives from Slack, as values, and the kinds of inbox rows that become of it.
+"""What is done with what arrives from Slack, as values: rows of the inbox, views and submissions; and a check of their
+types.
 
 `Take` is persisted under its key before the acknowledgement; `Ask` is answered in the acknowledgement itself and
 persists nothing; `Press` opens a view and persists nothing; `Submit` is checked, and persisted if it is right; `Skip`
@@ -8,13 +9,128 @@ comes twice in two shapes (`message` and `app_mention`) is taken once, whichever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
 
-from bot.inbound.view_values import Opening, Submission
 from engine.journal.records import InboxItem
-from engine.language.codec import Json
+from engine.language.codec import Json, decode, encode
+
+View: TypeAlias = dict[str, Any]
+"""A view as Slack takes it: a modal, or the app's Home."""
+
+VIEW = "slack.view"
+"""Kind of the inbox rows that submissions become."""
+PAGE = "slack.page"
+"""Kind of the inbox rows that the pages of a form become, all but the last."""
+
+OPEN, INSIDE = "sayso:open:", "sayso:inside:"
+"""Buttons that open a view of the kind that follows; and elements that change the view they stand in."""
+CALLBACK = "sayso:"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Somebody asked for a view. The trigger lives for three seconds."""
+
+    kind: str
+    team: str
+    user: str
+    trigger_id: str
+    value: str = ""
+    """What the button carries: ids."""
+    channel: str | None = None
+    """None where there is none: on the app's Home, and for global shortcuts."""
+    thread_ts: str | None = None
+    within: Literal["message", "modal", "home", "command", "shortcut"] = "message"
+    data: dict[str, Json] = field(default_factory=dict)
+    """More, by the way in: what a slash command said, the message of a shortcut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A modal as it was submitted; with `action` something in it was pressed or chosen, and it stays open."""
+
+    kind: str
+    team: str
+    user: str
+    view_id: str
+    meta: dict[str, Json]
+    """The `private_metadata` that we gave the view."""
+    view: View
+    values: dict[str, Any]
+    """Slack's `state.values`: by block, by element."""
+    action: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of what was submitted, spent once it is taken."""
+        return f"view:{self.team}:{self.view_id}"
+
+    def first_input(self) -> str | None:
+        """The block of the first input: where a refusal of the whole is shown."""
+        blocks = [block for block in self.view.get("blocks") or () if block.get("type") == "input"]
+        return next((str(block["block_id"]) for block in blocks if block.get("block_id")), None)
+
+
+# --- answers to an opening ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """This view is opened."""
+
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Nothing is opened; the person who asked reads why. No mrkdwn."""
+
+    text: str
+
+
+Opened: TypeAlias = Show | Words
+
+
+# --- answers to a submission -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Nothing is taken: what is wrong, by the `block_id` of the input at which it is shown."""
+
+    errors: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Nothing is taken, whatever is filled in: the reason, shown in the view."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The view becomes another one; with `keep`, this much of it is stored first, under a key made of its content."""
+
+    view: View
+    keep: dict[str, Json] | None = None
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Taken: stored under the view's key, then acknowledged, then carried out by the kind's `submit`. `user`, `team`
+    and `kind` are added to `data`. `channel` and `threadTs` in it say where its author is told what becomes of it."""
+
+    data: dict[str, Json]
+    thread_key: str | None = None
+
+
+Verdict: TypeAlias = Errors | Refuse | Next | Accept
+
 
 MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "slack.rooted"
 OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
@@ -117,3 +233,76 @@ _LONGEST = 100_000
 def storable(text: str) -> str:
     """Text that can be encoded. Far beyond what may be an answer it is cut: it will be refused as too long."""
     return text[:_LONGEST].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_ID = re.compile(r"[A-Za-z0-9_.\-]{1,255}")
+_TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
+
+
+class Malformed(ValueError):
+    """A field of a payload has another type than Slack documents."""
+
+
+def _id(value: Json) -> bool:
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
+
+
+def _ts(value: Json) -> bool:
+    return isinstance(value, str) and _TS.fullmatch(value) is not None
+
+
+def _text(value: Json) -> bool:
+    # A lone surrogate cannot be stored.
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+_FIELDS: dict[str, Callable[[Json], bool]] = {
+    **dict.fromkeys(("team", "channel", "user", "userTeam", "viewId", "triggerId"), _id),
+    **dict.fromkeys(("ts", "threadTs", "messageTs"), _ts),
+    **dict.fromkeys(("text", "subtype", "actionId", "value", "reaction", "responseUrl", "reason"), _text),
+}
+_MAY_BE_NULL = frozenset({"threadTs", "userTeam", "subtype", "value", "responseUrl", "reason"})
+
+
+def check(decision: Decision) -> Decision:
+    """The decision itself. Raises `Malformed`."""
+    match decision:
+        case Take(item, _, instead):
+            _check(decode(item.payload), {"user"} if item.kind == OVERHEARD else ())
+            if not _text(item.key):
+                raise Malformed("key")
+            if instead is not None:
+                check(Press(instead))
+        case Ask(_, _, data):
+            _check(data)
+        case Press(opening):
+            where = {"channel": opening.channel, "threadTs": opening.thread_ts}
+            _check({"user": opening.user, "value": opening.value, **where, **opening.data}, {"channel"})
+            if opening.within != "home":
+                _check({"triggerId": opening.trigger_id})
+        case Submit(submission):
+            _check({"user": submission.user, "viewId": submission.view_id})
+            _check_view(submission.view, submission.values)
+        case Renamed(old, new, ts):
+            _check({"channel": old, "ts": ts})
+            _check({"channel": new})
+    return decision
+
+
+def _check(data: Mapping[str, Json], optional: Any = ()) -> None:
+    for name, value in data.items():
+        if value is None and (name in _MAY_BE_NULL or name in optional):
+            continue
+        if name in _FIELDS and not _FIELDS[name](value):
+            raise Malformed(name)
+
+
+def _check_view(view: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Blocks and values of a view are objects, and all of it is text that can be stored."""
+    encode({"view": dict(view), "values": dict(values)})
+    blocks = view.get("blocks") or []
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        raise Malformed("blocks")
+    for block in values.values():
+        if not isinstance(block, dict) or not all(isinstance(element, dict) for element in block.values()):
+            raise Malformed("values")

@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bot.inbound.decisions import CLICK, SLASH, Ask, Decision, Home, Press, Skip, Submit, Take, storable
-from bot.inbound.view_values import CALLBACK, INSIDE, OPEN, Opening, Submission
+from bot.inbound.decisions import (
+    CALLBACK,
+    CLICK,
+    INSIDE,
+    OPEN,
+    SLASH,
+    Ask,
+    Decision,
+    Home,
+    Opening,
+    Press,
+    Skip,
+    Submission,
+    Submit,
+    Take,
+    storable,
+)
 from bot.wire.manifest import SHORTCUT
 from engine.journal.records import InboxItem
 from engine.language.codec import Json, decode, encode

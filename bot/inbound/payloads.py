@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bot.inbound import interactions, wellformed
+from bot.inbound import decisions, interactions
 from bot.inbound.decisions import (
     CHANNEL,
     DEAF,
@@ -44,7 +44,7 @@ _MALFORMED = (LookupError, TypeError, AttributeError, ValueError, RecursionError
 def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
     """What to do with a payload. Total: what it does not understand is skipped with a reason."""
     try:
-        return wellformed.check(_read(body, home, hears))
+        return decisions.check(_read(body, home, hears))
     except _MALFORMED as error:
         return Skip(MALFORMED, detail=repr(error))
 
@@ -158,7 +158,7 @@ def missed(
     for what is not for us. Triggers listen to first words only: whoever edits a message speaks to nobody."""
     try:
         edit = _edited({"channel": channel, "message": message}, home) if message.get("edited") else None
-        found = wellformed.check(_message({**message, "edited": None}, home, channel, hears))
+        found = decisions.check(_message({**message, "edited": None}, home, channel, hears))
     except _MALFORMED:
         return None
     if not isinstance(found, Take) or (message.get("edited") and found.item.kind == OVERHEARD):

@@ -11,7 +11,6 @@ A crash: The rows are committed with the step, or not there.
 Files:
 
 * `agent_rows`: the outbox rows of agents: what stays in the thread of what they say and do
-* `scripted`: says in threads that a script answers in the place of Claude
 * `session_rows`: what a step makes the bot want to show: outbox rows, committed with the events that they
   follow from
 """

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from bot.intents.agent_rows import agent_rows, marks, over_rows
 from bot.rendering.approvals import edited_text
 from bot.rendering.card import card_key
-from bot.rendering.failures import LOG, log_of
+from bot.rendering.notes import LOG, log_of
 from bot.rendering.prompts import prompt_key
 from bot.rendering.text import weight
 from engine.journal.events import (
+    ContainerStarted,
     Event,
     PromptAnswered,
     PromptCancelled,
@@ -307,6 +308,12 @@ def note_row(
     return PutOutbox(key, lane, "note", encode(payload), session_id)
 
 
+def note_to(thread_key: str, key: str, text: str) -> PutOutbox:
+    """A message in the thread with this key. `text` is mrkdwn that is safe already."""
+    _, channel, thread_ts = thread_key.split(":", 2)
+    return note_row(key, thread_key, channel, thread_ts, text)
+
+
 def ephemeral_row(key: str, channel: str, user: str, thread_ts: str | None, text: str) -> PutOutbox:
     """A message that one person sees, at most once. `text` is mrkdwn that is safe already."""
     payload: dict[str, Json] = {"channel": channel, "user": user, "threadTs": thread_ts, "text": text}
@@ -339,3 +346,18 @@ def root_row(key: str, channel: str, text: str, then: dict[str, Json]) -> PutOut
     it has `refused` in its place, with Slack's word for why."""
     payload: dict[str, Json] = {"channel": channel, "text": text, "then": then}
     return PutOutbox(key, key, "root", encode(payload))
+
+
+SCRIPTED = (
+    "🎭 _A script answers here in the place of Claude. It says the same each time, whatever you write._"
+)
+
+
+def scripted_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """What tells a thread that nobody thinks about what is asked: once, before the first agent says anything."""
+    thread = after.thread or {}
+    begun = any(isinstance(event, ContainerStarted) and event.kind == "agent" for event in events)
+    if not begun or not thread.get("key"):
+        return []
+    key, lane = f"scripted:{after.session_id}", str(thread["key"])
+    return [note_row(key, lane, thread["channel"], thread["threadTs"], SCRIPTED, session_id=after.session_id)]

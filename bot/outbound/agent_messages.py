@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from bot.intents.agent_rows import ENTRY, RESULT, agent_of, result_key, text_key
-from bot.outbound.calls import Calls, Place, Posted
-from bot.outbound.outcomes import DROPPED, Outcome, Sent, position
-from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
-from bot.outbound.rate_limiter import Hold
-from bot.outbound.speakers import Speakers
+from bot.outbound.calls import Calls, Hold, Place, Posted
+from bot.outbound.destinations import Speakers
+from bot.outbound.posts import DROPPED, Outcome, Poster, Sent, is_uncertain, position, posted_of, result_of
 from bot.rendering.agents import (
     MOST_JOINED,
     Entry,
@@ -94,33 +92,24 @@ class _Tail:
     weight: int
 
 
+@dataclass(eq=False, repr=False)
 class Pieces:
     """Sends the rows of agents. See `bot.outbound.senders.Rows` for what its methods raise."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        calls: Calls,
-        poster: Poster,
-        *,
-        now: Callable[[], str],
-        clock: Callable[[], float],
-        speakers: Speakers,
-        hosts: frozenset[str] = frozenset(),
-    ) -> None:
-        self.lives: dict[tuple[str, str], LiveText] = {}
-        self._writer = writer
-        self._calls = calls
-        self._poster = poster
-        self._now = now
-        self._clock = clock
-        self._hosts = hosts
-        self._speakers = speakers
-        self._tails: dict[str, _Tail] = {}
-        self._floors: dict[str, float] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._drawn: dict[Posted, Rendered] = {}
-        self._native = True
+    writer: Writer
+    calls: Calls
+    poster: Poster
+    _: KW_ONLY
+    now: Callable[[], str]
+    clock: Callable[[], float]
+    speakers: Speakers
+    hosts: frozenset[str] = frozenset()
+    lives: dict[tuple[str, str], LiveText] = field(default_factory=dict, init=False)
+    _tails: dict[str, _Tail] = field(default_factory=dict, init=False)
+    _floors: dict[str, float] = field(default_factory=dict, init=False)
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
+    _drawn: dict[Posted, Rendered] = field(default_factory=dict, init=False)
+    _native: bool = field(default=True, init=False)
 
     def kinds(self) -> dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]]:
         """By kind of row."""
@@ -165,8 +154,8 @@ class Pieces:
 
     async def result(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """A call has its result: the message with its line is drawn again."""
-        shown = await self._writer.call(
-            self._writer.store.outbox_row, f"agent:{data['sessionId']}:{data['turn']}:tools"
+        shown = await self.writer.call(
+            self.writer.store.outbox_row, f"agent:{data['sessionId']}:{data['turn']}:tools"
         )
         where = posted_of(shown)
         if shown is None or where is None:
@@ -190,7 +179,7 @@ class Pieces:
         place = Place(data["channel"], data["threadTs"])
         where = posted_of(row)
         if where is None and is_uncertain(row):
-            where = await self._poster.adopt(row, place)
+            where = await self.poster.adopt(row, place)
         if where is None:
             return Sent(DROPPED)
         if data.get("ending") == "writing":
@@ -210,7 +199,7 @@ class Pieces:
                 await self.draw(where, others)
             else:
                 self._forget(row.lane, where)
-                await self._calls.delete(where)
+                await self.calls.delete(where)
         except Permanent as fault:
             if fault.reason not in _GONE:
                 raise
@@ -261,7 +250,7 @@ class Pieces:
         posted = await self._stream(row, data, place, live) if native and live is not None else None
         if posted is None:
             message = await self._message((row.key,))
-            posted = await self._poster.once(row, place, message)
+            posted = await self.poster.once(row, place, message)
             if is_uncertain(row):
                 # It may be the copy of an earlier process, with other words.
                 await self._keep(row, {**position(posted), "piece": [row.key], "stream": True})
@@ -301,21 +290,21 @@ class Pieces:
         part = int(data.get("part") or 0) + 1
         while True:
             key = text_key(data["sessionId"], data["turn"], part)
-            later = await self._writer.call(self._writer.store.outbox_row, key)
+            later = await self.writer.call(self.writer.store.outbox_row, key)
             if later is None:
                 return
             if decode(later.payload).get("ending") == "writing":
                 payload: dict[str, Json] = {**data, "part": part, "text": "", "ending": "", "last": False}
                 put = PutOutbox(key, row.lane, ENTRY, encode(payload), data["sessionId"], replace=True)
-                await self._writer.call(self._writer.store.consume, [], self._now(), [put])
+                await self.writer.call(self.writer.store.consume, [], self.now(), [put])
             part += 1
 
     async def _keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
-        await self._writer.call(
-            self._writer.store.outbox_finish,
+        await self.writer.call(
+            self.writer.store.outbox_finish,
             row.id,
             row.rev,
-            now=self._now(),
+            now=self.now(),
             state="pending",
             result=encode(result),
         )
@@ -331,26 +320,26 @@ class Pieces:
         if not again and not marked and self._drawn.get(where) == message:
             return
         try:
-            await self._calls.edit(where, message, metadata=marked)
+            await self.calls.edit(where, message, metadata=marked)
         except Permanent as fault:
             if fault.reason != "streaming_state_conflict":
                 raise
             await self._stop(where, piece[0])
-            await self._calls.edit(where, message, metadata=marked)
+            await self.calls.edit(where, message, metadata=marked)
         if len(self._drawn) > 500:
             self._drawn.clear()
         self._drawn[where] = message
 
     async def _message(self, piece: tuple[str, ...]) -> Rendered:
         """A message with these entries, which are of one agent."""
-        row = await self._writer.call(self._writer.store.outbox_row, piece[0])
-        speaker = "" if row is None else await self._speakers.of(decode(row.payload))
-        return agent_message(await self._entries(piece), piece[0], self._hosts, speaker=speaker)
+        row = await self.writer.call(self.writer.store.outbox_row, piece[0])
+        speaker = "" if row is None else await self.speakers.of(decode(row.payload))
+        return agent_message(await self._entries(piece), piece[0], self.hosts, speaker=speaker)
 
     async def _entries(self, piece: tuple[str, ...]) -> list[Entry]:
         found: list[Entry] = []
         for key in piece:
-            row = await self._writer.call(self._writer.store.outbox_row, key)
+            row = await self.writer.call(self.writer.store.outbox_row, key)
             if row is not None:
                 data: dict[str, Json] = decode(row.payload)
                 live = self.lives.get((data["sessionId"], data["turn"]))
@@ -361,8 +350,8 @@ class Pieces:
         """What is known of those of a turn's calls that are over."""
         results: dict[str, dict[str, Json]] = {}
         for tool in data.get("tools") or ():
-            row = await self._writer.call(
-                self._writer.store.outbox_row, result_key(data["sessionId"], tool["path"])
+            row = await self.writer.call(
+                self.writer.store.outbox_row, result_key(data["sessionId"], tool["path"])
             )
             if row is not None:
                 results[tool["path"]] = decode(row.payload)
@@ -379,15 +368,15 @@ class Pieces:
     ) -> Posted | None:
         """Begin a native stream; None where Slack does not take one, and a plain message has to do."""
         if is_uncertain(row):
-            there = await self._poster.adopt(row, place)
+            there = await self.poster.adopt(row, place)
             if there is not None:
                 await self._keep(row, {**position(there), "piece": [row.key], "stream": True})
                 raise Hold(0.0, f"{row.key} was found")
         part = int(data["part"])
-        text = growing(live.parts[part], self._hosts) if part < len(live.parts) else ""
-        await self._writer.call(self._writer.store.outbox_attempt, row.id, self._now())
+        text = growing(live.parts[part], self.hosts) if part < len(live.parts) else ""
+        await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())
         try:
-            where = await self._calls.start_stream(place, text or None, reader=live.reader, team=live.team)
+            where = await self.calls.start_stream(place, text or None, reader=live.reader, team=live.team)
         except RateLimited:
             await self._keep(row, {"refused": "ratelimited", "attempt": row.attempts + 1})
             return None
@@ -396,7 +385,7 @@ class Pieces:
             self._native = False
             await self._keep(row, {"refused": fault.reason, "attempt": row.attempts + 1})
             return None
-        live.streams[part] = Stream(where, text, self._clock())
+        live.streams[part] = Stream(where, text, self.clock())
         await self._keep(row, {**position(where), "piece": [row.key], "stream": True})
         return where
 
@@ -404,10 +393,10 @@ class Pieces:
         """Append to a stream what can be read for good by now. Ends it where its time is over or Slack has ended it;
         then its message is edited like any other."""
         stream = live.streams[part]
-        if self._clock() - stream.since >= STREAM_SECONDS or part < len(live.parts) - 1:
+        if self.clock() - stream.since >= STREAM_SECONDS or part < len(live.parts) - 1:
             await self.end(live, part)
             return
-        text = growing(live.parts[part], self._hosts) if part < len(live.parts) else ""
+        text = growing(live.parts[part], self.hosts) if part < len(live.parts) else ""
         if not text.startswith(stream.sent):
             # What was sent cannot be taken back (the turn began again, or is read otherwise now), but edited it can be.
             if not text or not stream.sent.startswith(text):
@@ -416,7 +405,7 @@ class Pieces:
         if text == stream.sent:
             return
         try:
-            await self._calls.append_stream(stream.where, text[len(stream.sent) :])
+            await self.calls.append_stream(stream.where, text[len(stream.sent) :])
         except Permanent as fault:
             log.info("the stream of %s is over: %s", live.turn, fault)
             await self.end(live, part)
@@ -440,7 +429,7 @@ class Pieces:
 
     async def _stop(self, where: Posted, key: str) -> None:
         try:
-            await self._calls.stop_stream(where, metadata(key))
+            await self.calls.stop_stream(where, metadata(key))
         except Permanent as fault:
             # It has ended by itself, which is as good.
             log.debug("a stream was over: %s", fault)

@@ -1,23 +1,98 @@
-"""The calls that show something in Slack. Each raises a `SlackFault` and nothing else."""
+"""The calls that show something in Slack, at the pace that Slack takes. Each raises a `SlackFault`, or `Hold` where it has
+to wait."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bot.outbound.rate_limiter import POST, Pace
 from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key
 from bot.rendering.text import clip
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown, classify, of_status, quiet_client
 
 log = logging.getLogger("sayso.outbound")
+
+POST = "chat.postMessage"
+
+_AWAY = 3
+"""After so many calls in a row without an answer Slack is taken for away."""
+
+
+class Hold(Exception):
+    """Nothing can be done for this lane yet; try again in `seconds`. Nothing was sent."""
+
+    def __init__(self, seconds: float, why: str = "") -> None:
+        self.seconds = seconds
+        super().__init__(f"{why or 'held'} for {seconds:.2f} s")
+
+
+class Pace:
+    """A token bucket for each channel, and the waits that Slack asked for, by method and channel."""
+
+    def __init__(self, clock: Callable[[], float], *, rate: float | None = 1.0, burst: int = 5) -> None:
+        """`rate` is messages a second and channel; None for no limit of our own."""
+        self._clock = clock
+        self._rate = rate
+        self._burst = burst
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._until: dict[tuple[str, str], float] = {}
+        self._unanswered = 0
+
+    # --- whether Slack is there ----------------------------------------------------------------------------
+
+    @property
+    def away(self) -> bool:
+        """Whether Slack seems to be away: then one call at a time is enough to find out that it is back."""
+        return self._unanswered >= _AWAY
+
+    def answered(self) -> None:
+        """Slack has answered, whatever it said."""
+        self._unanswered = 0
+
+    def unanswered(self) -> None:
+        """A call had no answer, or one that says nothing."""
+        self._unanswered += 1
+
+    # --- waits ---------------------------------------------------------------------------------------------
+
+    def take(self, method: str, channel: str) -> None:
+        """Reserve a call. Raises `Hold` when it has to wait."""
+        now = self._clock()
+        wait = self._until.get(_scope(method, channel), now) - now
+        if wait > 0:
+            raise Hold(wait, f"Slack limits {method} in {channel}")
+        self._until.pop(_scope(method, channel), None)
+        if method == POST and self._rate is not None:
+            self._spend(channel, now, self._rate)
+
+    def block(self, method: str, channel: str, seconds: float) -> None:
+        """Slack asked to wait so long with this method: in this channel for posts, in the workspace for all else."""
+        scope = _scope(method, channel)
+        self._until[scope] = max(self._until.get(scope, 0.0), self._clock() + seconds)
+
+    def _spend(self, channel: str, now: float, rate: float) -> None:
+        tokens, at = self._buckets.get(channel, (float(self._burst), now))
+        tokens = min(float(self._burst), tokens + (now - at) * rate)
+        if tokens < 1:
+            raise Hold((1 - tokens) / rate, f"a message a second in {channel}")
+        self._buckets[channel] = (tokens - 1, now)
+        if len(self._buckets) > 10_000:
+            self._buckets.clear()
+
+
+def _scope(method: str, channel: str) -> tuple[str, str]:
+    """What a limit holds for: Slack counts posts by channel, and the other methods in the whole workspace."""
+    return method, channel if method == POST else ""
+
 
 _BLOCKS_REFUSED = (
     "invalid_blocks",
@@ -84,7 +159,7 @@ class Calls:
             parse="none",
             link_names=False,
         )
-        answer = await self._paced(POST, place.channel, call)
+        answer = await self._answered(POST, place.channel, call)
         self._posted()
         return Posted(str(answer["channel"]), str(answer["ts"]))
 
@@ -106,7 +181,7 @@ class Calls:
             parse="none",
             link_names=False,
         )
-        await self._paced("chat.update", where.channel, call)
+        await self._answered("chat.update", where.channel, call)
 
     async def whisper(self, place: Place, user: str, text: str, blocks: list[dict[str, Any]]) -> None:
         """Show something to one person."""
@@ -119,59 +194,49 @@ class Calls:
             parse="none",
             link_names=False,
         )
-        await self._paced("chat.postEphemeral", place.channel, call)
+        await self._answered("chat.postEphemeral", place.channel, call)
 
     async def delete(self, where: Posted) -> None:
         """Take away a message of ours; one that is gone already is fine."""
-        self._pace.take("chat.delete", where.channel)
-        call = self._client.chat_delete(channel=where.channel, ts=where.ts)
-        try:
-            await self._paced("chat.delete", where.channel, call)
-        except Permanent as fault:
-            if fault.reason != "message_not_found":
-                raise
+        delete = partial(self._client.chat_delete, channel=where.channel, ts=where.ts)
+        with _fine("message_not_found"):
+            await self._paced("chat.delete", where.channel, delete)
 
     async def start_stream(self, place: Place, text: str | None, *, reader: str, team: str) -> Posted:
         """Begin a message that grows while it is read. It carries no key: `find` takes it for ours all the same."""
-        self._pace.take("chat.startStream", place.channel)
-        call = self._client.chat_startStream(
+        begin = partial(
+            self._client.chat_startStream,
             channel=place.channel,
             thread_ts=place.thread_ts or "",
             markdown_text=text,
             recipient_user_id=reader or None,
             recipient_team_id=team if reader else None,
         )
-        answer = await self._paced("chat.startStream", place.channel, call)
+        answer = await self._paced("chat.startStream", place.channel, begin)
         self._posted()
         return Posted(str(answer["channel"]), str(answer["ts"]))
 
     async def append_stream(self, where: Posted, text: str) -> None:
         """Let a stream grow by this."""
-        self._pace.take("chat.appendStream", where.channel)
-        call = self._client.chat_appendStream(channel=where.channel, ts=where.ts, markdown_text=text)
-        await self._paced("chat.appendStream", where.channel, call)
+        more = partial(self._client.chat_appendStream, channel=where.channel, ts=where.ts, markdown_text=text)
+        await self._paced("chat.appendStream", where.channel, more)
 
     async def stop_stream(self, where: Posted, metadata: dict[str, Any]) -> None:
         """End a stream and mark its message as ours."""
-        self._pace.take("chat.stopStream", where.channel)
-        call = self._client.chat_stopStream(channel=where.channel, ts=where.ts, metadata=metadata)
-        await self._paced("chat.stopStream", where.channel, call)
+        end = partial(self._client.chat_stopStream, channel=where.channel, ts=where.ts, metadata=metadata)
+        await self._paced("chat.stopStream", where.channel, end)
 
     async def permalink(self, where: Posted) -> str:
         """The address of a message."""
         call = self._client.chat_getPermalink(channel=where.channel, message_ts=where.ts)
-        answer = await self._paced("chat.getPermalink", where.channel, call)
+        answer = await self._answered("chat.getPermalink", where.channel, call)
         return str(answer["permalink"])
 
     async def react(self, where: Posted, name: str) -> None:
         """Add a reaction; one that is there already is fine."""
-        self._pace.take("reactions.add", where.channel)
-        call = self._client.reactions_add(channel=where.channel, timestamp=where.ts, name=name)
-        try:
-            await self._paced("reactions.add", where.channel, call)
-        except Permanent as fault:
-            if fault.reason != "already_reacted":
-                raise
+        add = partial(self._client.reactions_add, channel=where.channel, timestamp=where.ts, name=name)
+        with _fine("already_reacted"):
+            await self._paced("reactions.add", where.channel, add)
 
     async def respond(self, url: str, text: str) -> None:
         """Answer a slash command at its response URL, which must be one of Slack's. No token goes there."""
@@ -245,15 +310,19 @@ class Calls:
         if cursor:
             options["cursor"] = cursor
         if place.thread_ts is not None:
-            self._pace.take("conversations.replies", place.channel)
-            call: Any = self._client.conversations_replies(ts=place.thread_ts, **options)
-            return await self._paced("conversations.replies", place.channel, call)
-        self._pace.take("conversations.history", place.channel)
-        call = self._client.conversations_history(oldest=f"{oldest:.6f}", inclusive=True, **options)
-        return await self._paced("conversations.history", place.channel, call)
+            replies = partial(self._client.conversations_replies, ts=place.thread_ts, **options)
+            return await self._paced("conversations.replies", place.channel, replies)
+        since = f"{oldest:.6f}"
+        history = partial(self._client.conversations_history, oldest=since, inclusive=True, **options)
+        return await self._paced("conversations.history", place.channel, history)
 
-    async def _paced(self, method: str, channel: str, call: Awaitable[Any]) -> Any:
-        """Make a call; what Slack asks to wait concerns all that this limit holds for."""
+    async def _paced(self, method: str, channel: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call once the pace allows it. Raises `Hold` and `SlackFault`."""
+        self._pace.take(method, channel)
+        return await self._answered(method, channel, call())
+
+    async def _answered(self, method: str, channel: str, call: Awaitable[Any]) -> Any:
+        """The answer to a call; what Slack asks to wait concerns all that this limit holds for."""
         try:
             answer = await call
         except Exception as error:
@@ -269,6 +338,16 @@ class Calls:
         return answer
 
 
+@contextmanager
+def _fine(reason: str) -> Iterator[None]:
+    """What is refused with this is done already."""
+    try:
+        yield
+    except Permanent as fault:
+        if fault.reason != reason:
+            raise
+
+
 def _without_blocks(message: Rendered, fault: Permanent) -> Rendered:
     """The message as plain text, if its form was what Slack refused. Raises the fault otherwise."""
     if fault.reason not in _BLOCKS_REFUSED or not message.blocks:
@@ -276,3 +355,50 @@ def _without_blocks(message: Rendered, fault: Permanent) -> Rendered:
     log.error("%s; the message is shown as plain text", fault)
     text = clip(message.text, _PLAIN_TEXT) if fault.reason == "msg_too_long" else message.text
     return Rendered(f"{text}\n{message.plain}" if message.plain else text, [], message.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenView:
+    """A view that is open, as it was when it was shown: `hash` lets nobody overwrite what came after."""
+
+    view_id: str
+    hash: str
+
+
+class Modals:
+    """Slack's views."""
+
+    def __init__(self, client: AsyncWebClient) -> None:
+        self._client = quiet_client(client)
+
+    async def open(self, trigger_id: str, view: dict[str, Any], *, on_top: bool = False) -> OpenView:
+        """Open a modal; with `on_top` above the one from which the trigger came."""
+        show: Any = self._client.views_push if on_top else self._client.views_open
+        return await _shown(show(trigger_id=trigger_id, view=view))
+
+    async def update(self, standing: OpenView, view: dict[str, Any]) -> OpenView:
+        """Change a view, unless it was changed meanwhile."""
+        call = self._client.views_update(view_id=standing.view_id, hash=standing.hash, view=view)
+        return await _shown(call)
+
+    async def publish(self, user: str, view: dict[str, Any], hash: str | None = None) -> OpenView:
+        """Show somebody the app's Home; with `hash` unless it was changed meanwhile."""
+        return await _shown(self._client.views_publish(user_id=user, view=view, hash=hash))
+
+    async def whisper(self, channel: str, user: str, thread_ts: str | None, text: str) -> None:
+        """Say something to one person at once, without the outbox. `text` is mrkdwn that is safe already."""
+        call = self._client.chat_postEphemeral(
+            channel=channel, user=user, thread_ts=thread_ts, text=text, parse="none", link_names=False
+        )
+        try:
+            await call
+        except Exception as error:
+            raise classify(error) from error
+
+
+async def _shown(call: Awaitable[Any]) -> OpenView:
+    try:
+        view = (await call)["view"]
+        return OpenView(str(view["id"]), str(view["hash"]))
+    except Exception as error:
+        raise classify(error) from error

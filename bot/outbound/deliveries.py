@@ -1,4 +1,4 @@
-"""What `message` nodes post, and where; and files that are too long for a message.
+"""What `message` nodes post, and where; files that are uploaded with it, or in its place.
 
 The message goes out first and is found again by its key, like everything that is posted. What is uploaded with it goes
 into its thread afterwards; what was posted is recorded before, so that a crash in between posts nothing again.
@@ -9,20 +9,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from bot.outbound.calls import Calls, Place, Posted
-from bot.outbound.destinations import Places
-from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
-from bot.outbound.posts import Poster, is_uncertain, result_of
-from bot.outbound.rate_limiter import Hold
-from bot.outbound.uploads import Upload, Uploads
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.config.session_files import SessionFiles
+from bot.outbound.calls import POST, Hold, Pace, Place, Posted
+from bot.outbound.posts import (
+    DROPPED,
+    Failed,
+    Outcome,
+    Sent,
+    is_uncertain,
+    position,
+    result_of,
+)
+from bot.outbound.sender import STALE_SECONDS, Send, Sender
 from bot.rendering.deliveries import Delivered, Extra, delivered
 from bot.rendering.notes import message_blocks
-from bot.wire.client import Permanent
+from bot.rendering.text import clip, shown
+from bot.wire.client import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
 from engine.decide.evaluate import named_node
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
+from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
 from engine.nodes.runtime.folder import FileRefused
 from engine.run import remote_commands
@@ -30,36 +41,194 @@ from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
 
-STALE_SECONDS = 0.1
-ELSEWHERE_SECONDS = 60.0
-"""How often rows are looked at that another process delivers (sessions of the terminal)."""
-LINK_SECONDS = 3.0
-"""A message without its address rather than one much later."""
+UPLOAD_SECONDS = 120.0
+_NAME = 120
 
 
-class Deliveries:
-    """Sends the rows of `message` nodes, and of files. See `bot.outbound.senders.Rows` for what its methods raise."""
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file to share: what it is called, its content, and for a picture what it shows."""
+
+    name: str
+    content: bytes
+    title: str | None = None
+    alt: str | None = None
+
+
+class Uploads:
+    """Shares files. Raises `Hold` while it has to wait, and `Permanent` and `AuthLost` where Slack refuses."""
 
     def __init__(
         self,
         writer: Writer,
-        calls: Calls,
-        poster: Poster,
-        places: Places,
-        uploads: Uploads,
-        sessions: Sessions,
-        *,
+        client: AsyncWebClient,
+        pace: Pace,
         now: Callable[[], str],
+        *,
+        files: SessionFiles | None,
+        delays: Sequence[float],
+        backoff: Callable[[OutboxRow], float],
     ) -> None:
         self._writer = writer
-        self._calls = calls
-        self._poster = poster
-        self._places = places
-        self._uploads = uploads
-        self._sessions = sessions
+        self._client = quiet_client(client)
+        self._pace = pace
         self._now = now
+        self._files = files
+        self._delays = sorted(delays)
+        self._backoff = backoff
 
-    def kinds(self) -> dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]]:
+    async def read(self, session_id: str, path: str) -> bytes:
+        """A file in a session's folder. Raises `FileRefused`."""
+        if self._files is None:
+            raise FileRefused(f"{path} cannot be read: this process has no folders of sessions")
+        return await asyncio.to_thread(self._files.read, session_id, path)
+
+    async def share(
+        self,
+        row: OutboxRow,
+        known: Mapping[str, Json],
+        place: Place,
+        uploads: Callable[[], Awaitable[Sequence[Upload]]],
+        *,
+        text: str = "",
+    ) -> dict[str, Json]:
+        """Share files at a place, once. `known` is what is recorded of the row; returned is that with `files`, their ids,
+        and `fileTs`, where they stand if Slack says so."""
+        kept = dict(known)
+        if "files" not in kept:
+            made = [await self._upload(row, one) for one in await uploads()]
+            kept |= {"files": made, "sharedAt": self._now()}
+            await self._record(row, kept)
+        else:
+            found = await self._standing(row, kept["files"], place)
+            if found is not None:
+                return {**kept, "fileTs": found}
+            self._wait(row, kept)
+        await self._complete(row, kept, place, text)
+        return {**kept, "fileTs": await self._standing(row, kept["files"], place, patient=False)}
+
+    # --- steps ---------------------------------------------------------------------------------------------
+
+    async def _upload(self, row: OutboxRow, upload: Upload) -> dict[str, Json]:
+        """An id for the file, with its content behind it. Nobody sees it yet."""
+        name = clip(shown(upload.name).replace("/", "_"), _NAME)
+        # Slack takes no empty file.
+        content = upload.content or b"\n"
+        call = self._client.files_getUploadURLExternal(
+            filename=name, length=len(content), alt_txt=upload.alt and clip(shown(upload.alt), 1_000)
+        )
+        answer = await self._unseen(row, call)
+        await self._unseen(row, self._put(str(answer["upload_url"]), content))
+        return {"id": str(answer["file_id"]), "title": clip(shown(upload.title or name), _NAME)}
+
+    async def _put(self, url: str, content: bytes) -> None:
+        """Send the content to the address that Slack gave for it. The address is the key: no token goes there."""
+        async with (
+            plain_session(self._client, UPLOAD_SECONDS) as session,
+            session.request(
+                "POST",
+                url,
+                data=content,
+                proxy=self._client.proxy,
+                ssl=self._client.ssl or True,
+                allow_redirects=False,
+            ) as answer,
+        ):
+            if answer.status != 200:
+                code = "upload_refused" if 300 <= answer.status < 500 else None
+                raise of_status(answer.status, answer.headers, code, (await answer.text())[:200])
+
+    async def _complete(self, row: OutboxRow, kept: Mapping[str, Json], place: Place, text: str) -> None:
+        self._pace.take(POST, place.channel)
+        call = self._client.files_completeUploadExternal(
+            files=[dict(one) for one in kept["files"]],
+            channel_id=place.channel,
+            thread_ts=place.thread_ts,
+            initial_comment=text or None,
+        )
+        try:
+            await call
+        except Exception as error:
+            fault = classify(error)
+            if isinstance(fault, Permanent) and await self._standing(
+                row, kept["files"], place, patient=False
+            ):
+                return
+            if isinstance(fault, Permanent | AuthLost):
+                raise fault from error
+            # Whatever happened to it: the ids are recorded, and the next try begins with a look.
+            first = fault.retry_after if isinstance(fault, RateLimited) else self._first_look
+            raise Hold(first, f"sharing the files of {row.key}: {fault}") from error
+
+    # --- looking -------------------------------------------------------------------------------------------
+
+    async def _standing(
+        self, row: OutboxRow, files: Sequence[Mapping[str, Json]], place: Place, *, patient: bool = True
+    ) -> str | None:
+        """The ts under which the first of these files is shared in a channel, as Slack says; None when it says none.
+        With `patient`, raises `Hold` where Slack cannot be asked."""
+        try:
+            answer = await self._client.files_info(file=str(files[0]["id"]))
+        except Exception as error:
+            fault = classify(error)
+            if isinstance(fault, AuthLost):
+                raise fault from error
+            if patient and not isinstance(fault, Permanent):
+                raise Hold(self._backoff(row), f"looking for the files of {row.key}: {fault}") from error
+            return None
+        return _shared_in(answer["file"], place.channel)
+
+    def _wait(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
+        """Raises `Hold` while files that were shared may still appear."""
+        since = timestamps.seconds_between(kept["sharedAt"], self._now())
+        wait = next((delay - since for delay in self._delays if delay > since), 0.0)
+        if wait > 0:
+            raise Hold(wait, f"the files of {row.key} may still appear")
+
+    @property
+    def _first_look(self) -> float:
+        return self._delays[0] if self._delays else 0.0
+
+    async def _unseen(self, row: OutboxRow, call: Awaitable[Any]) -> Any:
+        """A call that may be made again without anybody seeing it."""
+        try:
+            return await call
+        except Exception as error:
+            fault = classify(error)
+            if isinstance(fault, Permanent | AuthLost):
+                raise fault from error
+            seconds = fault.retry_after if isinstance(fault, RateLimited) else self._backoff(row)
+            raise Hold(seconds, f"uploading for {row.key}: {fault}") from error
+
+    async def _record(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
+        await self._writer.call(
+            self._writer.store.outbox_finish,
+            row.id,
+            row.rev,
+            now=self._now(),
+            state="pending",
+            result=encode(dict(kept)),
+        )
+
+
+def _shared_in(file: Mapping[str, Any], channel: str) -> str | None:
+    for places in (file.get("shares") or {}).values():
+        for share in places.get(channel) or ():
+            return str(share["ts"])
+    return None
+
+
+ELSEWHERE_SECONDS = 60.0
+"""How often rows are looked at that another process delivers (sessions of the terminal)."""
+
+
+@dataclass(eq=False, repr=False)
+class Deliveries(Sender):
+    """Sends the rows of `message` nodes, and of files."""
+
+    uploads: Uploads
+
+    def kinds(self) -> dict[str, Send]:
         """By kind of row."""
         return {"message": self.message, "file": self.file}
 
@@ -67,7 +236,7 @@ class Deliveries:
 
     async def message(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Post what a node says and report its outcome; not for a node that nobody waits for any more."""
-        state = await self._sessions.state(data["sessionId"])
+        state = await self.sessions.state(data["sessionId"])
         if not state.thread:
             raise Hold(ELSEWHERE_SECONDS, f"{row.key} belongs to a session without a thread")
         run = state.nodes.get(data["path"])
@@ -92,7 +261,7 @@ class Deliveries:
         result = result_of(row)
         if "ts" not in result and made.message is not None:
             posted = await self._posted(row, config, place, made)
-            result = {**position(posted), "permalink": await self._link(posted)}
+            result = {**position(posted), "permalink": await self.link(posted)}
             if made.extras:
                 await self._keep(row, result)
         if made.extras:
@@ -105,9 +274,9 @@ class Deliveries:
         assert made.message is not None
         if isinstance(place, Posted):
             # An edit can be repeated without harm: nothing is looked up.
-            await self._calls.edit(place, made.message)
+            await self.calls.edit(place, made.message)
             return place
-        return await self._poster.once(row, place, made.message, broadcast=bool(config.get("broadcast")))
+        return await self.poster.once(row, place, made.message, broadcast=bool(config.get("broadcast")))
 
     async def _place(self, config: Mapping[str, Json], state: State, path: str) -> Place | Posted:
         """Where to post; for an update the message that is changed."""
@@ -115,7 +284,7 @@ class Deliveries:
         if config.get("update"):
             return _earlier(state, path, str(config["update"]))
         if config.get("to"):
-            return Place(await self._places.channel(str(config["to"]), state.actor))
+            return Place(await self.places.channel(str(config["to"]), state.actor))
         return Place(thread["channel"], thread["threadTs"] if config.get("thread", True) else None)
 
     async def _whisper(
@@ -127,31 +296,23 @@ class Deliveries:
         result: dict[str, Json] = {"channel": place.channel, "ts": None, "permalink": None}
         if is_uncertain(row):
             return {**result, "uncertain": True}
-        user = await self._places.person(str(config["ephemeral_to"]), state.actor)
-        await self._writer.call(self._writer.store.outbox_attempt, row.id, self._now())
+        user = await self.places.person(str(config["ephemeral_to"]), state.actor)
+        await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())
         message = made.message
         assert message is not None
         blocks = message.blocks
         if made.extras:
             # A file would be there for everybody.
             blocks = [*blocks[:-1], *message_blocks("_The rest does not fit and is not shown._")]
-        await self._calls.whisper(place, user, message.text, blocks)
+        await self.calls.whisper(place, user, message.text, blocks)
         return result
 
-    async def _link(self, posted: Posted) -> str | None:
-        try:
-            async with asyncio.timeout(LINK_SECONDS):
-                return await self._calls.permalink(posted)
-        except Exception as error:
-            log.info("the address of a message is not known: %s", error)
-            return None
-
     async def _keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
-        await self._writer.call(
-            self._writer.store.outbox_finish,
+        await self.writer.call(
+            self.writer.store.outbox_finish,
             row.id,
             row.rev,
-            now=self._now(),
+            now=self.now(),
             state="pending",
             result=encode(result),
         )
@@ -169,17 +330,17 @@ class Deliveries:
         async def read() -> list[Upload]:
             return [await self._read(state.session_id, extra) for extra in extras]
 
-        shared = await self._uploads.share(row, result, place, read)
+        shared = await self.uploads.share(row, result, place, read)
         if "ts" in shared:
             return shared
         ts = shared["fileTs"]
-        link = await self._link(Posted(place.channel, ts)) if ts else None
+        link = await self.link(Posted(place.channel, ts)) if ts else None
         return {**shared, "channel": place.channel, "ts": ts, "permalink": link}
 
     async def _read(self, session_id: str, extra: Extra) -> Upload:
         if extra.path is None:
             return Upload(extra.name or "file.txt", (extra.content or "").encode(), extra.title, extra.alt)
-        content = await self._uploads.read(session_id, extra.path)
+        content = await self.uploads.read(session_id, extra.path)
         return Upload(extra.name or extra.path.rsplit("/", 1)[-1], content, extra.title, extra.alt)
 
     async def file(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
@@ -189,7 +350,7 @@ class Deliveries:
         async def content() -> list[Upload]:
             return [Upload(data["name"], str(data["content"]).encode(), data.get("title"))]
 
-        shared = await self._uploads.share(row, result_of(row), place, content, text=data.get("text") or "")
+        shared = await self.uploads.share(row, result_of(row), place, content, text=data.get("text") or "")
         return Sent({**shared, "channel": place.channel, "ts": shared["fileTs"]})
 
 

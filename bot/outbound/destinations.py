@@ -1,16 +1,27 @@
-"""Where a message goes that does not go into the session's thread: channels by name, people by address."""
+"""Where a message goes that does not go into the session's thread, how addresses become mentions, and as whom agents
+speak."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbound.rate_limiter import Hold
+from bot.intents.agent_rows import agent_of
+from bot.outbound.calls import Hold
+from bot.outbound.posts import Sessions
+from bot.rendering.flow import around, label_of
 from bot.wire.client import AuthLost, Permanent, RateLimited, classify
+from engine.journal.state import State
 from engine.language.codec import Json
+from engine.language.errors import SaysoError
+
+log = logging.getLogger("sayso.outbound")
 
 KEEP_SECONDS = 600.0
 AGAIN_SECONDS = 2.0
@@ -91,3 +102,83 @@ class Places:
                 raise fault from error
             seconds = fault.retry_after if isinstance(fault, RateLimited) else AGAIN_SECONDS
             raise Hold(seconds, f"looking up where to post: {fault}") from error
+
+
+MOST_SECONDS = 3.0
+"""A prompt is shown without mentions rather than much later."""
+
+
+class Names:
+    """Looks ids up and keeps them for a while. What cannot be looked up is shown as it is written."""
+
+    def __init__(
+        self, client: AsyncWebClient, clock: Callable[[], float], *, most_seconds: float = MOST_SECONDS
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._most = most_seconds
+        self._kept: dict[str, tuple[float, dict[str, str]]] = {}
+
+    async def __call__(self, entries: Iterable[str]) -> dict[str, str]:
+        """The ids of those entries that are known. Never raises."""
+        known: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(self._most):
+                for entry in entries:
+                    if entry.startswith("@"):
+                        known |= await self._keep("@", self._groups, "")
+                    elif "@" in entry:
+                        known |= await self._keep(entry, self._person, entry)
+        except Exception as error:
+            log.info("some of those who are asked could not be looked up and are not mentioned: %s", error)
+        return known
+
+    async def _groups(self, _: str) -> dict[str, str]:
+        answer = await self._client.usergroups_list()
+        return {f"@{group['handle']}": str(group["id"]) for group in answer["usergroups"]}
+
+    async def _person(self, email: str) -> dict[str, str]:
+        answer = await self._client.users_lookupByEmail(email=email)
+        return {email: str(answer["user"]["id"])}
+
+    async def _keep(self, key: str, ask: Callable[[str], Any], argument: str) -> dict[str, str]:
+        kept = self._kept.get(key)
+        if kept is not None and self._clock() - kept[0] < KEEP_SECONDS:
+            return kept[1]
+        found: dict[str, str] = {}
+        try:
+            found = await ask(argument)
+        except SlackApiError as error:
+            log.info("%s is not mentioned: %s", key, classify(error))
+        self._kept[key] = (self._clock(), found)
+        return found
+
+
+_KEPT = 500
+
+
+class Speakers:
+    """What agents are called above what they say. Once it is said of one it stays, whoever else is done meanwhile."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._called: dict[tuple[str, str], str] = {}
+
+    async def of(self, data: Mapping[str, Json]) -> str:
+        """Which agent said an entry, as mrkdwn; empty where there is only one. `data` is the entry's row."""
+        key = (data["sessionId"], agent_of(data["turn"]))
+        if key not in self._called:
+            if len(self._called) >= _KEPT:
+                self._called.clear()
+            self._called[key] = await self._place(*key, data)
+        return self._called[key]
+
+    async def _place(self, session_id: str, agent: str, data: Mapping[str, Json]) -> str:
+        if "/" not in agent and not data.get("beside"):
+            return ""
+        try:
+            flow = await self._sessions.flow(session_id)
+        except SaysoError:
+            return ""
+        outside = around(State(), flow, agent, data.get("items") or {})
+        return " › ".join([*outside, label_of(flow, agent)])

@@ -9,21 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.session_files import SessionFiles
-from bot.config.tuning import SLACK_PACE, Tuning
+from bot.config.settings import SLACK_PACE, Tuning
 from bot.outbound.agent_messages import Pieces
-from bot.outbound.calls import Calls
-from bot.outbound.deliveries import Deliveries
-from bot.outbound.destinations import Places
-from bot.outbound.mentions import Names
-from bot.outbound.outcomes import Failed, Outcome, Sent, Sessions
-from bot.outbound.posts import Poster, posted_of, refused_result
-from bot.outbound.rate_limiter import Hold, Pace
+from bot.outbound.calls import Calls, Hold, Pace
+from bot.outbound.deliveries import Deliveries, Uploads
+from bot.outbound.destinations import Names, Places, Speakers
+from bot.outbound.posts import Failed, Outcome, Poster, Sent, Sessions, posted_of, refused_result
 from bot.outbound.reachability import Reachability, in_thread
 from bot.outbound.reminders import Clocks
 from bot.outbound.senders import Rows
-from bot.outbound.speakers import Speakers
 from bot.outbound.streams import Streams
-from bot.outbound.uploads import Uploads
 from bot.wire.client import AuthLost, NotSent, Permanent, RateLimited, SlackFault
 from engine.flow import Flow
 from engine.journal.records import InboxItem, OutboxRow
@@ -137,24 +132,14 @@ class Outbound:
         self, client: AsyncWebClient, calls: Calls, sessions: Sessions, bot_user_id: str
     ) -> Rows:
         """What sends rows, each kind as it wants to be sent."""
-        writer, poster, now = self._writer, self._poster, self._now
-        names, places = Names(client, self._clock), Places(client, self._clock)
         delays, backoff = self._tuning.look_delays, self._again_in
-        uploads = Uploads(writer, client, self._pace, now, files=self._files, delays=delays, backoff=backoff)
-        deliveries = Deliveries(writer, calls, poster, places, uploads, sessions, now=now)
-        clocks = Clocks(writer, calls, poster, places, names, sessions, now=now)
-        return Rows(
-            writer,
-            calls,
-            poster,
-            names,
-            sessions,
-            deliveries,
-            clocks,
-            self._pieces,
-            bot_user_id=bot_user_id,
-            now=now,
+        uploads = Uploads(
+            self._writer, client, self._pace, self._now, files=self._files, delays=delays, backoff=backoff
         )
+        names, places = Names(client, self._clock), Places(client, self._clock)
+        common = (self._writer, calls, self._poster, places, names, sessions, self._now)
+        deliveries, clocks = Deliveries(*common, uploads), Clocks(*common)
+        return Rows(*common, bot_user_id, {**deliveries.kinds(), **clocks.kinds(), **self._pieces.kinds()})
 
     # --- life ----------------------------------------------------------------------------------------------
 

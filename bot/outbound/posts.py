@@ -4,20 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from bot.config.tuning import LOOK_DELAYS
-from bot.outbound.calls import Calls, Place, Posted
-from bot.outbound.rate_limiter import POST, Hold, Pace
+from bot.config.settings import LOOK_DELAYS
+from bot.outbound.calls import POST, Calls, Hold, Pace, Place, Posted
 from bot.rendering.blocks import Rendered
 from bot.rendering.notes import duplicate
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
-from engine.journal.records import OutboxRow
+from engine.flow import Flow
+from engine.journal.records import InboxItem, OutboxRow
+from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, decode
+from engine.nodes.types.meter import Meter
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The row is done: what is recorded of it, and the inbox items that follow."""
+
+    result: dict[str, Json]
+    items: Sequence[InboxItem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The row will never be sent: why, and the inbox items that follow."""
+
+    result: dict[str, Json]
+    items: Sequence[InboxItem] = ()
+
+
+Outcome: TypeAlias = Sent | Failed
+
+DROPPED: dict[str, Json] = {"dropped": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Reads a session as it is now: its state, and the flow that it pinned."""
+
+    state: Callable[[str], Awaitable[State]]
+    flow: Callable[[str], Awaitable[Flow]]
+    meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {}
+    """How far its running nodes say that they are, by path."""
+
+
+def position(posted: Posted) -> dict[str, Json]:
+    """Where a message stands, as it is recorded."""
+    return {"channel": posted.channel, "ts": posted.ts}
 
 
 _BEFORE = 60.0

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bot.outbound.outcomes import Outcome, Sent, Sessions
-from bot.outbound.posts import posted_of
+from bot.outbound.posts import Outcome, Sent, Sessions, posted_of
 from bot.wire.client import Permanent
 from engine.journal.records import Head, InboxItem, OutboxRow
 from engine.language import timestamps

@@ -6,17 +6,12 @@ people each have a lane of their own: one that Slack refuses holds no other, and
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 from bot.intents.session_rows import note_row
-from bot.outbound.calls import Calls, Place, Posted
-from bot.outbound.destinations import Places
-from bot.outbound.mentions import Names
-from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
-from bot.outbound.posts import Poster, is_uncertain
-from bot.outbound.rate_limiter import Hold
+from bot.outbound.calls import Hold, Place, Posted
+from bot.outbound.posts import DROPPED, Failed, Outcome, Sent, is_uncertain, position
+from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.approvals import handed_text
 from bot.rendering.notes import note
 from bot.rendering.prompt_clocks import (
@@ -32,38 +27,14 @@ from engine.flow import Flow
 from engine.journal.records import OutboxRow
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
-from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
 
-STALE_SECONDS = 0.1
-LINK_SECONDS = 3.0
-"""A reminder without a link rather than one much later."""
 
+class Clocks(Sender):
+    """Sends the rows of clocks."""
 
-class Clocks:
-    """Sends the rows of clocks. See `bot.outbound.senders.Rows` for what its methods raise."""
-
-    def __init__(
-        self,
-        writer: Writer,
-        calls: Calls,
-        poster: Poster,
-        places: Places,
-        names: Names,
-        sessions: Sessions,
-        *,
-        now: Callable[[], str],
-    ) -> None:
-        self._writer = writer
-        self._calls = calls
-        self._poster = poster
-        self._places = places
-        self._names = names
-        self._sessions = sessions
-        self._now = now
-
-    def kinds(self) -> dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]]:
+    def kinds(self) -> dict[str, Send]:
         """By kind of row."""
         return {
             "remind": self.remind,
@@ -80,7 +51,7 @@ class Clocks:
         state, flow, prompt = await self._about(data)
         if (not prompt.open or prompt.reminders > data["count"]) and not is_uncertain(row):
             return Sent(DROPPED)
-        names = await self._names(_entries(prompt))
+        names = await self.names(_entries(prompt))
         text = reminder(state, prompt, flow, names, data["count"], await self._link(prompt))
         return await self._in_thread(row, state, text)
 
@@ -90,7 +61,7 @@ class Clocks:
         if not prompt.open and not is_uncertain(row):
             return Sent(DROPPED)
         told = prompt.escalate[data["step"]]["to"]
-        names = await self._names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
+        names = await self.names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
         text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
         return await self._in_thread(row, state, text)
 
@@ -100,27 +71,25 @@ class Clocks:
         if not prompt.open and not is_uncertain(row):
             return Sent(DROPPED)
         to = str(data["to"])
-        known = await self._names([to])
+        known = await self.names([to])
         return await self._in_thread(row, state, handed_text(prompt, data["by"], known.get(to, to)))
 
     async def _in_thread(self, row: OutboxRow, state: State, text: str) -> Outcome:
-        thread = state.thread or {}
-        place = Place(thread["channel"], thread["threadTs"])
-        return Sent(position(await self._poster.once(row, place, note(text, row.key))))
+        return Sent(position(await self.poster.once(row, thread_of(state), note(text, row.key))))
 
     # --- elsewhere -----------------------------------------------------------------------------------------
 
     async def tell(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Post in another channel or a direct message. What Slack refuses for good is said in the thread."""
-        state = await self._sessions.state(data["sessionId"])
+        state = await self.sessions.state(data["sessionId"])
         if state.seq < data.get("seq", 0):
             raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
         text = await self._text(row, data, state)
         if text is None:
             return Sent(DROPPED)
         try:
-            channel = await self._places.channel(data["to"], state.actor)
-            posted = await self._poster.once(row, Place(channel), note(text, row.key))
+            channel = await self.places.channel(data["to"], state.actor)
+            posted = await self.poster.once(row, Place(channel), note(text, row.key))
         except Permanent as fault:
             log.warning("%s: %s", row.key, fault)
             if data["about"] == "escalation":
@@ -130,12 +99,12 @@ class Clocks:
 
     async def direct(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """A direct message that belongs to no session."""
-        channel = await self._places.channel(f"dm:{data['person']}", None)
-        return Sent(position(await self._poster.once(row, Place(channel), note(data["text"], row.key))))
+        channel = await self.places.channel(f"dm:{data['person']}", None)
+        return Sent(position(await self.poster.once(row, Place(channel), note(data["text"], row.key))))
 
     async def _text(self, row: OutboxRow, data: dict[str, Json], state: State) -> str | None:
         """What is told, or None where it is not true any more."""
-        flow = await self._sessions.flow(state.session_id)
+        flow = await self.sessions.flow(state.session_id)
         if data["about"] == "unreachable":
             if state.phase != "unreachable" and not is_uncertain(row):
                 return None
@@ -152,27 +121,22 @@ class Clocks:
         text = refused_target(to, str(fault))
         place = (str(thread["key"]), thread["channel"], thread["threadTs"])
         said = note_row(f"{row.key}:refused", *place, text, session_id=state.session_id)
-        await self._writer.call(self._writer.store.consume, [], self._now(), [said])
+        await self.writer.call(self.writer.store.consume, [], self.now(), [said])
 
     # --- what they need ------------------------------------------------------------------------------------
 
     async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
-        state = await self._sessions.state(data["sessionId"])
+        state = await self.sessions.state(data["sessionId"])
         prompt = state.prompts.get(data["promptId"])
         if prompt is None or state.seq < data.get("seq", 0):
             raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
-        return state, await self._sessions.flow(data["sessionId"]), prompt
+        return state, await self.sessions.flow(data["sessionId"]), prompt
 
     async def _link(self, prompt: Asked) -> str | None:
         shown = prompt.shown or {}
         if not shown.get("ts"):
             return None
-        try:
-            async with asyncio.timeout(LINK_SECONDS):
-                return await self._calls.permalink(Posted(shown["channel"], shown["ts"]))
-        except Exception as error:
-            log.info("the address of a question is not known: %s", error)
-            return None
+        return await self.link(Posted(shown["channel"], shown["ts"]))
 
 
 def _entries(prompt: Asked) -> list[str]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
-from bot.outbound.agent_messages import Pieces
-from bot.outbound.calls import Calls, Place, Posted
-from bot.outbound.deliveries import Deliveries, undelivered
-from bot.outbound.lock_queues import behind
-from bot.outbound.mentions import Names
-from bot.outbound.outcomes import DROPPED, Failed, Outcome, Sent, Sessions, position
-from bot.outbound.posts import Poster, is_uncertain, posted_of, result_of
-from bot.outbound.rate_limiter import Hold
-from bot.outbound.reminders import Clocks
+from bot.outbound.calls import Hold, Place, Posted
+from bot.outbound.deliveries import undelivered
+from bot.outbound.posts import (
+    DROPPED,
+    Failed,
+    Outcome,
+    Sent,
+    is_uncertain,
+    position,
+    posted_of,
+    result_of,
+)
+from bot.outbound.progress import behind
+from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.blocks import Rendered
 from bot.rendering.card import card
 from bot.rendering.locks import Behind, holder_thread
@@ -29,44 +35,24 @@ from engine.journal.state import Asked, State
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
 from engine.run import remote_commands
-from engine.storage.group_commit import Writer
 from prompt_state import store as prompts
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.outbound")
 
-STALE_SECONDS = 0.1
-"""How long to wait for a state that has not caught up with its row."""
-
 _DELETED = ("message_not_found", "cant_update_message")
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
 
 
-class Rows:
-    """Sends rows. Every method raises `Hold` where the row has to wait, and `SlackFault` where Slack did not do it."""
+@dataclass(eq=False, repr=False)
+class Rows(Sender):
+    """Sends the rows of sessions, and all others through those whose kinds they are."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        calls: Calls,
-        poster: Poster,
-        names: Names,
-        sessions: Sessions,
-        deliveries: Deliveries,
-        clocks: Clocks,
-        pieces: Pieces,
-        *,
-        bot_user_id: str,
-        now: Callable[[], str],
-    ) -> None:
-        self._writer = writer
-        self._calls = calls
-        self._poster = poster
-        self._names = names
-        self._sessions = sessions
-        self._bot_user_id = bot_user_id
-        self._now = now
-        self._kinds: dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]] = {
+    bot_user_id: str
+    others: Mapping[str, Send]
+
+    def __post_init__(self) -> None:
+        self._kinds: dict[str, Send] = {
             "prompt": self._prompt,
             "close": self._close,
             "card": self._card,
@@ -77,9 +63,7 @@ class Rows:
             "ephemeral": self._ephemeral,
             "respond": self._respond,
             "reaction": self._reaction,
-            **deliveries.kinds(),
-            **clocks.kinds(),
-            **pieces.kinds(),
+            **self.others,
         }
 
     async def send(self, row: OutboxRow) -> Outcome:
@@ -105,15 +89,15 @@ class Rows:
         """Show a prompt, unless it was closed meanwhile. A copy that is there all the same is found: the row behind this
         one closes it."""
         state, flow, prompt = await self._about(data)
-        place = _thread(state)
+        place = thread_of(state)
         if row.key != prompt_key(prompt.prompt_id, prompt.reposts) and not is_uncertain(row):
             return Sent(DROPPED)
         if not prompt.open:
-            found = await self._poster.adopt(row, place) if is_uncertain(row) else None
+            found = await self.poster.adopt(row, place) if is_uncertain(row) else None
             return Sent(position(found) if found is not None else DROPPED)
         names = await self._ids(prompt)
-        message = prompt_message(state, prompt, flow, names=names, now=self._now())
-        posted = await self._poster.once(row, place, message)
+        message = prompt_message(state, prompt, flow, names=names, now=self.now())
+        posted = await self.poster.once(row, place, message)
         shown: dict[str, Json] = {**position(posted), "threadTs": place.thread_ts}
         key = f"shown:{row.key}:{posted.ts}"
         item = remote_commands.item(key, state.session_id, "shown", promptId=prompt.prompt_id, shown=shown)
@@ -130,11 +114,11 @@ class Rows:
             return Sent(DROPPED)
         names = await self._ids(prompt)
         if prompt.open:
-            message = prompt_message(state, prompt, flow, names=names, now=self._now())
+            message = prompt_message(state, prompt, flow, names=names, now=self.now())
         else:
             message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
         try:
-            await self._calls.edit(where, message)
+            await self.calls.edit(where, message)
         except Permanent as fault:
             if fault.reason not in _DELETED or not prompt.open:
                 raise
@@ -151,29 +135,29 @@ class Rows:
             return Posted(prompt.shown["channel"], prompt.shown["ts"])
         for reposts in range(prompt.reposts if prompt.open else MOST_REPOSTS, -1, -1):
             where = posted_of(
-                await self._writer.call(self._writer.store.outbox_row, prompt_key(prompt.prompt_id, reposts))
+                await self.writer.call(self.writer.store.outbox_row, prompt_key(prompt.prompt_id, reposts))
             )
             if where is not None or prompt.open:
                 return where
         return None
 
     async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
-        state = await self._sessions.state(data["sessionId"])
+        state = await self.sessions.state(data["sessionId"])
         prompt = state.prompts.get(data["promptId"]) or await self._kept(data)
         if prompt is None:
             raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
-        return state, await self._sessions.flow(data["sessionId"]), prompt
+        return state, await self.sessions.flow(data["sessionId"]), prompt
 
     async def _kept(self, data: dict[str, Json]) -> Asked | None:
         """A closed prompt by its row: a session's state need not know it any more."""
-        kept = await self._writer.call(prompts.find, self._writer.store, data["promptId"])
+        kept = await self.writer.call(prompts.find, self.writer.store, data["promptId"])
         if kept is None or kept.open:
             return None
         return closed_run(kept, data.get("outcome"))
 
     async def _ids(self, *prompts: Asked) -> Mapping[str, str]:
         lists = [prompt.approvers or prompt.who or () for prompt in prompts]
-        return await self._names(str(entry) for entries in lists for entry in entries)
+        return await self.names(str(entry) for entries in lists for entry in entries)
 
     # --- cards ---------------------------------------------------------------------------------------------
 
@@ -183,14 +167,14 @@ class Rows:
         if where is not None and result_of(row).get("gone"):
             return Failed(result_of(row))
         state = await self._state_at(data)
-        flow = await self._sessions.flow(state.session_id)
+        flow = await self.sessions.flow(state.session_id)
         names = await self._ids(*(state.prompts[key] for key in state.open_prompts))
-        behind, meters = await self._behind(state), self._sessions.meters(state.session_id)
-        message = card(state, flow, self._now(), names=names, behind=behind, meters=meters)
+        behind, meters = await self._behind(state), self.sessions.meters(state.session_id)
+        message = card(state, flow, self.now(), names=names, behind=behind, meters=meters)
         if where is not None:
-            await self._calls.edit(where, message)
+            await self.calls.edit(where, message)
             return Sent(position(where))
-        where = await self._poster.once(row, _thread(state), message)
+        where = await self.poster.once(row, thread_of(state), message)
         if is_uncertain(row):
             await self._found(row, where)
         return Sent(position(where))
@@ -199,17 +183,17 @@ class Rows:
         """A card that was posted unheard may show the session as it was then. Where it stands is recorded before it is
         edited: an edit that is refused must not look like a post that was. Raises `Hold`."""
         result = encode(position(where))
-        await self._writer.call(
-            self._writer.store.outbox_finish, row.id, row.rev, now=self._now(), state="pending", result=result
+        await self.writer.call(
+            self.writer.store.outbox_finish, row.id, row.rev, now=self.now(), state="pending", result=result
         )
         raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
 
     async def _behind(self, state: State) -> Behind | None:
         """Whom the session waits for in the queue for its lock, with a link to that one's thread."""
-        found = await behind(self._writer, state)
+        found = await behind(self.writer, state)
         if found is None:
             return None
-        head = await self._writer.call(self._writer.store.head, found.holder)
+        head = await self.writer.call(self.writer.store.head, found.holder)
         return found._replace(link=await self._link(head.thread_key if head is not None else None))
 
     async def _link(self, thread_key: str | None) -> str | None:
@@ -217,14 +201,14 @@ class Rows:
             return None
         _, channel, ts = thread_key.split(":", 2)
         try:
-            return await self._calls.permalink(Posted(channel, ts))
+            return await self.calls.permalink(Posted(channel, ts))
         except SlackFault as fault:
             # What is said is right without it.
             log.info("no link to the thread %s: %s", thread_key, fault)
             return None
 
     async def _state_at(self, data: dict[str, Json]) -> State:
-        state = await self._sessions.state(data["sessionId"])
+        state = await self.sessions.state(data["sessionId"])
         if state.seq < data["seq"]:
             raise Hold(STALE_SECONDS, f"{state.session_id} is not at {data['seq']} yet")
         return state
@@ -238,51 +222,49 @@ class Rows:
         if data.get("blocks"):
             message = Rendered(message.text, data["blocks"], message.metadata)
         place = Place(data["channel"], data.get("threadTs"))
-        return Sent(position(await self._poster.once(row, place, message)))
+        return Sent(position(await self.poster.once(row, place, message)))
 
     async def _edit(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         where = Posted(data["channel"], data["ts"])
-        await self._calls.edit(where, note(data["text"]))
+        await self.calls.edit(where, note(data["text"]))
         return Sent(position(where))
 
     async def _end_note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         state = await self._state_at(data)
-        flow = await self._sessions.flow(state.session_id)
+        flow = await self.sessions.flow(state.session_id)
         by, reason = data.get("by"), data.get("reason")
         link = await self._link(holder_thread(state.error))
         message = end_note(
-            state, flow, row.key, by=by, reason=reason, bot_user_id=self._bot_user_id, link=link
+            state, flow, row.key, by=by, reason=reason, bot_user_id=self.bot_user_id, link=link
         )
-        return Sent(position(await self._poster.once(row, _thread(state), message)))
+        return Sent(position(await self.poster.once(row, thread_of(state), message)))
 
     async def _alike(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """How many messages like the one that began this thread came after it: the row was replaced by each of them."""
         message = note(alike_text(row.rev, data["latest"]), row.key)
         where = posted_of(row)
         if where is None:
-            where = await self._poster.once(row, Place(data["channel"], data["threadTs"]), message)
+            where = await self.poster.once(row, Place(data["channel"], data["threadTs"]), message)
         else:
-            await self._calls.edit(where, message)
+            await self.calls.edit(where, message)
         return Sent(position(where))
 
     async def _root(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Post the message that a thread begins with, and go on with what was to happen in it."""
-        posted = await self._poster.once(row, Place(data["channel"]), note(data["text"], row.key))
+        posted = await self.poster.once(row, Place(data["channel"]), note(data["text"], row.key))
         return Sent(position(posted), [_rooted(data, {"posted": position(posted)})])
 
     # --- what is seen by one person, or is no message ------------------------------------------------------
 
     async def _ephemeral(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         place = Place(data["channel"], data.get("threadTs"))
-        text = mentioning(data["text"], await self._names(addresses(data["text"])))
+        text = mentioning(data["text"], await self.names(addresses(data["text"])))
         return await self._at_most_once(
-            row, self._calls.whisper, place, data["user"], note(text).text, message_blocks(text)
+            row, self.calls.whisper, place, data["user"], note(text).text, message_blocks(text)
         )
 
     async def _respond(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        return await self._at_most_once(
-            row, self._calls.respond, data["responseUrl"], note(data["text"]).text
-        )
+        return await self._at_most_once(row, self.calls.respond, data["responseUrl"], note(data["text"]).text)
 
     async def _at_most_once(
         self, row: OutboxRow, send: Callable[..., Awaitable[None]], *args: object
@@ -290,12 +272,12 @@ class Rows:
         """Nobody can look up what only one person sees, so what may have been seen is not sent again."""
         if is_uncertain(row):
             return Failed({"error": "outcome_unknown"})
-        await self._writer.call(self._writer.store.outbox_attempt, row.id, self._now())
+        await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())
         await send(*args)
         return Sent({"done": True})
 
     async def _reaction(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        await self._calls.react(Posted(data["channel"], data["ts"]), data["name"])
+        await self.calls.react(Posted(data["channel"], data["ts"]), data["name"])
         return Sent({"done": True})
 
 
@@ -307,10 +289,3 @@ def _rooted(data: dict[str, Json], outcome: dict[str, Json]) -> InboxItem:
     team = payload.get("team")
     lane = thread_key(team, posted["channel"], posted["ts"]) if posted and team else None
     return InboxItem(then["key"], then["kind"], encode(payload), thread_key=lane)
-
-
-def _thread(state: State) -> Place:
-    """Where a session lives. Raises `Permanent` for one that has no thread."""
-    if not state.thread:
-        raise Permanent("no_thread", f"{state.session_id} lives in no thread")
-    return Place(state.thread["channel"], state.thread["threadTs"])

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 
 from bot.intents.agent_rows import agent_of, text_key, writing_row
 from bot.outbound.agent_messages import LiveText, Pieces
-from bot.outbound.outcomes import Sessions
-from bot.outbound.posts import posted_of, result_of
-from bot.outbound.rate_limiter import Hold
+from bot.outbound.calls import Hold
+from bot.outbound.posts import Sessions, posted_of, result_of
 from bot.wire.client import Permanent, RateLimited, SlackFault
 from engine.journal.events import AgentCompacted, Event
 from engine.journal.records import OutboxRow
@@ -38,6 +38,7 @@ _SLOWEST = 8.0
 """By how much edits become rarer at most, however often Slack asks to wait."""
 
 
+@dataclass(eq=False, repr=False)
 class Streams:
     """Hears what models say and shows it. `told` is called when the outbox has something new.
 
@@ -45,40 +46,29 @@ class Streams:
     workspace, and those of questions and cards must not wait for these.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        pieces: Pieces,
-        sessions: Sessions,
-        *,
-        now: Callable[[], str],
-        told: Callable[[], None],
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        seconds: float = 1.0,
-    ) -> None:
-        self._writer = writer
-        self._pieces = pieces
-        self._sessions = sessions
-        self._now = now
-        self._told = told
-        self._clock = clock
-        self._sleep = sleep
-        self._seconds = seconds
-        self._slower = 1.0
-        self._next = 0.0
-        self._ended: list[tuple[str, str]] = []
-        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+    writer: Writer
+    pieces: Pieces
+    sessions: Sessions
+    _: KW_ONLY
+    now: Callable[[], str]
+    told: Callable[[], None]
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    seconds: float = 1.0
+    _slower: float = field(default=1.0, init=False)
+    _next: float = field(default=0.0, init=False)
+    _ended: list[tuple[str, str]] = field(default_factory=list, init=False)
+    _tasks: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     # --- hearing -------------------------------------------------------------------------------------------
 
     def heard(self, session_id: str, path: str, event: TurnEvent) -> None:
         """A turn says something: `Executor.on_stream`. Must be called on the event loop."""
         key = (session_id, path)
-        live = self._pieces.lives.get(key)
+        live = self.pieces.lives.get(key)
         if isinstance(event, TextDelta):
             if live is None:
-                live = self._pieces.lives[key] = LiveText(session_id, path)
+                live = self.pieces.lives[key] = LiveText(session_id, path)
             if live.closed:
                 return
             live.blocks[event.index] = live.blocks.get(event.index, "") + event.text
@@ -93,19 +83,19 @@ class Streams:
     def happened(self, state: State, events: Sequence[Event]) -> None:
         """Events of a session: a turn that begins anew says everything anew, and what has ended says nothing more."""
         for event in events:
-            live = self._pieces.lives.get((state.session_id, str(getattr(event, "path", None) or "")))
+            live = self.pieces.lives.get((state.session_id, str(getattr(event, "path", None) or "")))
             if live is not None and event.type in _STARTS:
                 live.blocks.clear()
                 live.changed.set()
             if isinstance(event, AgentCompacted):
-                self._pieces.lives.pop((state.session_id, event.turn), None)
+                self.pieces.lives.pop((state.session_id, event.turn), None)
         if state.ended:
-            for session_id, turn in list(self._pieces.lives):
+            for session_id, turn in list(self.pieces.lives):
                 if session_id == state.session_id:
-                    self._close(self._pieces.lives[session_id, turn])
+                    self._close(self.pieces.lives[session_id, turn])
                     self._ended.append((session_id, turn))
         for key in self._ended[:-_KEPT]:
-            self._pieces.lives.pop(key, None)
+            self.pieces.lives.pop(key, None)
         del self._ended[:-_KEPT]
 
     def _close(self, live: LiveText) -> None:
@@ -141,7 +131,7 @@ class Streams:
 
     async def _state(self, live: LiveText) -> State | None:
         """The session, if its thread is in Slack and this turn speaks to it: not one that sums a conversation up."""
-        state = await self._sessions.state(live.session_id)
+        state = await self.sessions.state(live.session_id)
         run = state.nodes.get(live.turn)
         request: Json = run.input if run is not None and isinstance(run.input, dict) else {}
         if not (state.thread or {}).get("key") or request.get("purpose") == "compact":
@@ -159,11 +149,11 @@ class Streams:
             return
         rows = [writing_row(state, live.turn, part) for part in range(len(live.parts))]
         missing = [
-            row for row in rows if await self._writer.call(self._writer.store.outbox_row, row.key) is None
+            row for row in rows if await self.writer.call(self.writer.store.outbox_row, row.key) is None
         ]
         if missing:
-            await self._writer.call(self._writer.store.consume, [], self._now(), missing)
-            self._told()
+            await self.writer.call(self.writer.store.consume, [], self.now(), missing)
+            self.told()
 
     async def _show(self, live: LiveText) -> None:
         """Bring the messages of a text up to date, once it is time; nothing where none is posted yet."""
@@ -188,7 +178,7 @@ class Streams:
         found = []
         for part in count():
             key = text_key(live.session_id, live.turn, part)
-            row = await self._writer.call(self._writer.store.outbox_row, key)
+            row = await self.writer.call(self.writer.store.outbox_row, key)
             if row is None:
                 break
             if posted_of(row) is not None and part not in live.over and not live.closed:
@@ -197,25 +187,25 @@ class Streams:
 
     async def _bring(self, live: LiveText, part: int, row: OutboxRow) -> None:
         where = posted_of(row)
-        async with self._pieces.lock(row.lane):
+        async with self.pieces.lock(row.lane):
             if where is None or part in live.over or live.closed:
                 return
             if part in live.streams:
-                await self._pieces.grow(live, part)
+                await self.pieces.grow(live, part)
             if part not in live.streams:
-                await self._pieces.draw(where, tuple(result_of(row).get("piece") or (row.key,)))
+                await self.pieces.draw(where, tuple(result_of(row).get("piece") or (row.key,)))
         self._slower = max(1.0, self._slower * 0.9)
 
     async def _until_due(self, live: LiveText) -> None:
         """Wait for the next edit's turn; all live messages take turns."""
-        wait = self._next - self._clock()
+        wait = self._next - self.clock()
         rarer = next(times for edits, times in _RARER if live.edits >= edits)
         live.edits += 1
-        self._next = max(self._clock(), self._next) + self._seconds * self._slower * rarer
+        self._next = max(self.clock(), self._next) + self.seconds * self._slower * rarer
         if wait > 0:
-            await self._sleep(wait)
+            await self.sleep(wait)
 
     def _slow_down(self, live: LiveText, seconds: float) -> None:
         self._slower = min(_SLOWEST, self._slower * 2)
-        self._next = max(self._next, self._clock() + seconds)
+        self._next = max(self._next, self.clock() + seconds)
         live.changed.set()

@@ -199,8 +199,7 @@ def whole(prompt: Asked) -> list[Block]:
 
 
 def whole_blocks(text: str, *, most: int = 130_000) -> list[Block]:
-    """A long text as code blocks of `most` bytes in all, for a modal, which takes 250 kB; what even that does not hold
-    is counted."""
+    """A long text as code blocks of `most` bytes in all, for a modal (250 kB); what does not fit is counted."""
     made: list[Block] = []
     rest = shown(text)
     while rest and len(made) < _WHOLE_BLOCKS:

@@ -17,14 +17,17 @@ from bot.rendering.blocks import (
     MOST_UNITS,
     Block,
     Rendered,
+    aligned,
     context,
+    csv_of,
     rendered,
+    rows_of,
     section,
     size,
+    table_block,
     text_sections,
     with_id,
 )
-from bot.rendering.tables import aligned, csv_of, rows_of, table_block
 from bot.rendering.text import clip, cut, plain, safe, shown, weight
 from engine.language.codec import Json, encode
 from engine.language.markup import open_code

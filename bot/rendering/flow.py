@@ -126,8 +126,7 @@ def node_of(flow: FlowLike, path: str) -> NodeLike | None:
 
 
 def label_of(flow: FlowLike, path: str) -> str:
-    """What people call the node at a path, ready for mrkdwn: its name, else its id; where the flow has no such node,
-    the path itself."""
+    """A node's name or id as mrkdwn; the path itself where the flow has no such node."""
     last = segments(flow, path)[-1]
     if last.node is None:
         return safe(one_line(path, 60))

@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from bot.rendering.blocks import Block, actions, button, context, quoted, section
-from bot.rendering.modals import about, field_block, modal
+from bot.rendering.blocks import Block, about, actions, button, context, field_block, modal, quoted, section
 from bot.rendering.text import clip, one_line, picked, safe, shown
 from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text, value_text
 from engine.forms.ask import field_options

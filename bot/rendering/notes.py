@@ -1,17 +1,81 @@
-"""Plain messages: text of flows, notes of the bot, and how a session ended. Pure."""
+"""Plain messages: text of flows, notes of the bot, how a session ended and what a failed program wrote, and what people
+choose from below such a text: a question, a flow. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from bot.rendering.blocks import Block, Rendered, block_key, context, fit_text, rendered, section
-from bot.rendering.failures import tail_of
+from bot.rendering.approvals import OPEN
+from bot.rendering.blocks import (
+    MOST_UNITS,
+    Block,
+    Rendered,
+    actions,
+    block_key,
+    button,
+    context,
+    fit_text,
+    rendered,
+    section,
+    size,
+)
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of, latest_visits, place_of
 from bot.rendering.nested import REJECTED
-from bot.rendering.text import one_line, person, safe
+from bot.rendering.text import clip, one_line, person, plain, safe, shown, weight
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import State
 from engine.language.codec import Json
+from prompt_state.question_row import PromptState
+
+LOG = "output.txt"
+_LINES = 12
+_MOST = 1_500
+_LINE = 300
+
+
+def tail_of(state: State) -> str:
+    """The last lines of what the failed node wrote, as mrkdwn; empty where it wrote nothing."""
+    text = _text(_details(state))
+    if not text:
+        return ""
+    lines = [clip(line, _LINE) for line in shown(text).splitlines() if line.strip()][-_LINES:]
+    while len(lines) > 1 and weight("\n".join(lines)) > _MOST:
+        lines.pop(0)
+    block = safe("\n".join(lines)).replace("```", "'''")
+    more = f"\n_All that it wrote is in `{LOG}`, below._" if log_of(state) is not None else ""
+    return f"```\n{block}\n```{more}"
+
+
+def log_of(state: State) -> str | None:
+    """All that the failed node wrote, where the thread shows less of it; else None."""
+    details = _details(state)
+    text = _text(details)
+    both = [f"{name}:\n{details[name]}" for name in ("stderr", "stdout") if _said(details, name)]
+    lines = text.splitlines()
+    if (
+        len(both) < 2
+        and len(lines) <= _LINES
+        and weight(text) <= _MOST
+        and all(len(line) <= _LINE for line in lines)
+    ):
+        return None
+    return "\n".join(both)
+
+
+def _details(state: State) -> dict[str, Json]:
+    details = (state.error or {}).get("details")
+    return details if isinstance(details, dict) else {}
+
+
+def _text(details: dict[str, Json]) -> str:
+    """What is worth showing first: what went to standard error, else the output."""
+    return next((str(details[name]).strip() for name in ("stderr", "stdout") if _said(details, name)), "")
+
+
+def _said(details: dict[str, Json], name: str) -> bool:
+    value = details.get(name)
+    return isinstance(value, str) and bool(value.strip())
+
 
 _NAMES_MOST = 8
 
@@ -120,3 +184,56 @@ def _missing(state: State, flow: FlowLike) -> list[str]:
 def _names(named: list[str]) -> str:
     more = len(named) - _NAMES_MOST
     return ", ".join(named[:_NAMES_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+MENU = "sayso:menu:"
+_MOST_ASKED = 25
+
+
+def menu_blocks(text: str, asked: Sequence[PromptState], ts: str, author: str) -> list[Block]:
+    """The words (mrkdwn) and a button for each question. A button carries ids: the question, the message that was
+    written (`ts`), and its author; what was written is read again where it was stored."""
+    buttons = [
+        button(_label(prompt), f"{MENU}{n}", f"{prompt.prompt_id}|{prompt.nonce}|{ts}|{author}")
+        for n, prompt in enumerate(asked[:_MOST_ASKED])
+    ]
+    return [*message_blocks(text), actions(buttons)]
+
+
+def _label(prompt: PromptState) -> str:
+    number = f"#{prompt.number} " if prompt.number else ""
+    return number + one_line(plain(prompt.message), 60)
+
+
+_BUTTONS = 10
+_MENU = 100
+_VALUE = 150
+
+
+def start_blocks(text: str, flows: Iterable[str]) -> list[Block]:
+    """What is said (mrkdwn), and below it the flows to choose from, by name."""
+    names = sorted(name for name in flows if len(name) <= _VALUE)
+    return fit_text([], text, start_choice(names)) or [section(" ")]
+
+
+def start_choice(names: list[str]) -> list[Block]:
+    """The flows to choose from, without words."""
+    if not names:
+        return []
+    if len(names) <= _BUTTONS:
+        return [actions([button(name, f"{OPEN}start:{n}", name) for n, name in enumerate(names)])]
+    options = [
+        {"text": {"type": "plain_text", "text": clip(one_line(name, 75), 75)}, "value": name}
+        for name in names[:_MENU]
+    ]
+    menu: Block = {
+        "type": "static_select",
+        "action_id": f"{OPEN}start",
+        "placeholder": {"type": "plain_text", "text": "Start a flow…"},
+        "options": options,
+    }
+    while size([menu]) > MOST_UNITS // 2:
+        options.pop()
+    more = len(names) - len(options)
+    left = [context(f"_{more:,} more can be started by name: `/sayso run NAME`._")] if more > 0 else []
+    return [actions([menu]), *left]

@@ -242,8 +242,7 @@ _NAMED = re.compile(r"(?<![\w@#/.<-])[UW](?=[A-Z]*\d)[A-Z0-9]{8,}(?![\w-])", re.
 
 
 def for_reader(text: str) -> str:
-    """What the engine or the policy says to one person, as mrkdwn: moments in the reader's own time, and people, whom
-    they name by id, as mentions."""
+    """What the engine or the policy tells one person, as mrkdwn: times in their zone, people as mentions."""
     moments = _MOMENT.sub(_in_own_time, escape(text))
     return _NAMED.sub(lambda found: f"<@{found[0]}>", moments)
 

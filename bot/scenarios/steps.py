@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from bot.config.local_files import keep
-from bot.config.session_files import SessionFiles
+from bot.config.session_files import SessionFiles, keep
 from bot.scenarios.life import GaveUp
 from bot.scenarios.places import is_asked
 from bot.scenarios.scenario import Act

@@ -23,7 +23,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.inbound import decisions, payloads
-from bot.inbound.view_values import PAGE, VIEW, Accept, Next, Refuse, Submission
+from bot.inbound.decisions import PAGE, VIEW, Accept, Next, Refuse, Submission
 from bot.views.service import Views, acknowledgement
 from bot.wire.channel_aliases import Aliases
 from bot.wire.sockets import PING_SECONDS, QUIET_SECONDS, Sockets

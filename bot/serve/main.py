@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -20,41 +21,42 @@ from bot.config.library import Library
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
 from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
-from bot.handlers.channel_changes import ChannelChanges
-from bot.handlers.dead_letters import DeadLetters, newer_rows, quarantine_rows
+from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
+from bot.handlers.clicks import Presses
+from bot.handlers.replies import Replies, edited
 from bot.handlers.text_messages import Conversation
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
-from bot.outbound.lock_queues import Queues
-from bot.outbound.modals import Modals
+from bot.outbound.calls import Modals
 from bot.outbound.notices import Handler, Notices, held
 from bot.outbound.outbox_worker import Outbound
-from bot.outbound.progress import Meters
+from bot.outbound.progress import Meters, Queues
 from bot.serve.bolt import SlackApp
-from bot.start.form import StartForm
+from bot.start.form import FlowChoice, StartForm
+from bot.start.from_messages import MessageStarts, SessionStatus
 from bot.start.from_triggers import TriggerStarts
-from bot.start.rate_limits import RateLimits
-from bot.start.rooted import WANTED_ROOTED
-from bot.start.schedules import Schedules
-from bot.start.shortcut import FlowChoice
-from bot.start.starter import Starter
+from bot.start.schedules import WANTED_ROOTED, Schedules
+from bot.start.starter import RateLimits, Starter
 from bot.start.threads import ThreadStarts
 from bot.views.forms import Change, Fill
-from bot.views.full_text import FullText
-from bot.views.hand_over import Hand
 from bot.views.home import HomeKind
-from bot.views.prompt_lookup import PromptLookup
-from bot.views.reject import Reject
+from bot.views.kinds import FullText, HandOverForm, PromptLookup, Reject
 from bot.views.service import Kind, Views
 from bot.wire.channel_aliases import Aliases
-from bot.wire.channels import Channels
-from bot.wire.client import AuthLost, Permanent, app_client, bot_client, classify, describe, passing
+from bot.wire.client import (
+    AuthLost,
+    Permanent,
+    ReadBudget,
+    app_client,
+    bot_client,
+    classify,
+    describe,
+    passing,
+)
 from bot.wire.downloads import IncomingFiles
-from bot.wire.permalinks import Links
-from bot.wire.read_limiter import ReadBudget
-from bot.wire.scopes import Report, needed_by, scope_report
+from bot.wire.manifest import Report, needed_by, scope_report
 from bot.wire.sockets import HEARD
-from bot.wire.users import People
+from bot.wire.users import Channels, Links, People
 from engine.decide.policy import Gate
 from engine.flow import Flow
 from engine.journal.events import Event, SessionReachable
@@ -204,7 +206,7 @@ class Bot:
         self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
         self.engine.sessions.on_quarantine = quarantine_rows
         self.engine.sessions.on_newer = newer_rows
-        talk, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))
+        starts, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))
         self.service = Dispatcher(
             self.engine,
             handlers=handlers,
@@ -215,7 +217,7 @@ class Bot:
         )
         self.queues = Queues(self.engine)
         self.outbound = self._telling(bot, identity.bot_user_id, files)
-        self.slack = self._hearing(bot, app, app_token, home, talk)
+        self.slack = self._hearing(bot, app, app_token, home, starts)
         self.catchup = CatchUp(
             bot,
             self.engine.writer,
@@ -237,28 +239,43 @@ class Bot:
 
     def _understanding(
         self, bot: Any, gate: Gate, home: decisions.Home, incoming: IncomingFiles
-    ) -> tuple[Conversation, dict[str, Any]]:
-        """What makes something of what people say and press: the conversation, and handlers by kind of row."""
-        settings, steady = self.settings, self.machine.steady
+    ) -> tuple[MessageStarts, dict[str, Handler]]:
+        """What makes something of what people say and press: the answers to commands, and handlers by kind of row."""
+        settings, engine, steady = self.settings, self.engine, self.machine.steady
         people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
         channels, links = Channels(bot, steady), Links(bot)
+        notices, status = Notices(engine, gate), SessionStatus(engine)
         limits = RateLimits(settings.rates, steady)
-        starter = Starter(self.engine, self.library, people, channels, limits, settings, gate)
-        notices = Notices(self.engine, gate)
-        threads = ThreadStarts(self.engine, starter, channels, notices, home.team_id, settings.admins)
-        triggers = TriggerStarts(self.engine, self.library, channels, starter, links, bot)
-        talk = Conversation(
-            self.engine, self.library, people, gate, home, starter, threads, notices, incoming
-        )
-        home_page = HomeKind(self.engine, self.library, people, gate, links)
-        self.views = self._views(bot, people, gate, talk, threads, triggers, home_page)
-        changes = ChannelChanges(self.engine, self._reachable_again)
-        handled: dict[str, Handler] = {}
-        for part in (talk, threads, triggers, self.views, changes):
-            handled |= part.handlers()
+        starter = Starter(engine, self.library, people, channels, limits, settings, gate)
+        threads = ThreadStarts(engine, starter, channels, notices, home.team_id, settings.admins)
+        triggers = TriggerStarts(engine, self.library, channels, starter, links, bot)
+        starts = MessageStarts(self.library, people, home, starter, threads, status, notices)
+        replies = Replies(engine, people, notices, incoming)
+        talk = Conversation(engine, people, gate, home, starts, replies, status, notices)
+        presses = Presses(engine, people, gate, home.bot_user_id, notices, replies)
+        lookup = PromptLookup(engine, people, gate)
+        form = StartForm(self.library, lookup, threads.begin, triggers.about)
+        kinds: list[Kind] = [
+            *(kind(lookup, replies) for kind in (Fill, Change, Reject, HandOverForm)),
+            FullText(lookup),
+            form,
+            FlowChoice(self.library, form),
+            HomeKind(engine, self.library, people, gate, links),
+        ]
+        self.views = Views(Modals(bot), kinds, engine.writer, self.machine.now)
+        handled: dict[str, Handler] = {
+            decisions.MESSAGE: talk.message,
+            decisions.CLICK: presses.click,
+            decisions.SLASH: starts.slash,
+            decisions.EDITED: partial(edited, engine, notices),
+            **threads.handlers(),
+            **triggers.handlers(),
+            **self.views.handlers(),
+            **ChannelChanges(engine, self._reachable_again).handlers(),
+        }
         for kind in (decisions.ROOTED, WANTED_ROOTED):
             handled[kind] = self._then_read(handled[kind])
-        return talk, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
+        return starts, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
 
     def _telling(self, bot: Any, bot_user_id: str, files: SessionFiles) -> Outbound:
         """What says everything in Slack, and looks whenever a session took a step."""
@@ -284,7 +301,7 @@ class Bot:
         return outbound
 
     def _hearing(
-        self, bot: Any, app: Any, app_token: str, home: decisions.Home, talk: Conversation
+        self, bot: Any, app: Any, app_token: str, home: decisions.Home, starts: MessageStarts
     ) -> SlackApp:
         """What takes everything from Slack."""
         make: Callable[..., SlackApp] = self.machine.slack_app or SlackApp
@@ -295,7 +312,7 @@ class Bot:
             home=home,
             writer=self.engine.writer,
             now=self.machine.now,
-            answer=talk.beginnings.ask,
+            answer=starts.ask,
             taken=self.service.notify,
             views=self.views,
             hears=self._listening,
@@ -322,30 +339,6 @@ class Bot:
     async def _others_wrote(self) -> bool:
         return await self.engine.writer.call(self.engine.store.changed)
 
-    def _views(
-        self,
-        bot: Any,
-        people: People,
-        gate: Gate,
-        talk: Conversation,
-        threads: ThreadStarts,
-        triggers: TriggerStarts,
-        *more: Kind,
-    ) -> Views:
-        prompts = PromptLookup(self.engine, people, gate)
-        start = StartForm(self.library, prompts, threads.begin, triggers.about)
-        kinds: list[Kind] = [
-            *more,
-            Fill(prompts, talk),
-            Change(prompts, talk),
-            Reject(prompts, talk),
-            Hand(prompts, talk),
-            FullText(prompts),
-            start,
-            FlowChoice(self.library, start),
-        ]
-        return Views(Modals(bot), kinds, self.engine.writer, self.machine.now)
-
     def _after_catch_up(self, handler: Any) -> Any:
         """What was missed in a thread is older than what arrives now, so the thread is read first."""
 
@@ -365,8 +358,7 @@ class Bot:
         return handle
 
     def _then_read(self, handler: Any) -> Any:
-        """Somebody may have replied to a message of ours before its session was there, and so before the thread was
-        known: it is read once."""
+        """Replies to our message may have come before its session was known: its thread is read once."""
 
         async def handle(row: InboxRow) -> bool:
             done = bool(await handler(row))

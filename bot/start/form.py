@@ -1,4 +1,5 @@
-"""Starting a flow by a form: its inputs as fields, and, where nobody knows it yet, the channel."""
+"""Starting a flow by a form: its inputs as fields, and, where nobody knows it yet, the channel. The message shortcut
+asks first which flow is meant."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from bot.config.library import Library
-from bot.inbound.start_command import StartLine, parse
-from bot.inbound.view_values import (
+from bot.inbound.decisions import (
     Accept,
     Errors,
+    Next,
     Opened,
     Opening,
     Refuse,
@@ -20,12 +21,12 @@ from bot.inbound.view_values import (
     View,
     Words,
 )
-from bot.rendering.blocks import Block
+from bot.inbound.triggers import StartLine, parse
+from bot.rendering.blocks import Block, field_block, modal
 from bot.rendering.forms import form_view
-from bot.rendering.modals import field_block
-from bot.rendering.text import escape
+from bot.rendering.text import escape, one_line
 from bot.views.forms import read_pages, with_back, wrong_on
-from bot.views.prompt_lookup import PromptLookup
+from bot.views.kinds import PromptLookup
 from bot.views.service import Kind
 from engine.flow import Flow, coerce_inputs
 from engine.flow.model import Input, Trigger
@@ -219,3 +220,73 @@ def _chosen_channel(submission: Submission) -> str | None:
     entry = submission.values.get(WHERE, {}).get(WHERE, {})
     chosen = entry.get("selected_conversation")
     return str(chosen) if chosen else None
+
+
+FLOW = "flow"
+_MOST = 100
+"""Options of a select."""
+
+
+class FlowChoice(Kind):
+    """`message_action`: with one flow its form is opened at once, with several they are offered first."""
+
+    name = "pick"
+
+    def __init__(self, library: Library, form: StartForm) -> None:
+        self._library = library
+        self._form_of = form
+
+    def _flows(self) -> list[Flow]:
+        flows = sorted(self._library.refresh().items())
+        return [flow for _, flow in flows if shortcut_of(flow) is not None][:_MOST]
+
+    async def open(self, opening: Opening) -> Opened:
+        """The flows to choose from, or the form of the only one."""
+        flows = self._flows()
+        if not flows:
+            return Words("No flow here is started from a message.")
+        meta: dict[str, Json] = {
+            "channel": opening.channel,
+            "user": opening.user,
+            "about": {"ts": opening.data["ts"]},
+        }
+        if len(flows) == 1:
+            return Show(self._form(flows[0], meta))
+        options = [
+            {"text": {"type": "plain_text", "text": _label(flow)}, "value": str(index)}
+            for index, flow in enumerate(flows)
+        ]
+        element = {"type": "static_select", "action_id": FLOW, "options": options}
+        # The list may be another by the time it is submitted: names say which were offered.
+        names: list[Json] = [flow.name for flow in flows]
+        blocks = [field_block(FLOW, "Which flow?", element)]
+        return Show(
+            modal(
+                "Run a flow",
+                blocks,
+                kind=self.name,
+                meta={**meta, "flows": names if len(names) <= 30 else None},
+                submit="Next",
+            )
+        )
+
+    def _form(self, flow: Flow, meta: dict[str, Json]) -> View:
+        return self._form_of.page_about(flow, {**meta, "flow": flow.name})
+
+    async def check(self, submission: Submission) -> Verdict:
+        """The form of the flow that was chosen comes next."""
+        chosen = submission.values.get(FLOW, {}).get(FLOW, {}).get("selected_option") or {}
+        names = submission.meta.get("flows") or [flow.name for flow in self._flows()]
+        index = str(chosen.get("value") or "")
+        if not index.isdigit() or int(index) >= len(names):
+            return Errors({FLOW: "Please choose a flow."})
+        flow = self._library.refresh().get(names[int(index)])
+        if flow is None or shortcut_of(flow) is None:
+            return Refuse("This flow is not served here any more.")
+        meta = {key: submission.meta[key] for key in ("channel", "user", "about")}
+        return Next(self._form(flow, meta))
+
+
+def _label(flow: Flow) -> str:
+    trigger = shortcut_of(flow)
+    return one_line(trigger.pattern if trigger is not None else flow.name, 75)

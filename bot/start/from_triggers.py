@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
@@ -14,11 +15,8 @@ from bot.inbound import decisions
 from bot.inbound.triggers import Listening, Overheard, said_in
 from bot.outbound.notices import retried
 from bot.start.form import shortcut_of
-from bot.start.refusals import Refusal, to_author, to_speaker
-from bot.start.starter import Starter, Wish
-from bot.wire.channels import Channels
-from bot.wire.permalinks import Links
-from bot.wire.users import LookupFailed
+from bot.start.starter import Refusal, Starter, Wish, to_author, to_speaker
+from bot.wire.users import Channels, Links, LookupFailed
 from engine.flow.model import Trigger
 from engine.journal.records import Head, InboxRow, PutOutbox
 from engine.journal.transitions import ENDED
@@ -28,25 +26,17 @@ from engine.run.engine import Engine
 from prompt_state.question_row import thread_key
 
 
+@dataclass(eq=False, repr=False)
 class TriggerStarts:
     """Handlers for the inbox rows of triggers. What cannot be looked up now is tried again."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        library: Library,
-        channels: Channels,
-        starter: Starter,
-        links: Links,
-        client: AsyncWebClient,
-    ) -> None:
-        self._engine = engine
-        self._library = library
-        self._channels = channels
-        self._starter = starter
-        self._links = links
-        self._client = client
-        self._locks: dict[str, asyncio.Lock] = {}
+    engine: Engine
+    library: Library
+    channels: Channels
+    starter: Starter
+    links: Links
+    client: AsyncWebClient
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
@@ -60,11 +50,11 @@ class TriggerStarts:
         app = None if data["app"] is None else tuple(data["app"])
         heard = [
             found
-            for found in Listening(self._library.refresh()).messages(data["text"], app)
-            if await self._channels.among(data["channel"], found.trigger.channels)
+            for found in Listening(self.library.refresh()).messages(data["text"], app)
+            if await self.channels.among(data["channel"], found.trigger.channels)
         ]
         if not heard:
-            return await self._starter.consume(row, "ignored")
+            return await self.starter.consume(row, "ignored")
         chosen = max(heard, key=lambda found: len(found.trigger.pattern))
         inputs = {**chosen.inputs, **await self._filled(chosen.trigger, data, data["text"])}
         if chosen.trigger.dedupe is None:
@@ -79,7 +69,7 @@ class TriggerStarts:
         async with self._locks.setdefault(scope, asyncio.Lock()):
             own = str(data["ts"])
             place = scope
-            while (before := await self._engine.writer.call(self._engine.store.mark, place)) not in (
+            while (before := await self.engine.writer.call(self.engine.store.mark, place)) not in (
                 None,
                 own,
             ):
@@ -91,12 +81,12 @@ class TriggerStarts:
                     return False  # that one starts the run, as soon as it can
                 # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
                 place = f"{scope}:{before}"
-            await self._engine.writer.call(self._engine.store.set_mark, place, own)
+            await self.engine.writer.call(self.engine.store.set_mark, place, own)
             return await self._start_heard(row, data, heard, inputs)
 
     async def _pending(self, key: str) -> bool:
         """Whether an inbox row is there and not done."""
-        row: InboxRow | None = await self._engine.writer.call(self._engine.store.inbox_row, key)
+        row: InboxRow | None = await self.engine.writer.call(self.engine.store.inbox_row, key)
         return row is not None and row.outcome is None
 
     async def _count_one_more(self, row: InboxRow, data: dict[str, Json], before: str) -> bool:
@@ -109,7 +99,7 @@ class TriggerStarts:
             payload=encode({"channel": data["channel"], "threadTs": before, "latest": data["ts"]}),
             replace=True,
         )
-        return await self._starter.consume(row, "alike", said)
+        return await self.starter.consume(row, "alike", said)
 
     async def _start_heard(
         self, row: InboxRow, data: dict[str, Json], heard: Overheard, inputs: dict[str, Json]
@@ -117,7 +107,7 @@ class TriggerStarts:
         # An app is nobody's requester.
         actor = None if data.get("app") is None else Actor.itself("message", "an app's message")
         wish = Wish(heard.flow.name, inputs, data, actor, in_channel=True)
-        return await self._starter.start(row, wish, data["ts"], to_speaker(row, data))
+        return await self.starter.start(row, wish, data["ts"], to_speaker(row, data))
 
     # --- reactions and the message shortcut ----------------------------------------------------------------
 
@@ -126,19 +116,19 @@ class TriggerStarts:
         data = decode(row.payload)
         fitting = [
             (flow, trigger)
-            for flow, trigger in Listening(self._library.refresh()).reactions(data["reaction"])
-            if await self._channels.among(data["channel"], trigger.channels)
+            for flow, trigger in Listening(self.library.refresh()).reactions(data["reaction"])
+            if await self.channels.among(data["channel"], trigger.channels)
         ]
         message = await self._message(data["channel"], data["ts"]) if fitting else None
         if message is None:
-            return await self._starter.consume(row, "ignored")
+            return await self.starter.consume(row, "ignored")
         flow, trigger = fitting[0]
         root = str(message.get("thread_ts") or data["ts"])
         if await self._runs(thread_key(data["team"], data["channel"], root), flow.name):
-            return await self._starter.consume(row, "runs already")
+            return await self.starter.consume(row, "runs already")
         inputs = {**trigger.values, **await self._filled(trigger, data, said_in(message))}
         wish = Wish(flow.name, inputs, data)
-        return await self._starter.start(row, wish, root, to_author(row, data, root))
+        return await self.starter.start(row, wish, root, to_author(row, data, root))
 
     async def about(self, row: InboxRow, data: dict[str, Json]) -> bool:
         """A flow that somebody starts from a message, with a form: it lives in that message's thread."""
@@ -146,16 +136,16 @@ class TriggerStarts:
         return await retried(lambda row: self._about_message(row, made))(row)
 
     async def _about_message(self, row: InboxRow, data: dict[str, Json]) -> bool:
-        flow = self._library.refresh().get(data["flow"])
+        flow = self.library.refresh().get(data["flow"])
         trigger = None if flow is None else shortcut_of(flow)
         message = await self._message(data["channel"], data["ts"])
         if flow is None or trigger is None or message is None:
             gone = "That message is gone." if message is None else "This flow is not served here any more."
-            return await self._starter.refuse(row, Refusal(gone), to_author(row, data, None))
+            return await self.starter.refuse(row, Refusal(gone), to_author(row, data, None))
         filled = await self._filled(trigger, data, said_in(message))
         root = str(message.get("thread_ts") or data["ts"])
         wish = Wish(flow.name, {**data["inputs"], **trigger.values, **filled}, data)
-        return await self._starter.start(row, wish, root, to_author(row, data, root))
+        return await self.starter.start(row, wish, root, to_author(row, data, root))
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -165,13 +155,13 @@ class TriggerStarts:
         if trigger.message_as is not None:
             found[trigger.message_as] = text
         if trigger.link_as is not None:
-            found[trigger.link_as] = await self._links.to(data["channel"], data["ts"])
+            found[trigger.link_as] = await self.links.to(data["channel"], data["ts"])
         return found
 
     async def _message(self, channel: str, ts: str) -> dict[str, Any] | None:
         """One message, wherever it stands; None where it is gone."""
         try:
-            answer = await self._client.conversations_replies(
+            answer = await self.client.conversations_replies(
                 channel=channel, ts=ts, latest=ts, oldest=ts, inclusive=True, limit=1
             )
         except Exception as error:
@@ -182,7 +172,7 @@ class TriggerStarts:
         return next((message for message in answer["messages"] if message["ts"] == ts), None)
 
     async def _heads(self, key: str, flow: str) -> list[Head]:
-        heads: list[Head] = await self._engine.writer.call(self._engine.store.heads, thread_key=key)
+        heads: list[Head] = await self.engine.writer.call(self.engine.store.heads, thread_key=key)
         return [head for head in heads if head.flow_name == flow]
 
     async def _runs(self, key: str, flow: str) -> bool:

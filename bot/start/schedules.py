@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -18,14 +18,43 @@ from cronsim import CronSim
 
 from bot.config.library import Library
 from bot.inbound.triggers import Listening
-from bot.start.rooted import wanted_item
 from engine.flow import Flow
 from engine.flow.model import Trigger
+from engine.journal.records import InboxItem
 from engine.language import timestamps
+from engine.language.codec import Json, encode
 from engine.language.errors import StorageError
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.schedules")
+
+WANTED = "slack.wanted"
+WANTED_ROOTED = "slack.wanted_rooted"
+"""Kinds of inbox rows: what is wanted, and the same once its message stands."""
+
+
+def wanted_item(
+    key: str,
+    flow: str,
+    place: str,
+    inputs: Mapping[str, Json],
+    *,
+    why: str,
+    icon: str = "⏰",
+    local: str | None = None,
+) -> InboxItem:
+    """A flow that is wanted in a channel, by id or `#name`. `why` stands on its message; `local` is who wants it at the
+    terminal."""
+    data: dict[str, Json] = {
+        "flow": flow,
+        "place": place,
+        "inputs": dict(inputs),
+        "why": why,
+        "icon": icon,
+        "local": local,
+    }
+    return InboxItem(key, WANTED, encode(data))
+
 
 LOOK_SECONDS = 20.0
 """How often the clock is looked at, at least: files change, and clocks jump."""

@@ -8,19 +8,19 @@ it is held.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from bot.config.library import Library
-from bot.config.settings import Settings
-from bot.intents.session_rows import note_row, root_row
+from bot.config.settings import Rate, Rates, Settings
+from bot.intents.session_rows import ephemeral_row, note_row, note_to, reaction_row, respond_row, root_row
 from bot.outbound.notices import held
 from bot.rendering import phrases
-from bot.rendering.text import escape, plain
-from bot.start.rate_limits import RateLimits
-from bot.start.refusals import Refusal, Told
-from bot.wire.channels import Channels
-from bot.wire.users import LookupFailed, People, UnknownPerson
+from bot.rendering.text import escape, for_reader, plain
+from bot.wire.users import Channels, LookupFailed, People, UnknownPerson
 from engine.decide.policy import Gate, authorize
 from engine.flow import Flow
 from engine.forms.question import Question
@@ -32,6 +32,141 @@ from engine.run.engine import Engine
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.start")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing was started; `text` (mrkdwn) says why. `quiet`: this was said a moment ago already."""
+
+    text: str
+    quiet: bool = False
+
+
+Told: TypeAlias = Callable[[Refusal], Sequence[Row]]
+"""The rows that tell a refusal."""
+
+
+def nowhere(refusal: Refusal) -> Sequence[Row]:
+    """Nobody in Slack is told; the inbox row has the reason."""
+    return ()
+
+
+def in_thread(row: InboxRow, data: Mapping[str, Json], thread_ts: str) -> Told:
+    """A message in the thread, for everybody."""
+    return lambda refusal: [_note(row, data, thread_ts, refusal.text)]
+
+
+def to_presser(row: InboxRow, data: Mapping[str, Json]) -> Told:
+    """The answer to a slash command; to whoever pressed a button, words that only this person sees."""
+
+    def told(refusal: Refusal) -> Sequence[Row]:
+        if data.get("responseUrl"):
+            return [respond_row(f"respond:{row.key}", data["responseUrl"], refusal.text)]
+        text = for_reader(plain(refusal.text))
+        return [_ephemeral(row, data, data.get("threadTs"), text)]
+
+    return told
+
+
+def to_author(row: InboxRow, data: Mapping[str, Json], thread_ts: str | None) -> Told:
+    """Words that only whoever did it sees; where an app or sayso itself did it, words on the message."""
+    if data.get("user") and data.get("app") is None:
+        return lambda refusal: [_ephemeral(row, data, thread_ts, refusal.text)]
+    return on_message(row, data, data["ts"])
+
+
+def to_speaker(row: InboxRow, data: Mapping[str, Json]) -> Told:
+    """Somebody happened to say the words, and may not even know that a flow listens: told once in a while."""
+    told = to_author(row, data, None)
+    return lambda refusal: (
+        () if refusal.quiet and data.get("user") and data.get("app") is None else told(refusal)
+    )
+
+
+def on_message(row: InboxRow, data: Mapping[str, Json], ts: str) -> Told:
+    """A message in the thread of the message with which a start began; a mark on that one where this was said already."""
+
+    def told(refusal: Refusal) -> Sequence[Row]:
+        if refusal.quiet:
+            return [reaction_row(f"refused:{row.key}", data["channel"], ts, "no_entry")]
+        return [_note(row, data, ts, f"⛔ Nothing was started. {refusal.text}")]
+
+    return told
+
+
+def _note(row: InboxRow, data: Mapping[str, Json], thread_ts: str, text: str) -> Row:
+    lane = thread_key(data["team"], data["channel"], thread_ts)
+    return note_row(f"note:{row.key}", lane, data["channel"], thread_ts, text)
+
+
+def _ephemeral(row: InboxRow, data: Mapping[str, Json], thread_ts: str | None, text: str) -> Row:
+    return ephemeral_row(f"ephemeral:{row.key}", data["channel"], data["user"], thread_ts, text)
+
+
+class Over(NamedTuple):
+    """A limit is reached. `first`: nobody was told so since it was; `text` says which one and until when."""
+
+    text: str
+    first: bool
+
+
+class RateLimits:
+    """Counts starts within moving windows."""
+
+    def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rates = rates
+        self._clock = clock
+        self._starts: dict[tuple[str, str], deque[float]] = {}
+        self._told: dict[tuple[str, str], float] = {}
+
+    def over(self, person: str | None, channel: str) -> Over | None:
+        """The limit that one more start would pass, or None. Nothing is counted."""
+        now = self._clock()
+        for key, rate, whose in self._scopes(person, channel):
+            starts = self._within(key, rate, now)
+            if len(starts) >= rate.most:
+                until = starts[0] + rate.seconds
+                first = self._told.get(key, 0.0) <= now
+                self._told[key] = until
+                return Over(_words(whose, rate, until - now), first)
+        return None
+
+    def count(self, person: str | None, channel: str) -> None:
+        """Something was started."""
+        now = self._clock()
+        for key, rate, _ in self._scopes(person, channel):
+            self._within(key, rate, now).append(now)
+
+    def _scopes(self, person: str | None, channel: str) -> list[tuple[tuple[str, str], Rate, str]]:
+        limits = [
+            (("person", person), self._rates.person, "You have started"),
+            (("channel", channel), self._rates.channel, "In this channel people and triggers have started"),
+            (("workspace", ""), self._rates.workspace, "In this workspace people and triggers have started"),
+        ]
+        return [
+            ((kind, scope), rate, whose)
+            for (kind, scope), rate, whose in limits
+            if rate is not None and scope is not None
+        ]
+
+    def _within(self, key: tuple[str, str], rate: Rate, now: float) -> deque[float]:
+        starts = self._starts.setdefault(key, deque())
+        while starts and starts[0] <= now - rate.seconds:
+            starts.popleft()
+        return starts
+
+
+def _words(whose: str, rate: Rate, left: float) -> str:
+    flows = "1 flow" if rate.most == 1 else f"{rate.most} flows"
+    wait = max(1, round(left))
+    return (
+        f"{whose} {flows} within {_span(rate.seconds)}, which is the limit. Nothing was started; "
+        f"try again in {wait} s."
+    )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +312,7 @@ class Starter:
         """A run of a flow whose file was broken since says that it is of the version before."""
         fault = self._library.faults().get(name)
         if fault is not None:
-            text = phrases.stale_flow_text(name, fault)
-            said = note_row(f"stale:{row.key}", thread["key"], thread["channel"], thread["threadTs"], text)
+            said = note_to(thread["key"], f"stale:{row.key}", phrases.stale_flow_text(name, fault))
             await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [said])
 
 

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bot.inbound import decisions
 from bot.intents.session_rows import direct_row
 from bot.outbound.notices import Notices, held, retried
 from bot.rendering.phrases import not_begun_text, root_text
 from bot.rendering.text import escape
-from bot.start.refusals import Refusal, in_thread, nowhere, on_message, to_presser
-from bot.start.rooted import WANTED, WANTED_ROOTED
-from bot.start.starter import Starter, Wish
-from bot.wire.channels import Channels
-from bot.wire.users import LookupFailed, UnknownPerson
+from bot.start.schedules import WANTED, WANTED_ROOTED
+from bot.start.starter import Refusal, Starter, Wish, in_thread, nowhere, on_message, to_presser
+from bot.wire.users import Channels, LookupFailed, UnknownPerson
 from engine.journal.records import InboxRow, Row
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
@@ -27,25 +25,19 @@ from engine.run.engine import Engine
 log = logging.getLogger("sayso.start")
 
 
+@dataclass(eq=False, repr=False)
 class ThreadStarts:
-    """Begins threads, and starts flows in them."""
+    """Begins threads, and starts flows in them.
 
-    def __init__(
-        self,
-        engine: Engine,
-        starter: Starter,
-        channels: Channels,
-        notices: Notices,
-        team: str,
-        admins: Collection[str] = (),
-    ) -> None:
-        """`admins` are told what nobody else would notice."""
-        self._engine = engine
-        self._starter = starter
-        self._channels = channels
-        self._notices = notices
-        self._team = team
-        self._admins = admins
+    `admins` are told what nobody else would notice.
+    """
+
+    engine: Engine
+    starter: Starter
+    channels: Channels
+    notices: Notices
+    team: str
+    admins: Collection[str] = ()
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
@@ -61,15 +53,15 @@ class ThreadStarts:
         """Start a flow for whoever pressed or commanded it."""
         wish = Wish(flow, inputs, data)
         try:
-            wish = replace(wish, actor=await self._starter.person(wish))
+            wish = replace(wish, actor=await self.starter.person(wish))
         except UnknownPerson as error:
-            return await self._notices.not_looked_up(row, data, error)
+            return await self.notices.not_looked_up(row, data, error)
         except LookupFailed as error:
             return held(row, error)
         payload = {**data, "flow": flow, "inputs": inputs}
         text = root_text(data["user"], flow)
         told = to_presser(row, data)
-        return await self._starter.begin_thread(row, wish, decisions.ROOTED, payload, text, told)
+        return await self.starter.begin_thread(row, wish, decisions.ROOTED, payload, text, told)
 
     async def rooted(self, row: InboxRow) -> bool:
         """The message stands: start the flow in its thread."""
@@ -77,26 +69,26 @@ class ThreadStarts:
         if "refused" not in data:
             ts = data["posted"]["ts"]
             wish = Wish(data["flow"], data["inputs"], data)
-            return await self._starter.start(row, wish, ts, in_thread(row, data, ts))
+            return await self.starter.start(row, wish, ts, in_thread(row, data, ts))
         place = f"<#{data['channel']}>"
         text = not_begun_text(f"*{escape(data['flow'])}*", place, escape(data["refused"]))
         if data.get("responseUrl"):
-            return await self._starter.refuse(row, Refusal(text), to_presser(row, data))
+            return await self.starter.refuse(row, Refusal(text), to_presser(row, data))
         said = direct_row(f"direct:{row.key}", data["user"], text)
-        return await self._starter.refuse(row, Refusal(text), lambda refusal: [said])
+        return await self.starter.refuse(row, Refusal(text), lambda refusal: [said])
 
     # --- by a schedule, or from the command line -----------------------------------------------------------
 
     async def wanted(self, row: InboxRow) -> bool:
         """A flow that is wanted in a channel. Whoever waits for the answer at the terminal reads it in the row."""
         data = decode(row.payload)
-        channel = await self._channels.id_of(data["place"])
+        channel = await self.channels.id_of(data["place"])
         if channel is None:
             return await self._not_rooted(row, {**data, "channel": None, "refused": "not_in_channel"})
-        payload = {**data, "team": self._team, "channel": channel}
+        payload = {**data, "team": self.team, "channel": channel}
         wish = Wish(data["flow"], data["inputs"], payload, actor=_wisher(data))
         text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}"
-        return await self._starter.begin_thread(row, wish, WANTED_ROOTED, payload, text, nowhere)
+        return await self.starter.begin_thread(row, wish, WANTED_ROOTED, payload, text, nowhere)
 
     async def wanted_rooted(self, row: InboxRow) -> bool:
         """The message stands: start the flow in its thread."""
@@ -105,7 +97,7 @@ class ThreadStarts:
             return await self._not_rooted(row, data)
         ts = data["posted"]["ts"]
         wish = Wish(data["flow"], data["inputs"], data, actor=_wisher(data))
-        return await self._starter.start(row, wish, ts, on_message(row, data, ts))
+        return await self.starter.start(row, wish, ts, on_message(row, data, ts))
 
     async def _not_rooted(self, row: InboxRow, data: Mapping[str, Json]) -> bool:
         """Slack refused the message: the command line reads it in the row, of a schedule the admins are told."""
@@ -113,16 +105,16 @@ class ThreadStarts:
         log.error("%s", words)
         told: list[Row] = []
         if not data.get("local"):
-            channel, day = data["channel"], self._engine.now()[:10]
+            channel, day = data["channel"], self.engine.now()[:10]
             place = f"<#{channel}>" if channel else escape(data["place"])
             text = not_begun_text(f"*{escape(data['flow'])}*", place, escape(data["refused"]))
             scope = f"{data['flow']}:{data['place']}:{day}"
             told = [
                 direct_row(f"unrooted:{admin}:{scope}", admin, f"⛔ {text} ({escape(data['why'])})")
-                for admin in sorted(self._admins)
+                for admin in sorted(self.admins)
                 if not admin.startswith("@")
             ]
-        return await self._starter.refuse(row, Refusal(escape(words)), lambda refusal: told)
+        return await self.starter.refuse(row, Refusal(escape(words)), lambda refusal: told)
 
 
 def _wisher(data: Mapping[str, Json]) -> Actor:

@@ -19,9 +19,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bot.config.local_files import keep, typed_paths
-from bot.config.session_files import SessionFiles
-from bot.outbound.lock_queues import behind
+from bot.config.session_files import SessionFiles, keep, typed_paths
+from bot.outbound.progress import behind
 from bot.rendering.locks import lock_fact
 from bot.terminal.forms import Filling, editing_of, filling_of
 from bot.terminal.frontend import SHOWN, Lines, TerminalFrontend

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from bot.inbound.view_values import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
+from bot.inbound.decisions import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
 from bot.rendering.forms import form_errors, form_pages, form_view, read_form
-from bot.views.kinds import PromptKind, taken
-from bot.views.prompt_lookup import OpenPrompt, PromptLookup, prompt_meta
+from bot.views.kinds import OpenPrompt, PromptKind, PromptLookup, prompt_meta, taken
 from engine.decide.approvals import change_problem
 from engine.decide.commands import Action, Answer, Command, Edit
 from engine.forms import Field, check_form

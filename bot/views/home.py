@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.config.library import Library
-from bot.inbound.view_values import Opened, Opening, Show
+from bot.inbound.decisions import Opened, Opening, Show
 from bot.rendering.home import (
     MOST_RECENT,
     MOST_RUNNING,
@@ -17,8 +17,7 @@ from bot.rendering.home import (
     words_home,
 )
 from bot.views.service import Kind
-from bot.wire.permalinks import Links, Spot
-from bot.wire.users import LookupFailed, People
+from bot.wire.users import Links, LookupFailed, People, Spot
 from engine.decide.policy import Gate
 from engine.journal.state import State
 from engine.journal.transitions import ENDED

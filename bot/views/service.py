@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from bot.inbound.view_values import (
+from bot.inbound.decisions import (
     PAGE,
     VIEW,
     Errors,
@@ -19,8 +19,8 @@ from bot.inbound.view_values import (
     Verdict,
     Words,
 )
-from bot.outbound.modals import Modals, OpenView
-from bot.rendering.modals import words_view
+from bot.outbound.calls import Modals, OpenView
+from bot.rendering.blocks import words_view
 from bot.rendering.text import for_reader
 from bot.wire.client import AuthLost, SlackFault, Unknown
 from engine.journal.records import Consumed, InboxRow

@@ -13,14 +13,10 @@ Files:
 
 * `channel_aliases`: channels that got another id: Slack does that to a private channel that is shared with
   another organisation
-* `channels`: channels by id and by name
-* `client`: clients for Slack's Web API, and what its errors mean for whoever called it
+* `client`: clients for Slack's Web API, what its errors mean for whoever called it, and how often catch-up reads
 * `downloads`: files that people drop into a thread as an answer: fetched from Slack into the session's own
   folder
-* `manifest`: the Slack app's manifest for the features that flows use: what `sayso manifest` prints
-* `permalinks`: links to messages, as Slack gives them
-* `read_limiter`: how often catch-up reads by itself
-* `scopes`: which rights the app needs, and what does not work without each
+* `manifest`: which rights the app needs, and the manifest that `sayso manifest` prints
 * `sockets`: the sockets of Socket Mode, and a watch over them
-* `users`: who somebody is: the facts on which the policy decides, looked up after the acknowledgement
+* `users`: who somebody is, channels by name, links to messages: looked up after the acknowledgement
 """

@@ -6,8 +6,9 @@ twice, so `quiet_client` repeats nothing: whoever posts finds out first what bec
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import aiohttp
@@ -16,6 +17,7 @@ from slack_sdk.http_retry.async_handler import AsyncRetryHandler
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.config.settings import Rate
 from bot.wire.channel_aliases import AliasedClient
 from engine.language.errors import SaysoError
 
@@ -190,3 +192,67 @@ def describe(error: Exception, *, token: str, api_url: str) -> str:
             return f"Slack asks to wait {seconds:g} s. Start again then."
         case fault:
             return f"Slack at {api_url}: {fault}. Check the network, a proxy, and SLACK_API_URL."
+
+
+_BURST = 4
+"""The part of a budget, as a divisor, that may be used at once."""
+
+
+class ReadBudget:
+    """A token bucket for each method, what Slack asked to wait for, and who is in a hurry."""
+
+    def __init__(
+        self,
+        rate: Rate | None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`rate` is for each method; None is without a limit of our own. `clock` only goes forward."""
+        self._rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._full = float(max(1, rate.most // _BURST)) if rate else 0.0
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._until: dict[str, float] = {}
+        self._hurried = 0
+        self._calm = asyncio.Event()
+        self._calm.set()
+
+    async def take(self, method: str) -> None:
+        """Wait until catch-up may call this method once more."""
+        while True:
+            await self._calm.wait()
+            wait = self._wait(method)
+            if wait <= 0:
+                return
+            await self._sleep(wait)
+
+    def block(self, method: str, seconds: float) -> None:
+        """Slack asked to wait so long with this method."""
+        self._until[method] = max(self._until.get(method, 0.0), self._clock() + seconds)
+
+    @contextmanager
+    def hurry(self) -> Iterator[None]:
+        """Something waits for what is read in here: catch-up calls nothing meanwhile."""
+        self._hurried += 1
+        self._calm.clear()
+        try:
+            yield
+        finally:
+            self._hurried -= 1
+            if not self._hurried:
+                self._calm.set()
+
+    def _wait(self, method: str) -> float:
+        """For how many seconds to wait; at 0 a call is taken from the budget."""
+        now = self._clock()
+        blocked = self._until.get(method, now) - now
+        if blocked > 0 or self._rate is None:
+            return max(blocked, 0.0)
+        a_second = self._rate.most / self._rate.seconds
+        tokens, at = self._buckets.get(method, (self._full, now))
+        tokens = min(self._full, tokens + (now - at) * a_second)
+        if tokens < 1:
+            return (1 - tokens) / a_second
+        self._buckets[method] = (tokens - 1, now)
+        return 0.0

@@ -1,4 +1,5 @@
-"""Who somebody is: the facts on which the policy decides, looked up after the acknowledgement.
+"""Who somebody is (the facts on which the policy decides), channels by name, and links to messages: looked up after the
+acknowledgement.
 
 Facts are kept for at most a minute. A lookup that fails gives no facts, and no facts mean refusal: callers retry
 and then ask the person to press again.
@@ -6,8 +7,11 @@ and then ask the person to press again.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +23,8 @@ from engine.decide.commands import Command, HandOver
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
+
+log = logging.getLogger("sayso.links")
 
 KEEP_SECONDS = 60.0
 
@@ -155,3 +161,114 @@ class People:
         if len(self._kept) > 5000:
             self._kept.clear()
         return value
+
+
+CHANNEL_SECONDS = 300.0
+"""How long a channel's name is remembered."""
+
+
+class Channels:
+    """Looks channels up in Slack."""
+
+    def __init__(self, client: AsyncWebClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._names: dict[str, tuple[float, str]] = {}
+        self._ids: tuple[float, dict[str, str]] | None = None
+
+    async def among(self, channel: str, entries: Collection[str] | None) -> bool:
+        """Whether a channel is one of those that a flow lists; None lists all. Raises `LookupFailed`."""
+        if entries is None or channel in entries:
+            return True
+        named = {entry.removeprefix("#").lower() for entry in entries if entry.startswith("#")}
+        return bool(named) and (await self.name(channel)).lower() in named
+
+    async def name(self, channel: str) -> str:
+        """The name of a channel, without `#`; empty for a direct message. Raises `LookupFailed`."""
+        kept = self._names.get(channel)
+        if kept is not None and self._clock() - kept[0] < CHANNEL_SECONDS:
+            return kept[1]
+        try:
+            found: Any = (await self._client.conversations_info(channel=channel))["channel"]
+        except Exception as error:
+            raise LookupFailed(f"Slack did not say what channel {channel} is: {_reason(error)}") from error
+        name = str(found.get("name") or "")
+        self._names[channel] = (self._clock(), name)
+        return name
+
+    async def id_of(self, entry: str) -> str | None:
+        """The id of a channel that the bot is in, by id or `#name`; None where it is in none of that name. Raises
+        `LookupFailed`."""
+        if not entry.startswith("#"):
+            return entry
+        wanted = entry[1:].lower()
+        if self._ids is None or self._clock() - self._ids[0] >= CHANNEL_SECONDS or wanted not in self._ids[1]:
+            try:
+                self._ids = (self._clock(), await self._ask_ids())
+            except Exception as error:
+                raise LookupFailed(f"Slack did not say which channel {entry} is: {_reason(error)}") from error
+        return self._ids[1].get(wanted)
+
+    async def _ask_ids(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        cursor = ""
+        while True:
+            answer = await self._client.users_conversations(
+                types="public_channel,private_channel", exclude_archived=True, limit=200, cursor=cursor
+            )
+            found |= {str(channel["name"]).lower(): str(channel["id"]) for channel in answer["channels"]}
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                return found
+
+
+def _reason(error: Exception) -> str:
+    return str(error.response.get("error")) if isinstance(error, SlackApiError) else str(error)
+
+
+KEPT = 2_000
+MOST_SECONDS = 2.0
+"""What is shown waits no longer for links."""
+
+Spot = tuple[str, str]
+"""A message: its channel and its ts."""
+
+
+class Links:
+    """Permalinks."""
+
+    def __init__(self, client: AsyncWebClient) -> None:
+        self._client = client
+        self._kept: OrderedDict[Spot, str] = OrderedDict()
+
+    async def to(self, channel: str, ts: str) -> str:
+        """The link to one message. Raises `LookupFailed`."""
+        spot = (channel, ts)
+        if spot not in self._kept:
+            try:
+                answer = await self._client.chat_getPermalink(channel=channel, message_ts=ts)
+            except Exception as error:
+                raise LookupFailed(f"Slack gave no link to a message in {channel}: {error}") from error
+            self._kept[spot] = str(answer["permalink"])
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(spot)
+        return self._kept[spot]
+
+    async def those_known(self, spots: Iterable[Spot]) -> dict[Spot, str]:
+        """The links to these messages, as far as Slack gives them in time. Never raises."""
+        wanted = list(dict.fromkeys(spots))
+        found: dict[Spot, str] = {}
+
+        async def one(spot: Spot) -> None:
+            try:
+                found[spot] = await self.to(*spot)
+            except LookupFailed as error:
+                log.info("%s", error)
+
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                await asyncio.gather(*map(one, wanted))
+        except TimeoutError:
+            log.info("%d of %d links did not come in time", len(wanted) - len(found), len(wanted))
+        return found

@@ -16,10 +16,9 @@ whole. Sockets, trigger ids, response URLs, recorded calls and deliveries do not
 
 from bot.workspace.errors import NotAcknowledged, SlackError, WorkspaceError
 from bot.workspace.faults import Faults
-from bot.workspace.seed import default_state
 from bot.workspace.server import DEFAULT_SEED, Workspace
-from bot.workspace.state import Channel, Group, State, User
-from bot.workspace.suggestions import Suggestion
+from bot.workspace.state import Channel, Group, State, User, default_state
+from bot.workspace.text import Suggestion
 
 __all__ = [
     "DEFAULT_SEED",

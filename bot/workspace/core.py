@@ -15,8 +15,7 @@ from bot.workspace.errors import SlackError
 from bot.workspace.faults import Faults
 from bot.workspace.socketmode import SocketMode
 from bot.workspace.state import Channel, Json, State, User, copied, wire
-from bot.workspace.suggestions import Suggestion
-from bot.workspace.text import mentions
+from bot.workspace.text import Suggestion, mentions
 
 
 class Core:

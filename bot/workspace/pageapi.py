@@ -15,12 +15,11 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from bot.workspace import elements, suggestions
+from bot.workspace import elements, text
 from bot.workspace.changes import Push
 from bot.workspace.core import Core
 from bot.workspace.errors import NotAcknowledged, WorkspaceError
-from bot.workspace.interactions import Interactions
-from bot.workspace.people import People
+from bot.workspace.interactions import Interactions, People
 from bot.workspace.state import Channel, Json, User, in_channel
 from bot.workspace.views import Views
 
@@ -117,7 +116,7 @@ class PageApi:
             "users": [_person(u) for u in state.users.values()],
             "groups": [{"id": g.id, "handle": g.handle, "name": g.name} for g in state.groups.values()],
             "channels": [self._channel_shown(user, c) for c in visible],
-            "suggestions": suggestions.shown(self.core.suggestions, state, {c.id for c in visible}),
+            "suggestions": text.shown(self.core.suggestions, state, {c.id for c in visible}),
             "connected_sockets": len(self.core.sockets.connections),
         }
 

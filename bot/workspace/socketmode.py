@@ -324,8 +324,7 @@ class SocketMode:
         return True
 
     def _strikes(self, fault: CountedFault, delivery: Delivery) -> bool:
-        """Whether a counted fault strikes this delivery. Echoes of what the app did itself are left alone:
-        a test means what people do."""
+        """Whether a counted fault strikes this delivery; echoes of the app's own acts are left alone."""
         event = delivery.payload.get("event", {})
         is_echo = self.state.bot_user_id in (event.get("user"), event.get("message", {}).get("user"))
         return not is_echo and self.faults.take_count(fault, event_id=delivery.event_id)

@@ -7,8 +7,11 @@ that compares a reply with what the person typed has to undo this, so the local 
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
 
-from bot.workspace.state import State
+from bot.workspace.errors import WorkspaceError
+from bot.workspace.state import Json, State
 
 _TOKEN = re.compile(
     r"(?P<code>```.*?```|`[^`\n]+`)"
@@ -90,3 +93,34 @@ def _channel_link(name: str, state: State) -> str:
 def mentions(text: str, user_id: str) -> bool:
     """Whether stored text mentions this user."""
     return f"<@{user_id}>" in text or f"<@{user_id}|" in text
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A chip above the composer of `channel` (its name or id): `label` stands on it, `text` is what a click posts,
+    `hint` says more to whoever points at it."""
+
+    channel: str
+    label: str
+    text: str
+    hint: str = ""
+
+
+def checked(suggestions: Iterable[Suggestion], state: State) -> tuple[Suggestion, ...]:
+    """The suggestions, once each can be offered. Raises WorkspaceError: an unknown channel, or nothing to post."""
+    offered = tuple(suggestions)
+    for suggestion in offered:
+        state.channel(suggestion.channel)
+        if not suggestion.label.strip() or not suggestion.text.strip():
+            raise WorkspaceError("no_text", f"{suggestion} needs a label and a text")
+    return offered
+
+
+def shown(suggestions: Iterable[Suggestion], state: State, visible: Container[str]) -> list[Json]:
+    """The suggestions for these channels (ids) as the page gets them."""
+    placed = [(state.channel(suggestion.channel).id, suggestion) for suggestion in suggestions]
+    return [
+        {"channel": channel, "label": each.label, "text": each.text, "hint": each.hint}
+        for channel, each in placed
+        if channel in visible
+    ]

@@ -13,8 +13,7 @@ from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError
 from bot.workspace.faults import MethodFault
 from bot.workspace.methods import METHODS
-from bot.workspace.methods.call import Call
-from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES, REQUIRED
+from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
 from bot.workspace.state import Json
 from bot.workspace.views import Views
 
@@ -88,10 +87,10 @@ class WebApi:
             granted = self._granted(method, token)
             if method not in METHODS:
                 raise SlackError("unknown_method", req_method=method)
-            call = Call(method, args, self.core, self.views, granted)
-            if method in REQUIRED:
-                call.need(REQUIRED[method])
-            return {"ok": True, **METHODS[method](call)}
+            call, known = Call(method, args, self.core, self.views, granted), METHODS[method]
+            if known.scope:
+                call.need(known.scope)
+            return {"ok": True, **known.answer(call)}
         except SlackError as refusal:
             return refusal.body()
         except WorkspaceError as refusal:
@@ -125,8 +124,8 @@ class WebApi:
         if self.core.faults.announce_scopes:
             is_app = token == self.core.state.app_token
             headers["X-OAuth-Scopes"] = ",".join(APP_TOKEN_SCOPES if is_app else self._scopes())
-            if method in REQUIRED:
-                headers["X-Accepted-OAuth-Scopes"] = REQUIRED[method]
+            if method in METHODS and METHODS[method].scope:
+                headers["X-Accepted-OAuth-Scopes"] = METHODS[method].scope
         return headers
 
     def _refused(self, record: ApiCall, fault: MethodFault) -> web.Response:

@@ -225,8 +225,10 @@ class Engine:
         prompt_id: str | None = None,
         answer: Json = None,
         key: str | None = None,
+        consumed: Sequence[Consumed] = (),
     ) -> State:
-        """Continue a paused session with a message, or with the answer to one of its prompts.
+        """Continue a paused session with a message, or with the answer to one of its prompts; `consumed` are inbox rows
+        that are done with it.
 
         A message answers the only open text prompt that this actor may answer; with none it is kept as
         `session:message`. Raises `EmptyMessage`, `UnknownSession`, `SessionEnded`, `SessionRunning`,
@@ -238,14 +240,15 @@ class Engine:
         key = key or f"resume:{self._entropy()}"
         if prompt_id is not None:
             text = message if answer is None else None
-            return await self.apply(session_id, Answer(prompt_id, actor, key, value=answer, text=text))
+            given = Answer(prompt_id, actor, key, value=answer, text=text)
+            return await self.apply(session_id, given, consumed=consumed)
         if not message.strip():
             raise EmptyMessage("A resume needs a message that is not empty.")
         if head.status == "running":
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
         if head.phase == "held":
-            return await self.apply(session_id, Resume(message, actor, key))
-        return await self.apply(session_id, Message(message, actor, key))
+            return await self.apply(session_id, Resume(message, actor, key), consumed=consumed)
+        return await self.apply(session_id, Message(message, actor, key), consumed=consumed)
 
     async def send(self, session_id: str, message: str, *, actor: Actor, key: str | None = None) -> None:
         """Steer a session on its way: durable when this returns, and never an answer.

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bot.config.session_files import SessionFiles
-from bot.config.tuning import Tuning
+from bot.config.settings import Tuning
 from bot.intents.session_rows import slack_intents
 from bot.outbound.outbox_worker import Outbound
 from bot.wire.client import bot_client
-from bot.workspace import Workspace
 from engine.decide.commands import Answer
 from engine.decide.policy import Gate
 from engine.flow.load import load_flow
@@ -32,6 +31,7 @@ from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from prompt_state.question_row import project, thread_key
+from tests.support.acting import Workspace
 from tests.support.workspace import Json, running_workspace
 
 APPROVAL = """

@@ -11,17 +11,18 @@ import pytest
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot.inbound import decisions
-from bot.outbound.modals import Modals
+from bot.outbound.calls import Modals
 from bot.serve.bolt import SlackApp
 from bot.views.service import Views
 from bot.wire.client import app_client, bot_client
-from bot.workspace import Workspace, payloads
+from bot.workspace import payloads
 from engine.journal.records import InboxItem
 from engine.language.errors import StorageError
 from engine.run.active import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
 from tests.simulation.mutants import a_live_reply_moves_the_mark, acknowledges_before_it_stores
+from tests.support.acting import Workspace
 from tests.support.workspace import running_workspace
 
 

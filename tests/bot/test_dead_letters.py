@@ -10,8 +10,8 @@ import pytest
 
 from bot.cli.inbox import _as_json
 from bot.inbound import decisions
-from bot.inbound.view_values import PAGE, VIEW
-from bot.start.rooted import WANTED, WANTED_ROOTED
+from bot.inbound.decisions import PAGE, VIEW
+from bot.start.schedules import WANTED, WANTED_ROOTED
 from bot.wire.client import Unknown
 from engine.journal.records import DEAD, Consumed, InboxItem, InboxRow, Row
 from engine.language.codec import encode

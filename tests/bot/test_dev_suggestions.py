@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.inbound.start_command import StartLine, parse
+from bot.inbound.triggers import StartLine, parse
 from bot.serve.dev import suggestions
-from bot.workspace import Suggestion, Workspace
+from bot.workspace import Suggestion
 from engine.flow import Flow
 from engine.run.flow_files import is_flow_file, load_flow_file
+from tests.support.acting import Workspace
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

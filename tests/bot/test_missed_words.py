@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace.admin import Admin
+from tests.support.acting import Admin
 from tests.support.inprocess import Called, DirectApp, Town, play, town
 
 TALK = """

@@ -11,7 +11,7 @@ import pytest
 
 from bot.intents.session_rows import note_row
 from bot.outbound import outbox_worker
-from bot.outbound.outcomes import Outcome, Sent
+from bot.outbound.posts import Outcome, Sent
 from bot.outbound.senders import Rows
 from engine.journal.records import OutboxRow, PutOutbox
 from tests.bot.outbound_kit import Rig, running_rig

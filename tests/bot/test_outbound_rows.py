@@ -12,8 +12,8 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.intents.session_rows import ephemeral_row, note_row, reaction_row, respond_row
-from bot.outbound.mentions import Names
-from bot.outbound.rate_limiter import POST, Hold, Pace
+from bot.outbound.calls import POST, Hold, Pace
+from bot.outbound.destinations import Names
 from bot.wire.client import (
     AuthLost,
     NotSent,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.config.settings import Rate
-from bot.wire.read_limiter import ReadBudget
+from bot.wire.client import ReadBudget
 from tests.support.inprocess import Town, play, town
 
 REPLIES = "conversations.replies"

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.rendering.card import card
-from bot.rendering.failures import log_of
 from bot.rendering.home import HomePage, Run, home_view
-from bot.rendering.notes import end_note
+from bot.rendering.notes import end_note, log_of
 from bot.rendering.prompts import prompt_message
 from bot.workspace.blocks import check_message
 from engine.journal.state import NodeRun, State, TimerRun

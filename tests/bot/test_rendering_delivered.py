@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.rendering import deliveries as module
+from bot.rendering.blocks import csv_of
 from bot.rendering.deliveries import as_plain, delivered
-from bot.rendering.tables import csv_of
 from bot.workspace.blocks import check_message, check_metadata
 from engine.language.errors import ExpressionError
 from engine.language.expressions import compile_config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.inbound.start_command import BadLine, StartLine, captured, match_trigger, parse
+from bot.inbound.triggers import BadLine, StartLine, captured, match_trigger, parse
 
 FLOWS = ("disk-cleanup", "release")
 

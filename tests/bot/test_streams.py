@@ -235,7 +235,7 @@ async def test_edits_keep_their_distance(rig: Rig) -> None:
         if len(naps) == 5:
             streams.stop()
 
-    streams._sleep, streams._clock = nap, lambda: now
+    streams.sleep, streams.clock = nap, lambda: now
     before = rig.calls("chat.update")
     hears(rig, session_id, "first ")
 

@@ -10,16 +10,16 @@ import pytest
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot.inbound import decisions, payloads
-from bot.inbound.view_values import Accept, Errors, Next, Opened, Opening, Refuse, Show, Submission, Verdict
-from bot.outbound.modals import Modals
+from bot.inbound.decisions import Accept, Errors, Next, Opened, Opening, Refuse, Show, Submission, Verdict
+from bot.outbound.calls import Modals
 from bot.serve.bolt import SlackApp
 from bot.views.service import Views, acknowledgement
 from bot.wire.client import app_client, bot_client
-from bot.workspace import Workspace
 from engine.journal.records import InboxRow
 from engine.run.active import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
+from tests.support.acting import Workspace
 from tests.support.workspace import modal, running_workspace, text_input
 
 HOME = decisions.Home("T1", "A1", "UBOT")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bot
-from bot.cli.act import Handed, hand_over, told
+from bot.cli.act import Act, Receipt, ask, awaited, told
 from bot.terminal.follower import Follower
 from bot.terminal.screen import TerminalScreen
 from engine.decide.commands import Answer, Shown
@@ -108,11 +108,12 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
         store.register("bot")
         head = store.head(session_id)
         assert head is not None
-        handed = hand_over(store, head, "pause", Actor.local("ana"), patience=0)
+        key = ask(store, head, Act("pause", {}), Actor.local("ana"))
+        receipt = awaited(store, head, key, patience=0)
     finally:
         store.close()
-    assert handed == Handed("queued", "bot", there=True)
-    assert told(handed, "Done.").startswith("The bot runs and has not taken the request yet.")
+    assert receipt == Receipt("queued", "bot", there=True)
+    assert told(receipt, "Done.").startswith("The bot runs and has not taken the request yet.")
 
 
 class Leaving(Follower):

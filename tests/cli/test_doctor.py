@@ -13,10 +13,10 @@ import pytest
 
 from bot.config import settings
 from bot.doctor.checks import load_manifest, manifest_problems
-from bot.wire.scopes import NEEDED
-from bot.workspace import Workspace
+from bot.wire.manifest import NEEDED
 from engine.run.flow_files import load_flows
 from tests.cli.clikit import Cli, Done
+from tests.support.acting import Workspace
 from tests.support.workspace import running_workspace
 
 ROOT = Path(__file__).resolve().parents[2]

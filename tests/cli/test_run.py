@@ -12,9 +12,6 @@ from contextlib import closing
 
 import pytest
 
-from bot.cli import lookup
-from bot.cli.lookup import LOOKS, again_if_moved
-from engine.language.errors import Owned
 from engine.run.active import utc_now
 from tests.cli.clikit import Cli, Done, Terminal, until
 from tests.cli.flowtexts import counting, gated, long_running, two_questions
@@ -370,26 +367,6 @@ def test_of_several_processes_that_answer_at_once_one_counts_and_the_others_say_
     assert cli.lines("second") == ["ran"]
 
 
-def test_a_command_looks_again_where_another_process_was_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next look finds that process and asks it, also where a crowd of them comes and goes; whoever is too slow every
-    time is told."""
-    monkeypatch.setattr(lookup, "MOST_PAUSE", 0.0)
-    crowd = [Owned(f"gone {time}") for time in range(3 * 5)]
-    looks = iter([Owned("taken"), None, *crowd, None, *(Owned(f"taken {time}") for time in range(LOOKS))])
-
-    @again_if_moved
-    def command() -> int:
-        found = next(looks)
-        if found is not None:
-            raise found
-        return 0
-
-    assert command() == 0
-    assert command() == 0
-    with pytest.raises(Owned, match=f"taken {LOOKS - 1}"):
-        command()
-
-
 def test_an_answer_that_its_process_did_not_take_is_taken_here(cli: Cli) -> None:
     """Where the terminal that has the session ends before it takes a request, whoever made it takes the session up."""
     two_questions(cli)
@@ -401,7 +378,7 @@ def test_an_answer_that_its_process_did_not_take_is_taken_here(cli: Cli) -> None
             until(lambda: requests(cli) == [None], "the request is in the inbox")
             terminal.kill()
             assert process.wait(30) == 3, process.communicate()
-    assert (requests(cli), cli.lines("second")) == (["withdrawn"], ["ran"])
+    assert (requests(cli), cli.lines("second")) == (["applied"], ["ran"])
 
 
 def test_a_flow_in_a_broken_file_is_found_by_its_name(cli: Cli) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from bot.config.settings import load_settings
 from bot.serve import dev
-from bot.workspace import Workspace
 from tests.cli.clikit import Cli, until
+from tests.support.acting import Workspace
 from tests.support.prefork import Forked
 from tests.support.workspace import running_workspace
 

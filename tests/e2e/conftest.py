@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import ROOT, BotProcess
 from tests.support.workspace import running_workspace
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
 from tests.nodes.gonekit import Package
+from tests.support.acting import Workspace
 from tests.support.bot import bot_here, start_flow
 
 CALL = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, bot_here, running_bot, start_flow, words
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 

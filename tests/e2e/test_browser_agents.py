@@ -14,7 +14,7 @@ from playwright.async_api import expect
 
 from bot.config.settings import load_settings
 from bot.serve.main import Bot
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import ROOT, bot_here
 from tests.support.browser import SCREENS, Visit, running_browser, visiting
 from tests.support.claude_server import claude_server, text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import MovedClock, bot_here
 from tests.support.browser import SCREENS, Visit, running_browser, visiting
 from tests.support.proving import sampled

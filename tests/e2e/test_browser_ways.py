@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import bot_here
 from tests.support.browser import SCREENS, Visit, in_view, running_browser, visiting
 from tests.support.proving import sampled

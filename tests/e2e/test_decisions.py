@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.workspace import Workspace
 from tests.e2e.test_views import opened, whispered
+from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, counted, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from bot.workspace import Suggestion, Workspace
+from bot.workspace import Suggestion
+from tests.support.acting import Workspace
 from tests.support.bot import counted, running_bot
 from tests.support.browser import PHONE, in_view, opened_page, running_browser
 

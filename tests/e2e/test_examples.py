@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import ROOT, BotProcess, ThreadView, start_flow
 
 pytestmark = pytest.mark.process

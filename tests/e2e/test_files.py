@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
 from tests.e2e.test_views import opened
+from tests.support.acting import Workspace
 from tests.support.bot import ROOT, running_bot, start_flow
 
 pytestmark = pytest.mark.process

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import counted, running_bot, start_flow
 
 pytestmark = pytest.mark.process

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
 from tests.e2e.test_slice import two_steps
+from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, counted, running_bot, start_flow
 from tests.support.hostile import markup
 

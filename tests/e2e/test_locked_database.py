@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.workspace import Workspace
 from engine.storage import backoff, connection
 from engine.storage.sqlite import open_sqlite
 from tests.storage.test_storage_trouble import held
+from tests.support.acting import Workspace
 from tests.support.bot import bot_here, start_flow
 
 pytestmark = pytest.mark.process

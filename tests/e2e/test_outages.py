@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.workspace import Workspace
 from tests.e2e.test_ways_in import sayso
+from tests.support.acting import Workspace
 from tests.support.bot import counted, running_bot, start_flow
 
 pytestmark = pytest.mark.process

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
 from engine.run.dispatcher import SWEEP_SECONDS
+from tests.support.acting import Workspace
 from tests.support.bot import running_bot, start_flow
 
 pytestmark = pytest.mark.process

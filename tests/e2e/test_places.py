@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.start.rooted import wanted_item
-from bot.workspace import Workspace
+from bot.start.schedules import wanted_item
 from engine.run.active import utc_now
 from engine.storage.open import open_store
 from tests.e2e.test_conversation import TWO, reactions, whispers
 from tests.support import prefork
+from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process

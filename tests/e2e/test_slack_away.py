@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bot.workspace import Workspace
 from bot.workspace.faults import AwayMode
 from tests.support import prefork
+from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, ThreadView, counted, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process

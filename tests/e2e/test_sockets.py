@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
 from bot.workspace.faults import DisconnectMode
+from tests.support.acting import Workspace
 from tests.support.bot import counted, running_bot, start_flow
 
 pytestmark = pytest.mark.process

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bot.workspace import Workspace
 from bot.workspace.state import User
 from tests.e2e.test_conversation import reactions, whispers
+from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, running_bot, start_flow
 
 pytestmark = pytest.mark.process

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
 from tests.e2e.test_slice import two_steps
 from tests.support import prefork
+from tests.support.acting import Workspace
 from tests.support.bot import ROOT, counted, running_bot, start_flow
 
 pytestmark = pytest.mark.process

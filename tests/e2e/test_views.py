@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot.workspace import Workspace, WorkspaceError
+from bot.workspace import WorkspaceError
+from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, running_bot, start_flow
 
 pytestmark = pytest.mark.process

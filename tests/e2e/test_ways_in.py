@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.workspace import Workspace
 from tests.support import prefork
+from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
 
 pytestmark = pytest.mark.process

@@ -15,8 +15,8 @@ from bot.compose.environment import Machine
 from bot.config.settings import load_settings
 from bot.serve.dev import _settings
 from bot.serve.main import Bot
-from bot.workspace import Workspace
 from tests.homes.corpus import Old, SetClock, unpacked
+from tests.support.acting import Workspace
 from tests.support.bot import ThreadView
 from tests.support.workspace import running_workspace
 

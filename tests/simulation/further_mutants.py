@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from bot.config.session_files import Part
 from bot.inbound import payloads
-from bot.inbound.view_values import PAGE, Submission
+from bot.inbound.decisions import PAGE, Submission
 from bot.serve.bolt import SlackApp
 from bot.start.from_triggers import TriggerStarts
 from bot.views import forms, kinds
-from bot.views.prompt_lookup import PromptLookup
+from bot.views.kinds import PromptLookup
 from engine.journal import fold
 from engine.journal.folds import prompts
 from engine.journal.records import InboxItem

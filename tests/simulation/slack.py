@@ -17,12 +17,10 @@ from bot.wire.manifest import SHORTCUT
 from bot.workspace import elements, payloads
 from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError
+from bot.workspace.interactions import People
 from bot.workspace.methods import METHODS
-from bot.workspace.methods.call import Call
-from bot.workspace.people import People
-from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES, REQUIRED
-from bot.workspace.seed import default_state
-from bot.workspace.state import View, copied
+from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
+from bot.workspace.state import View, copied, default_state
 from bot.workspace.views import TRIGGER_SECONDS, Trigger, Views
 
 if TYPE_CHECKING:
@@ -97,9 +95,10 @@ class Slack:
         granted = frozenset(APP_TOKEN_SCOPES if method.startswith("apps.") else DEFAULT_SCOPES)
         call = Call(method, args, self.core, self.views, granted)
         try:
-            if method in REQUIRED:
-                call.need(REQUIRED[method])
-            return {"ok": True, **METHODS[method](call)}
+            known = METHODS[method]
+            if known.scope:
+                call.need(known.scope)
+            return {"ok": True, **known.answer(call)}
         except SlackError as refusal:
             return refusal.body()
         except WorkspaceError as refusal:

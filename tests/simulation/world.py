@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from bot.config.library import Library
-from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES
+from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES
 from engine.storage.anchor import anchor_of
 from tests.simulation import weather as weathers
 from tests.simulation.file_flows import FILE_SAMPLES

@@ -16,8 +16,8 @@ from typing import Any
 from bot.compose.environment import Machine
 from bot.config.settings import load_settings
 from bot.serve.main import Bot
-from bot.workspace import Workspace
 from tests.support import prefork
+from tests.support.acting import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 

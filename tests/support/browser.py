@@ -27,7 +27,7 @@ from playwright.async_api import (
     expect,
 )
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 
 CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [

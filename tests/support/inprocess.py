@@ -25,14 +25,11 @@ from bot.serve.main import Bot, Identity
 from bot.workspace import elements, payloads
 from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError
-from bot.workspace.interactions import Interactions
+from bot.workspace.interactions import Interactions, People
 from bot.workspace.methods import METHODS
-from bot.workspace.methods.call import Call
+from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
 from bot.workspace.methods.files import store as store_file
-from bot.workspace.people import People
-from bot.workspace.scopes import APP_TOKEN_SCOPES, DEFAULT_SCOPES, REQUIRED
-from bot.workspace.seed import default_state
-from bot.workspace.state import Channel, User, View, copied
+from bot.workspace.state import Channel, User, View, copied, default_state
 from bot.workspace.views import Views
 from engine.language.errors import StorageError
 from engine.nodes.runtime.runner import Runner
@@ -275,9 +272,10 @@ class Town:
                 return {"ok": True}
             if method not in METHODS:
                 return self._uploaded(url, args)
-            if method in REQUIRED:
-                Call(method, args, self.core, self.views, granted).need(REQUIRED[method])
-            return {"ok": True, **METHODS[method](Call(method, args, self.core, self.views, granted))}
+            call, known = Call(method, args, self.core, self.views, granted), METHODS[method]
+            if known.scope:
+                call.need(known.scope)
+            return {"ok": True, **known.answer(call)}
         except SlackError as refusal:
             return refusal.body()
         except WorkspaceError as refusal:

@@ -16,7 +16,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 
 Json = dict[str, Any]
 ANYTHING = re.compile(".*", re.DOTALL)

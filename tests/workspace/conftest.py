@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.workspace import RunningApp, client_of, running_app, running_workspace
 
 

@@ -8,7 +8,8 @@ import pytest
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 
-from bot.workspace import NotAcknowledged, Workspace, WorkspaceError
+from bot.workspace import NotAcknowledged, WorkspaceError
+from tests.support.acting import Workspace
 from tests.support.workspace import (
     RunningApp,
     actions,

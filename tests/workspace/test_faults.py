@@ -7,7 +7,8 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import NotAcknowledged, Workspace, WorkspaceError
+from bot.workspace import NotAcknowledged, WorkspaceError
+from tests.support.acting import Workspace
 from tests.support.workspace import (
     RunningApp,
     actions,

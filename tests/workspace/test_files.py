@@ -7,8 +7,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.workspace import SlackError, Workspace
+from bot.workspace import SlackError
 from bot.workspace.blocks import check_message
+from tests.support.acting import Workspace
 from tests.support.workspace import client_of
 
 

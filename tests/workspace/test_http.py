@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.workspace import Json, RunningApp, actions, button
 
 OPS = "C0LOCALOPS"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slack_sdk.errors import SlackApiError
 
-from bot.workspace import SlackError, Workspace
+from bot.workspace import SlackError
 from bot.workspace.blocks import MESSAGE_BLOCKS, check_message, check_metadata, check_view
 from bot.workspace.elements import initial_values, missing_inputs, with_ids
+from tests.support.acting import Workspace
 from tests.support.workspace import Json, actions, button, client_of, modal, section, text_input
 
 

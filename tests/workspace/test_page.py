@@ -13,7 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, Route, expect
 from slack_bolt.async_app import AsyncApp
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.browser import PHONE, opened_page, running_browser
 from tests.support.workspace import (
     RunningApp,

@@ -11,7 +11,7 @@ import pytest
 from slack_bolt.async_app import AsyncApp
 
 from bot.wire.manifest import SHORTCUT
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.workspace import (
     Json,
     RunningApp,

@@ -8,7 +8,7 @@ from typing import Any
 
 from slack_bolt.async_app import AsyncApp
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.workspace import (
     BareSocket,
     Json,

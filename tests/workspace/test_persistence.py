@@ -13,7 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bot.workspace import Workspace, WorkspaceError
+from bot.workspace import WorkspaceError
+from tests.support.acting import Workspace
 from tests.support.workspace import client_of, process_output, running_app, running_workspace
 
 ROOT = Path(__file__).parents[2]

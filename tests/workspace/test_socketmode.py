@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 import aiohttp
 import pytest
 
-from bot.workspace import NotAcknowledged, Workspace
+from bot.workspace import NotAcknowledged
+from tests.support.acting import Workspace
 from tests.support.workspace import (
     RunningApp,
     actions,

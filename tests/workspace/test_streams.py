@@ -11,7 +11,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.browser import opened_page, running_browser
 from tests.support.workspace import Json, client_of, running_workspace
 

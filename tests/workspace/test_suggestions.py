@@ -11,7 +11,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 from slack_bolt.async_app import AsyncApp
 
-from bot.workspace import Suggestion, Workspace, WorkspaceError
+from bot.workspace import Suggestion, WorkspaceError
+from tests.support.acting import Workspace
 from tests.support.browser import PHONE, opened_page, running_browser
 from tests.support.workspace import running_app, running_workspace
 

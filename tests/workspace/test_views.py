@@ -10,7 +10,8 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import SlackError, Workspace
+from bot.workspace import SlackError
+from tests.support.acting import Workspace
 from tests.support.workspace import (
     Json,
     RunningApp,

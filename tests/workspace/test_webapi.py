@@ -11,8 +11,8 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import Workspace
 from bot.workspace.methods import METHODS
+from tests.support.acting import Workspace
 from tests.support.workspace import Json, actions, button, client_of, section
 
 OPS = "C0LOCALOPS"

@@ -1,4 +1,4 @@
-"""One call of a Web API method: its arguments, who calls, and the checks that most methods share."""
+"""One call of a Web API method: its arguments, who calls, its scopes, and the checks that most methods share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,39 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.workspace import scopes
 from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError
 from bot.workspace.state import Channel, Json, User
 from bot.workspace.views import Views
+
+DEFAULT_SCOPES = (
+    "app_mentions:read",
+    "channels:history",
+    "channels:read",
+    "chat:write",
+    "commands",
+    "files:read",
+    "files:write",
+    "groups:history",
+    "groups:read",
+    "im:history",
+    "im:read",
+    "im:write",
+    "reactions:read",
+    "reactions:write",
+    "usergroups:read",
+    "users:read",
+    "users:read.email",
+)
+APP_TOKEN_SCOPES = ("connections:write",)
+
+_PREFIX = {"channel": "channels", "group": "groups", "im": "im"}
+
+
+def for_channel(channel: Channel, what: str) -> str:
+    """The scope for `history` or `read` (that is `what`) of this conversation."""
+    return f"{_PREFIX[channel.kind]}:{what}"
+
 
 TRUE = ("1", "true", "True", True, 1)
 OLD = -1
@@ -110,7 +138,7 @@ class Call:
         `read` where the scope depends on the kind of conversation. SlackError `channel_not_found`."""
         channel = self._find_channel(self.required(name, "channel_not_found"))
         if scope:
-            self.need(scopes.for_channel(channel, scope))
+            self.need(for_channel(channel, scope))
         if (channel.is_private or channel.is_im) and not self.is_member(channel):
             raise SlackError("channel_not_found")
         return channel

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bot.workspace import scopes
 from bot.workspace.errors import SlackError
-from bot.workspace.methods.call import NEW, OLD, Call, micros
+from bot.workspace.methods.call import NEW, OLD, Call, for_channel, micros
 from bot.workspace.state import Channel, Json, wire
 
 KINDS = {"public_channel": "channel", "private_channel": "group", "im": "im"}
@@ -73,7 +72,7 @@ def _listed(call: Call, is_shown: Callable[[Channel], bool]) -> Json:
     found = [c for c in call.core.state.channels.values() if c.kind in kinds and is_shown(c)]
     for kind in kinds:
         sample = Channel("", "", is_private=kind == "group", is_im=kind == "im")
-        call.need(scopes.for_channel(sample, "read"))
+        call.need(for_channel(sample, "read"))
     if call.flag("exclude_archived"):
         found = [c for c in found if not c.is_archived]
     found = [c for c in found if not c.is_im or call.is_member(c)]
