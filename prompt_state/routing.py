@@ -23,7 +23,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from engine.forms import match_option
 from engine.forms.ask import takes_typed_choice
@@ -32,15 +32,7 @@ from prompt_state.question_row import PromptState
 from prompt_state.slack_text import text_in
 
 ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help", "undo"]
-_CONTROL: dict[str, ControlWord] = {
-    "stop": "stop",
-    "pause": "pause",
-    "resume": "resume",
-    "status": "status",
-    "cancel": "cancel",
-    "help": "help",
-    "undo": "undo",
-}
+_CONTROL: dict[str, ControlWord] = {word: word for word in get_args(ControlWord)}
 
 SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadcast"})
 """Kinds of Slack messages in which people say something."""

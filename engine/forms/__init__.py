@@ -20,6 +20,7 @@ Files:
 * `parse`: one value for one field: from what was typed, clicked or given as JSON to what is stored
 * `patterns`: patterns that answer soon: a regular expression that could take for ever on some text is
   refused with the flow
+* `question`: what people are asked: one record, from `prompt:requested` to the message that shows it
 * `validate`: A whole form: what came, as values or as a sentence for each field that is wrong; and the same
   as words
 """
