@@ -43,6 +43,9 @@ _SHM_GROWTH = {apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP}
 class Watch:
     """Whoever watches the write transactions of a connection. This one lets all of them pass."""
 
+    suspended: str | None = None
+    """Why nothing may be written; None where the database is as it should be."""
+
     def begin(self, *, suspended: bool) -> None:
         """One begins; raising refuses it. With `suspended` none is refused."""
 
@@ -58,6 +61,20 @@ class Watch:
 
     def publish(self) -> None:
         """Its COMMIT has returned."""
+
+    def look_again(self) -> str | None:
+        """`suspended`, after a look whether another process has released the store."""
+        return self.suspended
+
+    def findings(self) -> str | None:
+        """What is wrong with what is stored, counted anew; None for nothing."""
+        return None
+
+    def release(self) -> None:
+        """Take what is stored for true."""
+
+    def close(self) -> None:
+        """Close what it has open."""
 
 
 class Connection:

@@ -52,8 +52,6 @@ class Freshness(Watch):
 
     def __init__(self, db: Connection, sealer: Sealer, database: Path) -> None:
         """Checks the database against its anchor; see `suspended`. Only under `files.only_opener`."""
-        self.suspended: str | None = None
-        """Why nothing may be written; None where the database is as it should be."""
         self._db = db
         self._points = Points(sealer)
         self._database = database
@@ -68,7 +66,6 @@ class Freshness(Watch):
         for trigger in _TRIGGERS:
             db.raw.execute(trigger)
         self._check()
-        db.watch = self
 
     def close(self) -> None:
         """Close the anchor's file."""

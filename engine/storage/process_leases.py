@@ -137,3 +137,41 @@ class Owners:
             if name.endswith(_SUFFIX) and not self.alive(owner):
                 with contextlib.suppress(OSError):
                     (self._directory / name).unlink()
+
+
+class MemoryOwners:
+    """The owners of a database in memory, which are parts of this process: like `Owners`, without files."""
+
+    def __init__(self, living: dict[str, str]) -> None:
+        """`living` is shared by all who use the database: each owner with what it has noted."""
+        self._living = living
+        self._held: set[str] = set()
+
+    def register(self, label: str) -> str:
+        """Become an owner that lives until `close()`."""
+        owner = new_owner_id(label)
+        self._held.add(owner)
+        self._living[owner] = ""
+        return owner
+
+    def alive(self, owner: str) -> bool:
+        """Whether that owner was not closed."""
+        return owner in self._living
+
+    def living(self) -> list[str]:
+        """The ids of all owners that live, sorted."""
+        return sorted(self._living)
+
+    def note(self, text: str | None) -> None:
+        """Leave a note, for `notes`; None takes it back."""
+        self._living.update(dict.fromkeys(self._held, text or ""))
+
+    def notes(self) -> list[str]:
+        """What living owners have noted."""
+        return [f"{label_of(owner)}: {text}" for owner, text in sorted(self._living.items()) if text]
+
+    def close(self) -> None:
+        """Stop being any owner."""
+        for owner in self._held:
+            self._living.pop(owner, None)
+        self._held.clear()

@@ -39,7 +39,7 @@ from engine.storage.connection import Connection, row_error
 from engine.storage.freshness import Freshness
 from engine.storage.macs import Sealer
 from engine.storage.private_files import check_private, make_private, only_opener, private_directory
-from engine.storage.process_leases import Owners, label_of
+from engine.storage.process_leases import MemoryOwners, Owners, label_of
 from engine.storage.schema import migrate, refuse_newer
 from engine.storage.sealing import SessionRecord
 from engine.storage.sqlite_key import META, PUT_META, check_key, key_for
@@ -90,7 +90,8 @@ def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
         migrate(db.raw, file, owners.living())
     sealer = Sealer(key_for(db, file, key))
     check_key(db, file, sealer)
-    return SqliteStore(db, sealer, owners, Freshness(db, sealer, file))
+    db.watch = Freshness(db, sealer, file)
+    return SqliteStore(db, sealer, owners)
 
 
 class _NothingStored(Exception):
@@ -100,12 +101,11 @@ class _NothingStored(Exception):
 class SqliteStore:
     """`Store` on one SQLite file. Threads may share it; their calls run one after the other."""
 
-    def __init__(self, db: Connection, sealer: Sealer, owners: Owners, freshness: Freshness) -> None:
-        """Made by `open_sqlite`."""
+    def __init__(self, db: Connection, sealer: Sealer, owners: Owners | MemoryOwners) -> None:
+        """Made by `open_sqlite` and `MemoryStore`."""
         self._db = db
         self._sealer = sealer
         self._owners = owners
-        self._freshness = freshness
         self._sessions = SessionTables(db, sealer)
         self._rows = RowTables(db, sealer)
         self._version = db.data_version()
@@ -113,7 +113,7 @@ class SqliteStore:
     def close(self) -> None:
         """See `Store.close`."""
         self._owners.close()
-        self._freshness.close()
+        self._db.watch.close()
         self._db.close()
 
     def bind(self, team_id: str, app_id: str) -> None:
@@ -366,7 +366,7 @@ class SqliteStore:
         """See `Store.outbox`."""
         with self._db.read():
             rows, corrupt = self._rows.pending_outbox(
-                now, limit, notices=self._freshness.suspended is not None
+                now, limit, notices=self._db.watch.suspended is not None
             )
         if corrupt:
             with self._db.write():
@@ -424,11 +424,11 @@ class SqliteStore:
 
     def suspended(self) -> str | None:
         """See `Store.suspended`."""
-        return self._freshness.look_again()
+        return self._db.watch.look_again()
 
     def stale(self) -> str | None:
         """See `Store.stale`."""
-        return self._freshness.findings()
+        return self._db.watch.findings()
 
     def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
         """See `Store.give_notice`."""
@@ -440,7 +440,7 @@ class SqliteStore:
         """See `Store.unsuspend`."""
         with self._db.write(suspended=True):
             self._rows.drop_notices()
-        self._freshness.release()
+        self._db.watch.release()
 
     # -- housekeeping
 

@@ -26,11 +26,10 @@ NEVER = (3600.0,)
 """Look delays that no test lives long enough for."""
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears, on each backend."""
-    url = "memory:" if request.param == "memory" else None
-    async with running_rig(tmp_path, url) as running:
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A bot without its ears."""
+    async with running_rig(tmp_path, "memory:") as running:
         yield running
 
 

@@ -20,10 +20,10 @@ from tests.support.workspace import Json
 HOLOGRAM = PutOutbox("x:1", "x", "hologram", b"{}")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears, on each backend."""
-    async with running_rig(tmp_path, "memory:" if request.param == "memory" else None) as running:
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A bot without its ears."""
+    async with running_rig(tmp_path, "memory:") as running:
         yield running
 
 

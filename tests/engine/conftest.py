@@ -1,4 +1,4 @@
-"""Both stores, for every test of the engine's shell."""
+"""A store for every test of the engine's shell."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from tests.support.engine import Backing, EngineRig, running
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def backing(request: pytest.FixtureRequest, tmp_path: Path) -> Backing:
+@pytest.fixture
+def backing(tmp_path: Path) -> Backing:
     """A database that outlives the engines that open it."""
-    return Backing(request.param, tmp_path)
+    return Backing("memory", tmp_path)
 
 
 @pytest.fixture

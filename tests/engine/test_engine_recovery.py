@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from engine.journal.records import PutOutbox
@@ -265,22 +264,10 @@ UPDATE = {
 
 def damage(backing: Backing, table: str, session_id: str) -> None:
     """Change one bit of a row of a session, as a broken disk or a curious person would."""
-    if backing.kind == "sqlite":
-        db = apsw.Connection(str(backing.file))
-        (value,) = next(iter(db.execute(SELECT[table], (session_id,))))
-        db.execute(UPDATE[table], (flipped(value), session_id))
-        db.close()
-        return
-    tables = backing.memory().tables
-    if table == "journal":
-        row = tables.journal[session_id, 3]
-        tables.journal[session_id, 3] = row._replace(body=flipped(row.body))
-    elif table == "snapshots":
-        snapshot = tables.snapshots[session_id]
-        tables.snapshots[session_id] = snapshot._replace(body=flipped(snapshot.body))
-    else:
-        head = tables.sessions[session_id]
-        tables.sessions[session_id] = head._replace(chain=flipped(head.chain))
+    db = backing.connect()
+    (value,) = next(iter(db.execute(SELECT[table], (session_id,))))
+    db.execute(UPDATE[table], (flipped(value), session_id))
+    db.close()
 
 
 def flipped(value: bytes) -> bytes:
@@ -381,14 +368,9 @@ async def test_a_damaged_flow_sets_the_session_aside(backing: Backing, tmp_path:
 
 def change_flow(backing: Backing) -> None:
     """Let every pinned flow run something else."""
-    if backing.kind == "sqlite":
-        db = apsw.Connection(str(backing.file))
-        db.execute("UPDATE flows SET body = cast(replace(cast(body AS TEXT), 'now', 'rm') AS BLOB)")
-        db.close()
-        return
-    flows = backing.memory().tables.flows
-    for digest, body in flows.items():
-        flows[digest] = body.replace(b"now", b"rm")
+    db = backing.connect()
+    db.execute("UPDATE flows SET body = cast(replace(cast(body AS TEXT), 'now', 'rm') AS BLOB)")
+    db.close()
 
 
 async def test_a_quarantined_session_refuses_every_command(backing: Backing, tmp_path: Path) -> None:

@@ -542,7 +542,7 @@ nodes:
         await desk.work("each[0]/w")
         await desk.engine.parked(SESSION)
         data, before = await desk.engine.export(SESSION), await desk.types()
-        key = office.backing.memory()._key
+        key = office.backing.key
     other = Office(tmp_path / "elsewhere")
     other.backing.open(key).close()
     async with other.open() as desk:

@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 
@@ -91,24 +91,8 @@ def reaped(store: Store, ended_before: str, inbox_before: str) -> int:
     return gone
 
 
-class Backend(Protocol):
-    """One backend as the contract suite sees it."""
-
-    def open(self) -> Store:
-        """Another connection to the same rows."""
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """All rows of a table; text as bytes, so that any byte can be changed."""
-
-    def change(self, table: str, row: int, column: str, value: object) -> None:
-        """Change one column of the row at that place, from outside."""
-
-    def delete(self, table: str, row: int) -> None:
-        """Delete the row at that place, from outside."""
-
-
 class SqliteBackend:
-    """A database in a directory of its own."""
+    """A database in a directory of its own, as the contract suite sees it."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "sayso.db"
@@ -158,38 +142,15 @@ class SqliteBackend:
         assert self.outside.changes() == 1
 
 
-class MemoryBackend:
-    """Rows in memory."""
+class MemoryBackend(SqliteBackend):
+    """A database in memory."""
 
     def __init__(self) -> None:
         self._first = MemoryStore(KEY)
+        self._outside = self._first.database.connect()
 
     def open(self) -> Store:
         return self._first.another()
-
-    def _table(self, table: str) -> dict[Any, Any]:
-        found: dict[Any, Any] = getattr(self._first.tables, table)
-        return found
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        def raw(value: Any) -> Any:
-            return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-
-        return [
-            {name: raw(value) for name, value in record._asdict().items()}
-            for record in self._table(table).values()
-        ]
-
-    def change(self, table: str, row: int, column: str, value: object) -> None:
-        rows = self._table(table)
-        key = list(rows)[row]
-        if isinstance(value, bytes) and "str" in str(type(rows[key]).__annotations__[column]):
-            value = value.decode("utf-8", "surrogateescape")
-        rows[key] = rows[key]._replace(**{column: value})
-
-    def delete(self, table: str, row: int) -> None:
-        rows = self._table(table)
-        del rows[list(rows)[row]]
 
 
 def rich_session(store: Store, session_id: str = "session-1") -> str:

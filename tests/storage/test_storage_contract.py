@@ -33,7 +33,7 @@ from tests.storage.storagekit import (
     FLOW,
     FLOW_DIGEST,
     NOW,
-    Backend,
+    SqliteBackend,
     at,
     done,
     event,
@@ -145,7 +145,7 @@ def test_consuming_an_absent_row_is_an_error(store: Store) -> None:
 # --- ownership -------------------------------------------------------------------------------------------
 
 
-def test_owners_live_until_they_close(backend: Backend, store: Store) -> None:
+def test_owners_live_until_they_close(backend: SqliteBackend, store: Store) -> None:
     """An owner is alive for every connection until its own closes."""
     other = backend.open()
     bot, cli = store.register("bot"), other.register("cli")
@@ -186,7 +186,7 @@ def test_claim_raises_the_epoch(store: Store) -> None:
     assert (head.epoch, head.owner, head.seq, head.updated_at) == (3, owner, 1, at(2))
 
 
-def test_claim_of_a_living_owners_session_is_refused(backend: Backend, store: Store) -> None:
+def test_claim_of_a_living_owners_session_is_refused(backend: SqliteBackend, store: Store) -> None:
     """Nobody takes a session from a process that lives; once it is gone, anybody may."""
     other = backend.open()
     theirs, ours = other.register("bot"), store.register("cli")
@@ -197,7 +197,7 @@ def test_claim_of_a_living_owners_session_is_refused(backend: Backend, store: St
     assert store.claim("session-1", ours, NOW) == 2
 
 
-def test_release_frees_the_session(backend: Backend, store: Store) -> None:
+def test_release_frees_the_session(backend: SqliteBackend, store: Store) -> None:
     """A commit with release leaves the session to whoever claims it first."""
     other = backend.open()
     ours, theirs = store.register("bot"), other.register("bot")
@@ -284,7 +284,7 @@ def test_a_commit_on_another_epoch_or_seq_is_fenced(store: Store, epoch: int, se
     assert store.load("session-1").snapshot is None
 
 
-def test_a_zombie_cannot_write_after_a_claim(backend: Backend, store: Store) -> None:
+def test_a_zombie_cannot_write_after_a_claim(backend: SqliteBackend, store: Store) -> None:
     """After another connection claimed, a commit of the old epoch changes nothing, even from a warm store."""
     zombie = backend.open()
     done(zombie, new_session("session-1", zombie.register("bot"), event("a")))
@@ -468,7 +468,7 @@ def test_heads_are_listed_newest_first_and_filtered(store: Store) -> None:
     assert ids(thread_key="none") == []
 
 
-def test_orphans_are_running_sessions_without_a_living_owner(backend: Backend, store: Store) -> None:
+def test_orphans_are_running_sessions_without_a_living_owner(backend: SqliteBackend, store: Store) -> None:
     """After a crash exactly the work that nobody alive holds is found."""
     other = backend.open()
     theirs, ours = other.register("bot"), store.register("bot")
@@ -541,7 +541,7 @@ def put(store: Store, *rows: PutOutbox, now: str = NOW) -> None:
     store.consume([], now, rows)
 
 
-def test_changed_tells_of_others_only(backend: Backend, store: Store) -> None:
+def test_changed_tells_of_others_only(backend: SqliteBackend, store: Store) -> None:
     """A commit of another connection is seen once; one's own is not."""
     other = backend.open()
     assert not store.changed()
@@ -612,7 +612,7 @@ def test_reap_deletes_old_intents_without_a_session(store: Store) -> None:
     assert store.outbox_row("pending") is not None
 
 
-def test_a_closed_store_says_so(backend: Backend) -> None:
+def test_a_closed_store_says_so(backend: SqliteBackend) -> None:
     """Using a store after its close is a storage error and nothing worse."""
     store = backend.open()
     store.close()
@@ -637,12 +637,9 @@ def test_a_short_key_is_refused() -> None:
         Sealer(b"short")
 
 
-def test_a_stored_flow_is_verified(backend: Backend, store: Store) -> None:
+def test_a_stored_flow_is_verified(backend: SqliteBackend, store: Store) -> None:
     """A pinned flow that no longer has its digest is not run."""
     done(store, new_session("session-1", None))
-    if hasattr(backend, "outside"):
-        backend.outside.execute("UPDATE flows SET body = x'7b7d'")
-    else:
-        store.tables.flows[FLOW_DIGEST] = b"{}"  # type: ignore[attr-defined]  # the memory backend's rows
+    backend.outside.execute("UPDATE flows SET body = x'7b7d'")
     with pytest.raises(Corrupt):
         store.flow(FLOW_DIGEST)

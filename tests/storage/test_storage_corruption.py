@@ -16,7 +16,6 @@ from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import (
     KEY,
     NOW,
-    Backend,
     SqliteBackend,
     at,
     done,
@@ -44,7 +43,7 @@ def flips(value: Any) -> list[Any]:
     ]
 
 
-def all_flips(backend: Backend, table: str) -> list[tuple[int, str, Any, Any]]:
+def all_flips(backend: SqliteBackend, table: str) -> list[tuple[int, str, Any, Any]]:
     """Row, column, old and new value of every single change in a table."""
     return [
         (row, column, old, new)
@@ -55,7 +54,7 @@ def all_flips(backend: Backend, table: str) -> list[tuple[int, str, Any, Any]]:
     ]
 
 
-def place_of(backend: Backend, table: str, column: str, value: Any, rest: dict[str, Any]) -> int:
+def place_of(backend: SqliteBackend, table: str, column: str, value: Any, rest: dict[str, Any]) -> int:
     """Where a row stands now (a changed key may have moved it)."""
     for place, values in enumerate(backend.rows(table)):
         if values == {**rest, column: value}:
@@ -64,7 +63,7 @@ def place_of(backend: Backend, table: str, column: str, value: Any, rest: dict[s
 
 
 @pytest.mark.parametrize("table", ["sessions", "journal", "snapshots"])
-def test_no_change_of_a_sessions_rows_is_believed(backend: Backend, store: Store, table: str) -> None:
+def test_no_change_of_a_sessions_rows_is_believed(backend: SqliteBackend, store: Store, table: str) -> None:
     """Every byte of head, journal and snapshot changed: the session is refused, or rebuilt to the same state."""
     rich_session(store)
     good = store.load("session-1")
@@ -89,7 +88,7 @@ def test_no_change_of_a_sessions_rows_is_believed(backend: Backend, store: Store
     assert store.load("session-1") == good
 
 
-def test_a_changed_snapshot_is_rebuilt_from_the_journal(backend: Backend, store: Store) -> None:
+def test_a_changed_snapshot_is_rebuilt_from_the_journal(backend: SqliteBackend, store: Store) -> None:
     """The snapshot is a cache: without it the whole journal is given."""
     rich_session(store)
     backend.change("snapshots", 0, "body", b'{"at":9}')
@@ -98,7 +97,7 @@ def test_a_changed_snapshot_is_rebuilt_from_the_journal(backend: Backend, store:
     assert store.load("session-1")[1:] == (None, 0, EVENTS)
 
 
-def test_a_snapshot_of_another_session_is_ignored(backend: Backend, store: Store) -> None:
+def test_a_snapshot_of_another_session_is_ignored(backend: SqliteBackend, store: Store) -> None:
     """A genuine snapshot in the wrong place is worth nothing."""
     rich_session(store, "session-1")
     rich_session(store, "session-2")
@@ -110,7 +109,7 @@ def test_a_snapshot_of_another_session_is_ignored(backend: Backend, store: Store
     assert store.load("session-2").snapshot == b'{"at":2}'
 
 
-def test_a_cut_tail_is_noticed(backend: Backend, store: Store) -> None:
+def test_a_cut_tail_is_noticed(backend: SqliteBackend, store: Store) -> None:
     """The head's MAC covers the last journal row: one that is missing is missed, with and without a snapshot."""
     rich_session(store)
     backend.delete("journal", 3)
@@ -120,7 +119,7 @@ def test_a_cut_tail_is_noticed(backend: Backend, store: Store) -> None:
         store.journal("session-1")
 
 
-def test_a_missing_row_in_the_middle_is_noticed(backend: Backend, store: Store) -> None:
+def test_a_missing_row_in_the_middle_is_noticed(backend: SqliteBackend, store: Store) -> None:
     """A gap in the journal is no shorter journal."""
     rich_session(store)
     backend.delete("journal", 2)
@@ -128,7 +127,9 @@ def test_a_missing_row_in_the_middle_is_noticed(backend: Backend, store: Store) 
         store.load("session-1")
 
 
-def test_rows_missing_before_the_snapshot_do_not_stop_the_session(backend: Backend, store: Store) -> None:
+def test_rows_missing_before_the_snapshot_do_not_stop_the_session(
+    backend: SqliteBackend, store: Store
+) -> None:
     """What the snapshot covers is not read again; reading all of it tells."""
     rich_session(store)
     backend.delete("journal", 0)
@@ -137,7 +138,7 @@ def test_rows_missing_before_the_snapshot_do_not_stop_the_session(backend: Backe
         store.journal("session-1")
 
 
-def swap(backend: Backend, table: str, columns: tuple[str, ...]) -> None:
+def swap(backend: SqliteBackend, table: str, columns: tuple[str, ...]) -> None:
     first, second = backend.rows(table)[:2]
     for column in columns:
         backend.change(table, 0, column, second[column])
@@ -145,7 +146,7 @@ def swap(backend: Backend, table: str, columns: tuple[str, ...]) -> None:
         backend.change(table, 1, column, first[column])
 
 
-def test_swapped_journal_rows_are_noticed(backend: Backend, store: Store) -> None:
+def test_swapped_journal_rows_are_noticed(backend: SqliteBackend, store: Store) -> None:
     """Two genuine rows in each other's place are not believed."""
     rich_session(store)
     swap(backend, "journal", ("body", "mac"))
@@ -153,7 +154,7 @@ def test_swapped_journal_rows_are_noticed(backend: Backend, store: Store) -> Non
         store.journal("session-1")
 
 
-def test_a_rolled_back_head_is_noticed(backend: Backend, store: Store) -> None:
+def test_a_rolled_back_head_is_noticed(backend: SqliteBackend, store: Store) -> None:
     """An older head that was genuine once does not fit the journal, and takes no commit."""
     rich_session(store)
     older = backend.rows("sessions")[0]
@@ -170,7 +171,7 @@ def test_a_rolled_back_head_is_noticed(backend: Backend, store: Store) -> None:
     fresh.close()
 
 
-def test_a_head_that_was_removed_is_noticed(backend: Backend, store: Store) -> None:
+def test_a_head_that_was_removed_is_noticed(backend: SqliteBackend, store: Store) -> None:
     """A journal without its head is no unknown session."""
     rich_session(store)
     backend.delete("sessions", 0)
@@ -179,7 +180,7 @@ def test_a_head_that_was_removed_is_noticed(backend: Backend, store: Store) -> N
     store.quarantine("session-1", "its head is gone", NOW)
 
 
-def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: Backend, store: Store) -> None:
+def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: SqliteBackend, store: Store) -> None:
     """Nothing runs on it; lists name it; quarantine works and leaves the row as evidence."""
     owner = rich_session(store)
     backend.change("sessions", 0, "phase", b"rigged")
@@ -206,7 +207,7 @@ def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: Backend
     fresh.close()
 
 
-def test_a_bad_head_is_an_orphan(backend: Backend, store: Store) -> None:
+def test_a_bad_head_is_an_orphan(backend: SqliteBackend, store: Store) -> None:
     """The sweep finds a session whose head was changed, so that it can be set aside."""
     done(store, new_session("session-1", None, event("a")))
     backend.change("sessions", 0, "owner", b"\xff\xfe")
@@ -215,7 +216,7 @@ def test_a_bad_head_is_an_orphan(backend: Backend, store: Store) -> None:
     assert store.orphans() == ["session-1"]
 
 
-def test_a_changed_quarantine_note_still_sets_aside(backend: Backend, store: Store) -> None:
+def test_a_changed_quarantine_note_still_sets_aside(backend: SqliteBackend, store: Store) -> None:
     """A damaged note frees nobody."""
     owner = rich_session(store)
     store.quarantine("session-1", "bad", NOW)
@@ -236,7 +237,7 @@ def test_a_changed_quarantine_note_still_sets_aside(backend: Backend, store: Sto
 )
 @pytest.mark.parametrize("text", [True, False])
 def test_a_changed_message_is_marked_and_left_out(
-    backend: Backend, store: Store, column: str, text: bool
+    backend: SqliteBackend, store: Store, column: str, text: bool
 ) -> None:
     """A message that was changed is never acted upon, and does not hold up the others."""
     store.ingest([InboxItem(f"m{n}", "message", b"{}", "session-1", "T") for n in (1, 2)], NOW)
@@ -251,7 +252,7 @@ def test_a_changed_message_is_marked_and_left_out(
             store.inbox_row("m1")
 
 
-def test_a_consumed_message_does_not_come_back(backend: Backend, store: Store) -> None:
+def test_a_consumed_message_does_not_come_back(backend: SqliteBackend, store: Store) -> None:
     """Erasing the outcome from outside does not make a message new."""
     store.ingest([InboxItem("m1", "message", b"{}")], NOW)
     store.consume([Consumed(1, "applied")], NOW)
@@ -263,7 +264,9 @@ def test_a_consumed_message_does_not_come_back(backend: Backend, store: Store) -
     "column", ["prompt_id", "session_id", "thread_key", "status", "deadline", "body", "mac"]
 )
 @pytest.mark.parametrize("value", [b"open2", b"\xff"])
-def test_a_changed_prompt_is_left_out(backend: Backend, store: Store, column: str, value: bytes) -> None:
+def test_a_changed_prompt_is_left_out(
+    backend: SqliteBackend, store: Store, column: str, value: bytes
+) -> None:
     """Nobody answers a prompt that was changed; other prompts are still there."""
     rich_session(store, "session-1")
     rich_session(store, "session-2")
@@ -276,7 +279,7 @@ def test_a_changed_prompt_is_left_out(backend: Backend, store: Store, column: st
 
 @pytest.mark.parametrize("column", ["timer_id", "session_id", "due_at", "mac"])
 @pytest.mark.parametrize("value", [b"0", b"\xff"])
-def test_a_changed_timer_is_left_out(backend: Backend, store: Store, column: str, value: bytes) -> None:
+def test_a_changed_timer_is_left_out(backend: SqliteBackend, store: Store, column: str, value: bytes) -> None:
     """A timer that was changed does not fire, and does not hold up the others."""
     rich_session(store, "session-1")
     rich_session(store, "session-2")
@@ -289,7 +292,9 @@ OUTBOX = ["key", "lane", "kind", "payload", "session_id", "created_at", "attempt
 
 @pytest.mark.parametrize("column", OUTBOX)
 @pytest.mark.parametrize("value", [b"0", b"\xff"])
-def test_a_changed_intent_is_never_sent(backend: Backend, store: Store, column: str, value: bytes) -> None:
+def test_a_changed_intent_is_never_sent(
+    backend: SqliteBackend, store: Store, column: str, value: bytes
+) -> None:
     """Text that was changed is not posted in the bot's name; the row is set to failed once."""
     store.consume([], NOW, [PutOutbox(f"k{n}", f"lane{n}", "post", b"{}") for n in (1, 2)])
     backend.change("outbox", 0, column, value)
@@ -299,7 +304,7 @@ def test_a_changed_intent_is_never_sent(backend: Backend, store: Store, column: 
         store.outbox_attempt(1, NOW)
 
 
-def test_a_changed_intent_can_be_replaced(backend: Backend, store: Store) -> None:
+def test_a_changed_intent_can_be_replaced(backend: SqliteBackend, store: Store) -> None:
     """Its new content is sent after looking whether the old one was."""
     store.consume([], NOW, [PutOutbox("k", "lane", "card", b"1")])
     backend.change("outbox", 0, "payload", b"rigged")
@@ -309,7 +314,7 @@ def test_a_changed_intent_can_be_replaced(backend: Backend, store: Store) -> Non
 
 
 @pytest.mark.parametrize("value", [b"9999999999.0", b"\xff"])
-def test_a_changed_mark_counts_as_none(backend: Backend, store: Store, value: bytes) -> None:
+def test_a_changed_mark_counts_as_none(backend: SqliteBackend, store: Store, value: bytes) -> None:
     """Catch-up reads from further back rather than jump over a reply."""
     store.set_mark("T1:C1", "1700000000.000200")
     backend.change("marks", 0, "ts", value)
@@ -318,7 +323,7 @@ def test_a_changed_mark_counts_as_none(backend: Backend, store: Store, value: by
     assert store.mark("T1:C1") == "1700000000.000100"
 
 
-def test_a_session_with_a_bad_head_is_not_reaped(backend: Backend, store: Store) -> None:
+def test_a_session_with_a_bad_head_is_not_reaped(backend: SqliteBackend, store: Store) -> None:
     """A date that was changed deletes nothing."""
     done(store, new_session("session-1", None, event("a")))
     backend.change("sessions", 0, "ended_at", b"2020-01-01")

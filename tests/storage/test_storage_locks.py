@@ -9,7 +9,6 @@ import pytest
 
 from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.language.errors import Corrupt, LockHeld, SchemaTooNew
-from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
 from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import SqliteStore, open_sqlite
@@ -113,10 +112,6 @@ def test_reaping_a_session_leaves_no_place_behind(store: Store) -> None:
 
 def change(store: Store, session_id: str) -> None:
     """Change the place of a session from outside."""
-    if isinstance(store, MemoryStore):
-        (n,) = [n for n, row in store.tables.locks.items() if row.session_id == session_id]
-        store.tables.locks[n] = store.tables.locks[n]._replace(requested_at=at(59))
-        return
     assert isinstance(store, SqliteStore)
     store._db.raw.execute("UPDATE locks SET requested_at = ? WHERE session_id = ?", (at(59), session_id))
 

@@ -14,7 +14,7 @@ from engine.language.errors import DayBudgetSpent
 from engine.storage.port import Store
 from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import open_sqlite
-from tests.storage.storagekit import KEY, NOW, Backend, at, done, event, new_session, reaped, step
+from tests.storage.storagekit import KEY, NOW, SqliteBackend, at, done, event, new_session, reaped, step
 
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"
 ONE, TWO = "session-1", "session-2"
@@ -87,7 +87,7 @@ def test_a_commit_over_the_cap_stores_nothing_and_its_neighbours_stay(store: Sto
     assert store.spent(TODAY) == 600
 
 
-def test_two_connections_that_race_do_not_pass_the_cap(backend: Backend) -> None:
+def test_two_connections_that_race_do_not_pass_the_cap(backend: SqliteBackend) -> None:
     """Two connections set aside as much as they get: together they fill the cap exactly and never more."""
     begin, taken = threading.Barrier(2), {ONE: 0, TWO: 0}
 
@@ -123,7 +123,7 @@ def test_a_deleted_session_makes_no_room(store: Store) -> None:
     assert store.spend("2026-01-01") == []
 
 
-def test_a_row_that_was_changed_is_not_shown_and_not_settled(backend: Backend, store: Store) -> None:
+def test_a_row_that_was_changed_is_not_shown_and_not_settled(backend: SqliteBackend, store: Store) -> None:
     """Spending that does not verify is left out of lists, and a settlement does not make it good."""
     store.consume([], NOW, [call(ONE, 1, 500), call(TWO, 1, 300)])
     backend.change("spend", 0, "path", b"diagnose/turn[7]")

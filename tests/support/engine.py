@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
+import apsw
 import pytest
 
 from engine.decide.commands import (
@@ -282,10 +283,18 @@ class Backing:
             return self._first
         return self._first.another()
 
-    def memory(self) -> MemoryStore:
-        """The store in memory, for changing its rows behind its back."""
+    def connect(self) -> apsw.Connection:
+        """A plain connection, as another program would have: for changing rows behind a store's back."""
+        if self.kind == "sqlite":
+            return apsw.Connection(str(self.file))
         assert self._first is not None
-        return self._first
+        return self._first.database.connect()
+
+    @property
+    def key(self) -> bytes:
+        """The key under which the rows in memory are signed."""
+        assert self._first is not None
+        return self._first.database.key
 
 
 class FaultyStore:
@@ -528,10 +537,7 @@ def counted(file: Path) -> list[str]:
 
 def abandon(store: Store) -> None:
     """Make everybody believe that this store's process has died, although it can still write: a zombie."""
-    if isinstance(store, MemoryStore):
-        store.tables.living -= store._owned
-    else:
-        cast(Any, store)._owners.close()
+    cast(Any, store)._owners.close()
 
 
 async def until(condition: Callable[[], bool], within: float = 20.0, pause: float = 0.01) -> None:

@@ -18,7 +18,7 @@ from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.run.engine import Engine
 from engine.storage.memory import MemoryStore
-from tests.support.engine import ANA, Clock, EngineRig, Workshop, running
+from tests.support.engine import ANA, Clock, EngineRig, Workshop, abandon, running
 
 AGENT = """
   - id: {id}
@@ -187,7 +187,7 @@ async def test_a_call_that_was_lost_in_a_crash_counts_beside_the_one_that_follow
     async with engine(tmp_path, store, model, "50") as rig:
         session_id = await rig.start(FLOW)
         await model.running("helper/turn[1]")
-        rig.store.tables.living.clear()  # type: ignore[attr-defined]  # as a kill does
+        abandon(rig.store)
         again = Model()
         async with engine(tmp_path, store.another(), again, "50") as other:
             await other.engine.apply(session_id, None)
