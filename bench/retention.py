@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.report import Row, quantile
 from bot.compose.retention import House, in_turn, whole_round
 from bot.config.session_files import SessionFiles
-from engine.journal.records import Commit, InboxItem, NewSession, PutOutbox, PutPrompt
+from engine.journal.records import Commit, InboxItem, NewSession, PromptRow, PutOutbox
 from engine.storage.group_commit import Writer
 from engine.storage.sqlite import SqliteStore, open_sqlite
 
@@ -53,7 +53,7 @@ def fill(store: SqliteStore, sessions: int) -> None:
         for number in range(first, min(first + 500, sessions)):
             name = f"session-{number:06}"
             rows = (
-                PutPrompt(prompt_id=f"prompt-{number}", session_id=name, status="answered", body=b"{}"),
+                PromptRow(f"prompt-{number}", name, None, "answered", None, b"{}"),
                 PutOutbox(key=f"card:{number}", lane=name, kind="card", payload=b"{}", session_id=name),
             )
             new = NewSession("old", digest, _FLOW)

@@ -14,7 +14,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from engine.forms.question import Question
 from engine.journal.events import Event
-from engine.journal.records import PutPrompt
+from engine.journal.records import PromptRow
 from engine.journal.state import Asked, State
 from engine.language.actors import requester_of
 from engine.language.codec import Json, decode, encode
@@ -149,7 +149,7 @@ def changed_prompt_ids(events: Iterable[object]) -> set[str]:
     return {prompt_id for prompt_id in found if isinstance(prompt_id, str)}
 
 
-def project(state: State, events: Iterable[Event], *, also: Iterable[str] = ()) -> list[PutPrompt]:
+def project(state: State, events: Iterable[Event], *, also: Iterable[str] = ()) -> list[PromptRow]:
     """The rows that a commit of `events` writes. `state` is the one after them; `also` are prompts that changed and that
     no event names (the time to take an answer back is over)."""
     return [
@@ -159,10 +159,10 @@ def project(state: State, events: Iterable[Event], *, also: Iterable[str] = ()) 
     ]
 
 
-def prompt_row(state: State, prompt: Asked) -> PutPrompt:
+def prompt_row(state: State, prompt: Asked) -> PromptRow:
     """A question of a session as a row."""
     row = prompt_state(state, prompt)
-    return PutPrompt(
+    return PromptRow(
         prompt_id=row.prompt_id,
         session_id=row.session_id,
         status=row.status,

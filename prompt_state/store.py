@@ -11,9 +11,6 @@ from engine.language.errors import SchemaTooNew
 from prompt_state.errors import MalformedPrompt
 from prompt_state.question_row import OPEN_STATUSES, PromptState
 
-_ALL = 1_000_000
-"""The port's own limit would drop the newest, which are the open ones."""
-
 
 class PromptReader(Protocol):
     """The part of `engine.storage.port.Store` that is needed here."""
@@ -26,7 +23,7 @@ class PromptReader(Protocol):
         thread_key: str | None = None,
         session_id: str | None = None,
         statuses: Sequence[str] = (),
-        limit: int = 500,
+        limit: int | None = 500,
     ) -> list[PromptRow]: ...
 
 
@@ -38,7 +35,7 @@ def find(store: PromptReader, prompt_id: str) -> PromptState | None:
 
 def of_thread(store: PromptReader, thread_key: str) -> list[PromptState]:
     """All prompts of a thread, oldest first, closed ones too: a reply may name one of them."""
-    return _known(store.prompts(thread_key=thread_key, limit=_ALL))
+    return _known(store.prompts(thread_key=thread_key, limit=None))
 
 
 def waiting(
@@ -46,7 +43,7 @@ def waiting(
 ) -> list[PromptState]:
     """The open prompts of a thread, of a session, or of all of them: what the conversations wait for."""
     return _known(
-        store.prompts(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=_ALL)
+        store.prompts(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=None)
     )
 
 

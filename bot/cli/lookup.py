@@ -27,7 +27,6 @@ from engine.storage.port import Store
 from prompt_state import store as prompt_store
 from prompt_state.question_row import PromptState
 
-_ALL = 1_000_000
 P = ParamSpec("P")
 
 
@@ -77,7 +76,7 @@ def find_session(store: Store, text: str) -> Head:
     head = store.head(text)
     if head is not None:
         return head
-    heads = {known.session_id: known for known in store.heads(limit=_ALL)}
+    heads = {known.session_id: known for known in store.heads(limit=None)}
     return heads[_one_of(text, list(heads), "session-", "session")]
 
 

@@ -97,9 +97,6 @@ def _file(settings: Settings) -> Path:
     return file
 
 
-_ALL = 1_000_000
-
-
 @also_in_workspace
 def delete_sessions(place: Place, texts: Sequence[str], *, dry_run: bool, as_json: bool) -> int:
     """Delete sessions that have ended, or were set aside, with their files. All or none of them are refused."""
@@ -132,7 +129,7 @@ def purge_sessions(place: Place, older_than: str, *, dry_run: bool, as_json: boo
     need_database(settings, "nothing to delete")
     with opened(settings) as store:
         before = timestamps.after(utc_now(), -seconds)
-        ids = store.ended(before, limit=_ALL)
+        ids = store.ended(before, limit=None)
         heads = [head for session_id in ids if (head := store.head(session_id)) is not None]
         return _delete(retention.House.of(settings, store), heads, dry_run=dry_run, as_json=as_json)
 

@@ -17,8 +17,6 @@ from engine.storage.port import Store
 
 log = logging.getLogger("sayso")
 
-_ALL = 1_000_000
-
 
 @dataclass
 class Needs:
@@ -32,7 +30,7 @@ def needs(store: Store) -> Needs:
     """What the open sessions of a store need of packages. Sessions that cannot be read are left out."""
     found = Needs()
     flows: dict[str, Flow | None] = {}
-    for head in store.heads(statuses=("running", "paused"), limit=_ALL):
+    for head in store.heads(statuses=("running", "paused"), limit=None):
         if head.quarantined is not None:
             continue
         if head.flow_digest not in flows:

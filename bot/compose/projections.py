@@ -23,11 +23,9 @@ from engine.journal.records import (
     PromptRow,
     PutLock,
     PutOutbox,
-    PutPrompt,
-    PutTimer,
     Row,
     TakeLock,
-    TimerRow,
+    Timer,
 )
 from engine.journal.state import State
 from engine.language.codec import decode
@@ -41,8 +39,7 @@ from prompt_state.question_row import prompt_row
 log = logging.getLogger("sayso")
 
 _OPEN = ("running", "paused")
-_ALL = 1_000_000
-R = TypeVar("R", TimerRow, LockRow)
+R = TypeVar("R", Timer, LockRow)
 
 
 @dataclass(frozen=True)
@@ -58,12 +55,12 @@ class Difference:
 
 
 _KINDS: dict[type, str] = {
-    PutTimer: "timers",
+    Timer: "timers",
     DropTimer: "timers",
     PutLock: "locks",
     TakeLock: "locks",
     DropLock: "locks",
-    PutPrompt: "prompts",
+    PromptRow: "prompts",
     PutOutbox: "messages",
 }
 
@@ -71,15 +68,15 @@ _KINDS: dict[type, str] = {
 def differences(store: Store) -> Iterator[Difference]:
     """All sessions of which stored rows are not what their journals say. Sessions that cannot be read are left out. Raises
     `StorageError` where nothing can be read just now."""
-    timers, locks = _by_session(store.timers(limit=_ALL)), _by_session(store.locks())
+    timers, locks = _by_session(store.timers(limit=None)), _by_session(store.locks())
     ended = [store.head(session_id) for session_id in {*timers, *locks}]
-    heads = {head.session_id: head for head in (*store.heads(statuses=_OPEN, limit=_ALL), *ended) if head}
+    heads = {head.session_id: head for head in (*store.heads(statuses=_OPEN, limit=None), *ended) if head}
     for session_id, head in heads.items():
         if head.quarantined is not None:
             continue
         try:
             state = stored_state(store, session_id)
-            prompts = store.prompts(session_id=session_id, limit=_ALL)
+            prompts = store.prompts(session_id=session_id, limit=None)
             found = Stored(timers.get(session_id, []), locks.get(session_id, []), prompts)
             rows = [*repairs(state, found), *_lost_intents(store, state)]
         except SaysoError as error:
@@ -101,7 +98,7 @@ def _by_session(rows: Iterable[R]) -> dict[str, list[R]]:
 class Stored:
     """What is stored of one session beside its journal."""
 
-    timers: Sequence[TimerRow]
+    timers: Sequence[Timer]
     locks: Sequence[LockRow]
     prompts: Sequence[PromptRow]
 
@@ -111,13 +108,13 @@ def repairs(state: State, stored: Stored) -> list[Row]:
     return [*_timers(state, stored.timers), *_locks(state, stored.locks), *_prompts(state, stored.prompts)]
 
 
-def _timers(state: State, stored: Sequence[TimerRow]) -> Iterator[Row]:
+def _timers(state: State, stored: Sequence[Timer]) -> Iterator[Row]:
     known = {timer.timer_id: timer.due_at for timer in stored}
     for timer_id in known.keys() - state.timers.keys():
         yield DropTimer(timer_id, state.session_id)
     for timer_id, timer in state.timers.items():
         if known.get(timer_id) != timer.due_at:
-            yield PutTimer(timer_id, state.session_id, timer.due_at)
+            yield Timer(timer_id, state.session_id, timer.due_at)
 
 
 def _locks(state: State, stored: Sequence[LockRow]) -> Iterator[Row]:
@@ -142,7 +139,7 @@ def _prompts(state: State, stored: Sequence[PromptRow]) -> Iterator[Row]:
             yield wanted
 
 
-def _same(wanted: PutPrompt, stored: PromptRow) -> bool:
+def _same(wanted: PromptRow, stored: PromptRow) -> bool:
     """Whether a row says what it should. What one of them lacks was no part of a prompt in the release that wrote it."""
     mine, theirs = decode(wanted.body), decode(stored.body)
     both = (mine.keys() & theirs.keys()) - {"snapshotSeq"}

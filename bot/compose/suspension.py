@@ -24,12 +24,10 @@ log = logging.getLogger("sayso")
 LOOK_SECONDS = 1.0
 """How often it is looked whether somebody has released the store."""
 
-_ALL = 1_000_000
-
 
 def may_repeat(store: Store) -> Iterator[tuple[Head, str]]:
     """The open sessions, each with where it stands as stored: what it did after that may be done a second time."""
-    for head in store.heads(statuses=("running", "paused"), limit=_ALL):
+    for head in store.heads(statuses=("running", "paused"), limit=None):
         yield head, _stands(store, head)
 
 

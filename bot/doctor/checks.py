@@ -45,7 +45,6 @@ SLACK_SECONDS = 30.0
 LATE_SECONDS = 300.0
 """A message that waits longer to be sent is told."""
 
-_ALL = 1_000_000
 _FAR = "9999-12-31T00:00:00.000Z"
 _OLDEST_SQLITE = (3, 51, 3)
 _OF_PROGRAMS = ("SAYSO_SESSION_ID", "SAYSO_IDEMPOTENCY_KEY")
@@ -220,7 +219,7 @@ def _quick_check(file: Path) -> str | None:
 
 
 def _check_content(store: Store) -> Iterator[Check]:
-    heads = store.heads(limit=_ALL)
+    heads = store.heads(limit=None)
     aside = [head.session_id for head in heads if head.quarantined]
     if aside:
         hint = f"sayso sessions show {aside[0]} says what is wrong."
@@ -232,7 +231,7 @@ def _check_content(store: Store) -> Iterator[Check]:
     yield from _check_reach(heads)
     yield from _check_newer(store, heads)
     yield from _check_packages(store)
-    unsent, untaken = len(store.outbox(now=_FAR, limit=_ALL)), len(store.inbox(limit=_ALL))
+    unsent, untaken = len(store.outbox(now=_FAR, limit=None)), len(store.inbox(limit=None))
     running = "bot" in store.serving()
     if (unsent or untaken) and not running:
         text = f"{unsent} to be sent and {untaken} to be taken, and no bot runs on this database"
@@ -295,7 +294,7 @@ def _check_packages(store: Store) -> Iterator[Check]:
 def _check_age(store: Store, running: bool) -> Iterator[Check]:
     """How long the oldest message waits to be sent, and when the last event came."""
     now = timestamps.to_text(datetime.now(UTC))
-    oldest = min((row.created_at for row in store.outbox(now=_FAR, limit=_ALL)), default=now)
+    oldest = min((row.created_at for row in store.outbox(now=_FAR, limit=None)), default=now)
     waits = timestamps.seconds_between(oldest, now)
     if running and waits > LATE_SECONDS:
         text = f"the oldest message waits to be sent for {waits / 60:.0f} min"

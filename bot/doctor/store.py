@@ -12,8 +12,6 @@ from engine.journal.fold import derive_state
 from engine.language.errors import SaysoError
 from engine.storage.port import Store
 
-_ALL = 1_000_000
-
 
 def check_freshness(store: Store) -> Iterator[Check]:
     """Whether the store takes writes, is suspended, and what its sessions may do a second time."""
@@ -35,7 +33,7 @@ def check_deep(store: Store) -> Iterator[Check]:
     reason = None if store.suspended() else store.stale()
     if reason is not None:
         yield Check("rows", "fail", reason, "The store is suspended when it is opened next.")
-    heads = store.heads(limit=_ALL)
+    heads = store.heads(limit=None)
     bad = [text for head in heads if (text := _broken(store, head.session_id)) is not None]
     hint = "A session that does not verify is set aside when it is taken up."
     yield Check(

@@ -183,7 +183,7 @@ class Conversation:
             if len(keys) > 1:
                 return await self._notices.tell(row, data, phrases.SEVERAL_HERE, "told")
             if keys:
-                row, data = row._replace(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
+                row, data = row.but(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
                 said, heads = replace(said, thread_ts=data["threadTs"]), await self._heads(keys[0])
         if self._starts.concerned(said, data, heads):
             return await self._starts.by_message(row, data, said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.journal.events import ChildStarted, Event, NodeStarted
-from engine.journal.records import DropLock, DropTimer, PutLock, PutOutbox, PutTimer, Row, TakeLock
+from engine.journal.records import DropLock, DropTimer, PutLock, PutOutbox, Row, TakeLock, Timer
 from engine.journal.state import State
 from engine.language.codec import Json, encode
 from engine.nodes.types.registry import mode_of
@@ -21,7 +21,7 @@ def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence
     for timer_id, timer in after.timers.items():
         known = before.timers.get(timer_id)
         if known is None or known.due_at != timer.due_at:
-            gone.append(PutTimer(timer_id, after.session_id, timer.due_at))
+            gone.append(Timer(timer_id, after.session_id, timer.due_at))
     return gone
 
 

@@ -25,7 +25,6 @@ Files:
   never anything else
 * `state_json`: `SessionState`: the state of a session as one JSON document, and back
 * `transitions`: the session's state machine: a table
-* `values`: values that never change: what frozen dataclasses give, without code that is made for each class
 * `folds/`: The fold, by what the events are about; `engine.journal.fold` puts it together
 * `grammar/`: The grammar of histories: which event can follow in which state
 """

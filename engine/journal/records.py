@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
-from engine.journal.values import Value
+from msgspec import Struct
+from msgspec.structs import replace
 
 
-class InboxItem(Value):
+class Record(Struct, frozen=True):
+    """A value that never changes."""
+
+    def but(self, **changes: Any) -> Self:
+        """The same with other values in these fields."""
+        return replace(self, **changes)
+
+
+class InboxItem(Record, frozen=True):
     """Something that came from outside. `key` is unique for ever: a second item with it is a no-op."""
 
     key: str
@@ -17,7 +26,7 @@ class InboxItem(Value):
     thread_key: str | None = None
 
 
-class InboxRow(NamedTuple):
+class InboxRow(Record, frozen=True):
     """An inbox item as stored. `outcome` is None until it is consumed, then a word (`applied`, `refused`, ...)."""
 
     id: int
@@ -35,7 +44,7 @@ DEAD, DROPPED = "dead", "dropped"
 """Outcomes of a dead letter, which is a row that its handler failed at each time, and of one that a person dropped."""
 
 
-class Consumed(Value):
+class Consumed(Record, frozen=True):
     """Marks an inbox row as done, with what became of it (`result`: JSON bytes for whoever asked).
 
     A row is consumed once: whoever comes second gets `Fenced`, and nothing of what belongs to it is stored.
@@ -46,33 +55,33 @@ class Consumed(Value):
     result: bytes | None = None
 
 
-class PutPrompt(Value):
-    """Inserts or replaces a prompt (PromptState row). `body` is the whole prompt as JSON."""
+class PromptRow(Record, frozen=True):
+    """A prompt; in a commit it takes the place of the one with its id. `body` is the whole prompt as JSON, `prompt_state`'s."""
 
     prompt_id: str
     session_id: str
+    thread_key: str | None
     status: str
+    deadline: str | None
     body: bytes
-    thread_key: str | None = None
-    deadline: str | None = None
 
 
-class PutTimer(Value):
-    """Sets a timer, or moves it."""
+class Timer(Record, frozen=True):
+    """A timer that is set; in a commit it takes the place of the one with its id."""
 
     timer_id: str
     session_id: str
     due_at: str
 
 
-class DropTimer(Value):
+class DropTimer(Record, frozen=True):
     """Removes a timer; no error when it is not there."""
 
     timer_id: str
     session_id: str
 
 
-class PutOutbox(Value):
+class PutOutbox(Record, frozen=True):
     """An intent to show something. A second one with the same key is a no-op, or, with `replace`, takes the
     place of its payload, counts `rev` up and makes the row pending again (a card that is edited in place). Its
     result and the count of its attempts stay.
@@ -89,7 +98,7 @@ class PutOutbox(Value):
     uncertain: bool = False
 
 
-class PutLock(Value):
+class PutLock(Record, frozen=True):
     """Takes a place at the end of the queue for a lock; no error for a session that has one. With `first` it is the place
     of one who holds the lock and whose row was lost: `LockHeld` where another one has taken the lock since."""
 
@@ -98,14 +107,14 @@ class PutLock(Value):
     first: bool = False
 
 
-class TakeLock(Value):
+class TakeLock(Record, frozen=True):
     """Takes the lock. Whoever is not first in its queue gets `LockHeld`, and nothing of what belongs to it is stored."""
 
     name: str
     session_id: str
 
 
-class DropLock(Value):
+class DropLock(Record, frozen=True):
     """Gives the lock, or a place in its queue, back; no error when it is not there."""
 
     name: str
@@ -119,7 +128,7 @@ NANO = 1_000_000_000
 """Costs are stored as whole billionths of a dollar."""
 
 
-class PutSpend(Value):
+class PutSpend(Record, frozen=True):
     """Sets aside what a model call can cost at most (`amount`, billionths of a dollar) on a day (`2026-11-22`, UTC).
 
     When all that counts on that day would come to more than `cap`, it is refused (`DayBudgetSpent`), and nothing of what
@@ -135,7 +144,7 @@ class PutSpend(Value):
     cap: int | None = None
 
 
-class SettleSpend(Value):
+class SettleSpend(Record, frozen=True):
     """What the call came to, in place of what was set aside for it; where that is not `sure`, whichever is more.
     No error when nothing was set aside."""
 
@@ -147,11 +156,11 @@ class SettleSpend(Value):
 
 
 Row: TypeAlias = (
-    PutPrompt | PutTimer | DropTimer | PutOutbox | PutLock | TakeLock | DropLock | PutSpend | SettleSpend
+    PromptRow | Timer | DropTimer | PutOutbox | PutLock | TakeLock | DropLock | PutSpend | SettleSpend
 )
 
 
-class NewSession(Value):
+class NewSession(Record, frozen=True):
     """What creating a session adds to its first commit. The flow's text is stored once per digest.
 
     `flow_digest` is the SHA-256 of `flow_body` in hex. With `parent_seq` the session is a fork: its chain of MACs
@@ -166,14 +175,14 @@ class NewSession(Value):
     parent_seq: int | None = None
 
 
-class Pin(Value):
+class Pin(Record, frozen=True):
     """Another text of its flow, with which a session goes on. The digest is the SHA-256 of the body in hex."""
 
     flow_digest: str
     flow_body: bytes
 
 
-class Commit(Value):
+class Commit(Record, frozen=True):
     """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
 
     With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Fenced` when
@@ -197,7 +206,7 @@ class Commit(Value):
     pin: Pin | None = None
 
 
-class Head(NamedTuple):
+class Head(Record, frozen=True):
     """Where a session stands. `owner` is None when nobody holds it; `quarantined` says why, or is None."""
 
     session_id: str
@@ -216,7 +225,7 @@ class Head(NamedTuple):
     quarantined: str | None
 
 
-class Loaded(NamedTuple):
+class Loaded(Record, frozen=True):
     """A session as loaded: `snapshot` (or None) is the state at `snapshot_seq`; `events` are those after it."""
 
     head: Head
@@ -225,26 +234,7 @@ class Loaded(NamedTuple):
     events: tuple[bytes, ...]
 
 
-class PromptRow(NamedTuple):
-    """A prompt as stored; the body is `prompt_state`'s."""
-
-    prompt_id: str
-    session_id: str
-    thread_key: str | None
-    status: str
-    deadline: str | None
-    body: bytes
-
-
-class TimerRow(NamedTuple):
-    """A timer that is set."""
-
-    timer_id: str
-    session_id: str
-    due_at: str
-
-
-class LockRow(NamedTuple):
+class LockRow(Record, frozen=True):
     """A place in the queue for a lock. The first one has it; `taken_at` is None until it took it."""
 
     name: str
@@ -255,7 +245,7 @@ class LockRow(NamedTuple):
     """Whether the row is as it was written. One that is not keeps its place: nobody gets a lock by damaging a row."""
 
 
-class SpendRow(NamedTuple):
+class SpendRow(Record, frozen=True):
     """A model call, in billionths of a dollar. `cost` is None where nobody knows it: then what was set aside counts."""
 
     session_id: str
@@ -272,7 +262,31 @@ class SpendRow(NamedTuple):
         return self.reserved if self.cost is None else self.cost
 
 
-class OutboxRow(NamedTuple):
+class Mark(Record, frozen=True):
+    """How far a catch-up read has come."""
+
+    scope: str
+    ts: str
+
+
+class Snapshot(Record, frozen=True):
+    """The state at `seq`; `chain` is the journal MAC there, so that a reader verifies only what follows."""
+
+    session_id: str
+    seq: int
+    chain: bytes
+    body: bytes
+
+
+class Quarantine(Record, frozen=True):
+    """Why a session was set aside. Beside the head and not in it: what is suspect stays as it was found."""
+
+    session_id: str
+    reason: str
+    at: str
+
+
+class OutboxRow(Record, frozen=True):
     """An intent as stored. `attempts` > 0 without a `result` means: it may have been sent; look before sending again."""
 
     id: int
@@ -290,7 +304,7 @@ class OutboxRow(NamedTuple):
     result: bytes | None
 
 
-class Sweep(NamedTuple):
+class Sweep(Record, frozen=True):
     """How far a sweep has come: in which table, after which row."""
 
     ended_before: str
@@ -299,7 +313,7 @@ class Sweep(NamedTuple):
     after: int | str = 0
 
 
-class Claim(NamedTuple):
+class Claim(Record, frozen=True):
     """A session to be taken, by whom."""
 
     session_id: str

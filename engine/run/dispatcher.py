@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from engine.decide.commands import Due, Hold
 from engine.journal.events import Event
-from engine.journal.records import Consumed, Head, InboxRow, TimerRow
+from engine.journal.records import Consumed, Head, InboxRow, Timer
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import encode
@@ -190,7 +190,7 @@ class Dispatcher:
         ):
             await self._guarded(self._fire_one(timer), timer.session_id)
 
-    async def _fire_one(self, timer: TimerRow) -> None:
+    async def _fire_one(self, timer: Timer) -> None:
         if await self._mine(timer.session_id) is not None:
             await self.engine.apply(timer.session_id, Due(timer.timer_id))
 

@@ -1,11 +1,41 @@
-"""Where sessions are kept: one port (`engine.storage.port`), several backends, one contract suite for all.
+"""Where sessions are kept: one port (`engine.storage.port`), and SQLite behind it, in a file or in memory.
+
+May import: `journal` and below.
 
 Two transactions carry everything: *ingest* (what came from outside, under a key that is unique) and *commit* (a
-session's events with all that follows from them). `writer.Writer` runs a store on one thread and lets sessions
-that are ready together share a transaction. Invariants: a commit names the epoch and seq that it builds on and
-changes nothing when either has moved; every row carries a MAC and is verified before anything parses it; the
-journal is a chain, the snapshot a cache of its fold.
+session's events with all that follows from them). `group_commit.Writer` runs a store on one thread and lets sessions
+that are ready together share a transaction.
 
-What a crash does: a transaction that returned is there, any other is gone as a whole. The lock that made the
-process an owner is dropped by the kernel, so another may claim its sessions at once, and raises their epoch.
+Invariants:
+
+* A commit names the epoch and seq that it builds on, and changes nothing when either has moved.
+* Every row carries a MAC and is verified before anything parses it; the journal is a chain, the snapshot a cache of its
+  fold.
+
+A crash: A transaction that returned is there, any other is gone as a whole. The lock that made the process an owner is
+dropped by the kernel, so another may claim its sessions at once, and raises their epoch.
+
+Files:
+
+* `anchor`: the file beside a database that says how new it must at least be
+* `backoff`: what a store refuses for now is tried again, later each time
+* `backups`: whole copies of a database: made while it is served, and put back
+* `connection`: one SQLite connection with the settings that durability needs, and SQLite's errors in our words
+* `freshness`: whether a database is as new as what it acknowledged, and holds what was committed
+* `group_commit`: the one thread that writes
+* `home_lease`: the lease to serve a database: one process at a time holds it
+* `macs`: MACs over rows
+* `memory`: the SQLite backend without files
+* `open`: from a URL to a store
+* `port`: what every backend does
+* `private_files`: the database's files: private, and refused when somebody else could have made them
+* `process_leases`: which processes live: one locked file per owner
+* `schema`: the DDL, and how a database of an older release becomes one of this release
+* `sealing`: the heads and journals of sessions as they are stored
+* `sqlite`: opens a database; the store itself, put together from its tables
+* `sqlite_key`: the key with which rows are signed
+* `sqlite_locks`: queues for locks, and what model calls cost
+* `sqlite_rows`: inbox, prompts, timers, outbox and marks
+* `sqlite_sessions`: heads, journals, snapshots, pinned flows, quarantine
+* `tables`: what a record is in SQL, and the transactions in which it is read and written
 """

@@ -190,10 +190,13 @@ class Connection:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[None]:
-        """A read transaction: everything in the block sees one moment."""
+        """A read transaction, or the transaction that is open: everything in the block sees one moment."""
         with self._lock:
             self._usable()
             with self.translated():
+                if self.raw.in_transaction:
+                    yield
+                    return
                 try:
                     self.raw.execute("BEGIN")
                     yield

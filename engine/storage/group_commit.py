@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from engine.journal.records import Claim, Commit, InboxItem
 from engine.language.errors import StorageBroken, StorageError
@@ -29,7 +29,6 @@ from engine.storage.port import Store
 log = logging.getLogger("sayso.storage")
 P = ParamSpec("P")
 T = TypeVar("T")
-J = TypeVar("J", "_Write", "_Claim", "_Ingest")
 MOST_AT_ONCE = 256
 """Commits that share a transaction at most."""
 
@@ -44,52 +43,23 @@ TOLD_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class _Waiter:
-    """Whoever waits for an outcome, on its own event loop."""
+class _Job:
+    """A call that is queued, and who waits for its outcome on an event loop of its own.
 
+    Those of one `kind` share a transaction; `given` is what the store takes of each. Any other is a function without
+    arguments.
+    """
+
+    kind: Literal["commit", "claim", "ingest", "call"]
+    given: Any
+    session_id: str | None
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
 
 
-@dataclass(slots=True)
-class _Write:
-    """A commit that is queued."""
-
-    waiter: _Waiter
-    commit: Commit
-
-
-@dataclass(slots=True)
-class _Call:
-    """Any other call that is queued."""
-
-    waiter: _Waiter
-    work: Callable[[], Any]
-
-
-@dataclass(slots=True)
-class _Claim:
-    """A claim that is queued."""
-
-    waiter: _Waiter
-    claim: Claim
-
-
-@dataclass(slots=True)
-class _Ingest:
-    """Inbox rows that are queued."""
-
-    waiter: _Waiter
-    items: list[InboxItem]
-    now: str
-
-
-class _Close:
-    """Ends the thread after what was queued before it."""
-
-
-_Job = _Write | _Claim | _Ingest | _Call | _Close
-_Outcome = tuple[_Waiter, Any, BaseException | None]
+_Queued: TypeAlias = _Job | None
+"""None ends the thread after what was queued before it."""
+_Outcome = tuple[_Job, Any, BaseException | None]
 
 
 class _Trouble:
@@ -125,7 +95,7 @@ class Writer:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._queue: SimpleQueue[_Job] = SimpleQueue()
+        self._queue: SimpleQueue[_Queued] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._gate = threading.Lock()
         self._trouble = _Trouble(store)
@@ -145,36 +115,36 @@ class Writer:
             thread, self._thread = self._thread, None
             if self._ended is None:
                 self._ended = StorageError("The writer was closed; nothing was stored.")
-                self._queue.put(_Close())
+                self._queue.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     async def commit(self, commit: Commit) -> None:
         """Commit one step; durable on return. Raises that commit's error (`Fenced`, ...), or the whole batch's."""
-        waiter = _waiter()
-        self._submit(_Write(waiter, commit))
-        await waiter.future
+        await self._outcome("commit", commit, commit.session_id)
 
     async def claim(self, session_id: str, owner: str, now: str) -> int:
         """Claim a session, in one transaction with whatever other claims are queued. The epoch, or that claim's error."""
-        waiter = _waiter()
-        self._submit(_Claim(waiter, Claim(session_id, owner, now)))
-        epoch: int = await waiter.future
+        epoch: int = await self._outcome("claim", Claim(session_id, owner, now), session_id)
         return epoch
 
     async def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """Store inbox rows, in one transaction with whatever else is ingested; durable on return. See `Store.ingest`."""
-        waiter = _waiter()
-        self._submit(_Ingest(waiter, list(items), now))
-        ids: list[int | None] = await waiter.future
+        ids: list[int | None] = await self._outcome("ingest", (list(items), now))
         return ids
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a method of the store, or a function over it, in turn: `await writer.call(writer.store.head, session_id)`."""
-        waiter = _waiter()
-        self._submit(_Call(waiter, lambda: function(*args, **kwargs)))
-        result: T = await waiter.future
+        result: T = await self._outcome("call", lambda: function(*args, **kwargs))
         return result
+
+    async def _outcome(
+        self, kind: Literal["commit", "claim", "ingest", "call"], given: Any, session_id: str | None = None
+    ) -> Any:
+        loop = asyncio.get_running_loop()
+        job = _Job(kind, given, session_id, loop, loop.create_future())
+        self._submit(job)
+        return await job.future
 
     def _submit(self, job: _Job) -> None:
         with self._gate:
@@ -185,18 +155,18 @@ class Writer:
     # -- on the thread
 
     def _run(self) -> None:
-        jobs: list[_Job] = []
+        jobs: list[_Queued] = []
         try:
             while True:
                 jobs = self._take()
                 while jobs:
-                    if isinstance(jobs[0], _Close):
+                    if jobs[0] is None:
                         return
                     self._next(jobs)
         except BaseException as error:
             self._die(error, jobs)
 
-    def _take(self) -> list[_Job]:
+    def _take(self) -> list[_Queued]:
         """Wait for a job, and take what else is there."""
         jobs = [self._queue.get()]
         try:
@@ -206,58 +176,47 @@ class Writer:
             pass
         return jobs
 
-    def _next(self, jobs: list[_Job]) -> None:
+    def _next(self, jobs: list[_Queued]) -> None:
         """Carry out the first job, and with it all that can share its transaction; tell who waits."""
         first = jobs[0]
-        done: Sequence[_Job]
-        if isinstance(first, _Claim):
-            done = claims = _alike(jobs, _Claim)
-            outcomes = self._claimed(claims)
-        elif isinstance(first, _Write):
-            done = writes = _alike(jobs, _Write)
-            outcomes = self._committed(writes)
-        elif isinstance(first, _Ingest):
-            done = ingests = _alike(jobs, _Ingest)
-            outcomes = self._ingested(ingests)
-        else:
+        assert first is not None, "what ends the thread is no job"
+        if first.kind == "call":
             outcomes = _called(jobs)
-            done = jobs[: len(outcomes)]
+        else:
+            alike = _alike(jobs, first.kind)
+            found = self._together(first.kind, [job.given for job in alike])
+            outcomes = [
+                (job, None, outcome) if isinstance(outcome, Exception) else (job, outcome, None)
+                for job, outcome in zip(alike, found, strict=True)
+            ]
         self._trouble.note([error for _, _, error in outcomes if error is not None])
-        gone = set(map(id, done))
-        jobs[:] = [job for job in jobs if id(job) not in gone]
+        done = {id(job) for job, _, _ in outcomes}
+        jobs[:] = [job for job in jobs if id(job) not in done]
         _tell(outcomes)
 
-    def _ingested(self, ingests: list[_Ingest]) -> list[_Outcome]:
-        items = [item for queued in ingests for item in queued.items]
+    def _together(self, kind: str, given: list[Any]) -> Sequence[Any]:
+        """What one transaction gives for each of these, or the error of each."""
         try:
-            ids = iter(self.store.ingest(items, ingests[-1].now))
+            if kind == "commit":
+                return self.store.commit(given)
+            return self.store.claims(given) if kind == "claim" else self._ingested(given)
         except Exception as error:
-            if len(ingests) > 1 and not isinstance(error, StorageError):
-                # Something is wrong with one of them: the others are none the worse for it.
-                return [outcome for queued in ingests for outcome in self._ingested([queued])]
-            return [(queued.waiter, None, _copy(error)) for queued in ingests]
-        return [(queued.waiter, [next(ids) for _ in queued.items], None) for queued in ingests]
+            return [_copy(error) for _ in given]
 
-    def _claimed(self, claims: list[_Claim]) -> list[_Outcome]:
+    def _ingested(self, given: list[tuple[list[InboxItem], str]]) -> Sequence[Any]:
+        items = [item for queued, _ in given for item in queued]
         try:
-            found = self.store.claims([queued.claim for queued in claims])
-        except Exception as error:
-            return [(queued.waiter, None, _copy(error)) for queued in claims]
-        return [
-            (queued.waiter, None, outcome)
-            if isinstance(outcome, Exception)
-            else (queued.waiter, outcome, None)
-            for queued, outcome in zip(claims, found, strict=True)
-        ]
+            ids = iter(self.store.ingest(items, given[-1][1]))
+        except StorageError:
+            raise
+        except Exception:
+            if len(given) == 1:
+                raise
+            # Something is wrong with one of them: the others are none the worse for it.
+            return [outcome for queued in given for outcome in self._together("ingest", [queued])]
+        return [[next(ids) for _ in queued] for queued, _ in given]
 
-    def _committed(self, writes: list[_Write]) -> list[_Outcome]:
-        try:
-            errors = self.store.commit([write.commit for write in writes])
-        except Exception as error:
-            return [(write.waiter, None, _copy(error)) for write in writes]
-        return [(write.waiter, None, error) for write, error in zip(writes, errors, strict=True)]
-
-    def _die(self, error: BaseException, jobs: list[_Job]) -> None:
+    def _die(self, error: BaseException, jobs: list[_Queued]) -> None:
         ended = StorageBroken(f"The writer thread ended ({type(error).__name__}: {error}); end this process.")
         ended.__cause__ = error
         with self._gate:
@@ -267,50 +226,37 @@ class Writer:
                 jobs.append(self._queue.get_nowait())
         except Empty:
             pass
-        _tell([(job.waiter, None, _copy(ended)) for job in jobs if not isinstance(job, _Close)])
+        _tell([(job, None, _copy(ended)) for job in jobs if job is not None])
 
 
-def _waiter() -> _Waiter:
-    loop = asyncio.get_running_loop()
-    return _Waiter(loop, loop.create_future())
-
-
-def _alike(jobs: list[_Job], kind: type[J]) -> list[J]:
-    """The jobs of the first one's kind that can be carried out now: not those behind another job of their session."""
-    found: list[J] = []
+def _alike(jobs: Sequence[_Queued], kind: str) -> list[_Job]:
+    """The jobs of a kind that can be carried out now: not those behind another job of their session."""
+    found: list[_Job] = []
     behind: set[str] = set()
     earlier: set[str] = set()
     for job in jobs:
-        if isinstance(job, _Close):
+        if job is None:
             break
-        session_id = _session_of(job)
-        if isinstance(job, kind) and session_id not in behind:
+        if job.kind == kind and job.session_id not in behind:
             found.append(job)
-            earlier.update(() if session_id is None else [session_id])
+            earlier.update(() if job.session_id is None else [job.session_id])
         else:
             # A call must see what was queued before it, and need not see what these sessions do after it.
-            behind.update(earlier if session_id is None else [session_id])
+            behind.update(earlier if job.session_id is None else [job.session_id])
     return found
 
 
-def _session_of(job: _Job) -> str | None:
-    """The session that a commit or a claim is of."""
-    if isinstance(job, _Write):
-        return job.commit.session_id
-    return job.claim.session_id if isinstance(job, _Claim) else None
-
-
-def _called(jobs: list[_Job]) -> list[_Outcome]:
+def _called(jobs: Sequence[_Queued]) -> list[_Outcome]:
     """Carry out the calls that come first, until some time has passed."""
     outcomes: list[_Outcome] = []
     end = time.monotonic() + SHORT_SECONDS
     for job in jobs:
-        if not isinstance(job, _Call) or (outcomes and time.monotonic() > end):
+        if job is None or job.kind != "call" or (outcomes and time.monotonic() > end):
             break
         try:
-            outcomes.append((job.waiter, job.work(), None))
+            outcomes.append((job, job.given(), None))
         except Exception as error:
-            outcomes.append((job.waiter, None, error))
+            outcomes.append((job, None, error))
     return outcomes
 
 
@@ -338,10 +284,10 @@ def _tell(outcomes: list[_Outcome]) -> None:
 
 
 def _settle(outcomes: list[_Outcome]) -> None:
-    for waiter, result, error in outcomes:
-        if waiter.future.done():
+    for job, result, error in outcomes:
+        if job.future.done():
             continue
         if error is None:
-            waiter.future.set_result(result)
+            job.future.set_result(result)
         else:
-            waiter.future.set_exception(error)
+            job.future.set_exception(error)

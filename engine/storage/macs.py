@@ -70,15 +70,11 @@ class Sealer:
         """The MAC of these fields."""
         return hmac.digest(self._key, message(domain, fields), "sha256")
 
-    def seal(self, domain: bytes, row: tuple[object, ...]) -> bytes:
-        """The MAC of a record whose last field is the place of its MAC."""
-        return hmac.digest(self._key, message(domain, row[:-1]), "sha256")
-
     def genuine(self, domain: bytes, row: tuple[object, ...]) -> bool:
-        """Whether a record carries the MAC that it should."""
-        mac = row[-1]
+        """Whether a row, whose last column is its MAC, carries the one that it should."""
+        *columns, mac = row
         try:
-            return type(mac) is bytes and hmac.compare_digest(mac, self.seal(domain, row))
+            return type(mac) is bytes and hmac.compare_digest(mac, self.mac(domain, *columns))
         except StorageError:
             return False
 

@@ -30,7 +30,7 @@ from engine.journal.records import (
     Row,
     SpendRow,
     Sweep,
-    TimerRow,
+    Timer,
 )
 
 
@@ -47,7 +47,7 @@ class Store(Protocol):
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """Store items; the new row's id for each, or None where the key was known. Durable on return."""
 
-    def inbox(self, *, after: int = 0, limit: int = 100) -> list[InboxRow]:
+    def inbox(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
         """Rows that nobody has consumed, oldest first, with id > `after`. Verified; a row that does not verify is
         marked with outcome `corrupt` and left out."""
 
@@ -99,9 +99,9 @@ class Store(Protocol):
         quarantined: then the head is shown as it was found."""
 
     def heads(
-        self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int = 100
+        self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int | None = 100
     ) -> list[Head]:
-        """Sessions, newest first. One whose head does not verify is listed with a `quarantined` that says so."""
+        """Sessions, newest first; with no limit all of them. One whose head does not verify is listed with a `quarantined` that says so."""
 
     def orphans(self, limit: int = 100) -> list[str]:
         """Sessions of status `running` that nobody alive owns: work to be taken up after a crash."""
@@ -136,11 +136,11 @@ class Store(Protocol):
         thread_key: str | None = None,
         session_id: str | None = None,
         statuses: Sequence[str] = (),
-        limit: int = 500,
+        limit: int | None = 500,
     ) -> list[PromptRow]:
         """Prompts, oldest first; rows that do not verify are left out."""
 
-    def timers(self, *, due: str | None = None, limit: int = 100) -> list[TimerRow]:
+    def timers(self, *, due: str | None = None, limit: int | None = 100) -> list[Timer]:
         """Timers, soonest first; with `due` only those at or before it. Rows that do not verify are left out."""
 
     # -- locks
@@ -158,7 +158,7 @@ class Store(Protocol):
         """The model calls of that day and of all later ones, oldest first. Rows that do not verify are left out."""
 
     # -- outbox, marks
-    def outbox(self, *, now: str, limit: int = 100) -> list[OutboxRow]:
+    def outbox(self, *, now: str, limit: int | None = 100) -> list[OutboxRow]:
         """Pending rows whose `not_before` has come, oldest first. A row that was attempted and has to wait holds
         back the later rows of its lane. A row that does not verify is set to `failed` and left out."""
 
@@ -214,7 +214,7 @@ class Store(Protocol):
     def changed(self) -> bool:
         """Whether another connection or process has committed since the last call."""
 
-    def ended(self, before: str, *, limit: int = 100) -> list[str]:
+    def ended(self, before: str, *, limit: int | None = 100) -> list[str]:
         """Sessions that ended before that time, in the order of their starts. One whose head does not verify is left out:
         a date that was changed must not delete a living session."""
 

@@ -1,23 +1,23 @@
-"""Queues for locks in SQLite, and what reads verified rows. Statements only; `sqlite` holds the transactions."""
+"""Queues for locks, and what model calls cost, in SQLite: statements and what they mean."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-from typing import Any
+from decimal import Decimal
 
-from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
-from engine.language.errors import Corrupt, LockHeld
-from engine.storage.connection import Connection, Value
-from engine.storage.macs import Sealer
-from engine.storage.sealing import LockRecord, Sealed, genuine, lock_record, lost_place, sealed, taken
+from engine.journal.records import (
+    NANO,
+    DropLock,
+    LockRow,
+    PutLock,
+    PutSpend,
+    SettleSpend,
+    SpendRow,
+    TakeLock,
+)
+from engine.language.errors import DayBudgetSpent, LockHeld
+from engine.storage.tables import LOCKS, SPEND, Tables, reads
 
-_log = logging.getLogger("sayso.storage")
-
-_NEXT_LOCK = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'locks'), 0),
- coalesce((SELECT max(n) FROM locks), 0)) + 1"""
-_PUT_LOCK = "INSERT INTO locks (n, name, session_id, requested_at, taken_at, mac) VALUES (?, ?, ?, ?, ?, ?)"
-_LOCK = "SELECT n, name, session_id, requested_at, taken_at, mac FROM locks WHERE n = ?"
+_LOCK = LOCKS.where("n = ?")
 _LOCK_OF = "SELECT n FROM locks WHERE session_id = ? AND name = ?"
 _LOCK_FIRST = "SELECT n, session_id FROM locks WHERE name = ? ORDER BY n LIMIT 1"
 _LOWEST_LOCK = "SELECT coalesce(min(n), 1) FROM locks"
@@ -25,102 +25,95 @@ _LOCKS = "SELECT n FROM locks ORDER BY name, n"
 _LOCKS_OF_NAME = "SELECT n FROM locks WHERE name = ? ORDER BY n"
 _LOCK_GRANTS = """SELECT n FROM locks INDEXED BY locks_waiting WHERE taken_at IS NULL AND NOT EXISTS
  (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n) ORDER BY n LIMIT ?"""
-_TAKE_LOCK = "UPDATE locks SET taken_at = ?, mac = ? WHERE n = ?"
 _DROP_LOCK = "DELETE FROM locks WHERE session_id = ? AND name = ?"
+_SPEND = SPEND.where("n = ?")
+_SPEND_OF = "SELECT n FROM spend WHERE session_id = ? AND path = ? AND attempt = ?"
+_SPENT = "SELECT coalesce(sum(coalesce(cost, reserved)), 0) FROM spend INDEXED BY spend_day WHERE day = ?"
+_SPEND_SINCE = "SELECT n FROM spend WHERE day >= ? ORDER BY n"
 
 
-class VerifiedTables:
-    """Reads records and leaves out those that do not verify; gives out ids."""
-
-    def __init__(self, db: Connection, sealer: Sealer) -> None:
-        self._db = db
-        self._sealer = sealer
-        self._given: dict[str, tuple[int, int]] = {}
-        """The last id that was given out, by the statement that finds the first, and in which transaction."""
-
-    def _get(self, kind: type[Sealed], sql: str, key: Value, what: str) -> Sealed | None:
-        """One record, verified. Raises `Corrupt`."""
-        try:
-            row = self._db.one(sql, (key,))
-        except UnicodeDecodeError:
-            raise Corrupt(f"The {what} {key!r} is unreadable.") from None
-        if row is None:
-            return None
-        record = kind(*row)
-        if not genuine(self._sealer, record):
-            raise Corrupt(f"The {what} {key!r} was changed outside this program.")
-        return record
-
-    def _verified(
-        self, kind: type[Sealed], sql: str, what: str, ids: Iterable[tuple[Any, ...]]
-    ) -> Iterable[Sealed]:
-        """The records of these rows that verify; the others are left out, with a warning."""
-        for (row_id,) in ids:
-            try:
-                record = self._get(kind, sql, row_id, what)
-            except Corrupt as error:
-                _log.warning("%s It is left out.", error)
-                continue
-            if record is not None:
-                yield record
-
-    def _next(self, sql: str) -> int:
-        """The next id of a table. It is looked up once in a write transaction, in which nobody else gives ids out; one
-        that was given out in a part that was undone is left out."""
-        transaction, number = self._given.get(sql, (0, 0))
-        if transaction == self._db.transactions:
-            number += 1
-        else:
-            row = self._db.one(sql)
-            assert row is not None, "an aggregate without GROUP BY always gives a row"
-            number = int(row[0])
-        self._given[sql] = (self._db.transactions, number)
-        return number
-
-
-class LockTables(VerifiedTables):
-    """The statements that concern locks."""
+class LockTables(Tables):
+    """Locks: who waits for them and who has them."""
 
     def _put_lock(self, put: PutLock, now: str) -> None:
-        if not self._db.one(_LOCK_OF, (put.session_id, put.name)):
-            self._db.run(_PUT_LOCK, sealed(self._sealer, self._new_lock(put, now)))
+        if self._db.one(_LOCK_OF, (put.session_id, put.name)):
+            return
+        n = self._lost_place(put) if put.first else self._next("locks", "n")
+        self._put(LOCKS, LOCKS.insert, LockRow(put.name, put.session_id, now, None), n)
+
+    def _lost_place(self, put: PutLock) -> int:
+        """The place of a holder whose row was lost, ahead of all others. Raises `LockHeld`."""
+        found = self._db.one(_LOCK_FIRST, (put.name,))
+        first = self._get(LOCKS, _LOCK, found[0]) if found else None
+        if first is not None and first.taken_at is not None:
+            raise LockHeld(
+                f"Lock {put.name} was lost by {put.session_id}, and {first.session_id} has taken it."
+            )
+        return self._number(_LOWEST_LOCK) - 1
+
+    def _take_lock(self, take: TakeLock, now: str) -> None:
+        own = self._db.one(_LOCK_OF, (take.session_id, take.name))
+        first = self._db.one(_LOCK_FIRST, (take.name,))
+        record = self._get(LOCKS, _LOCK, own[0]) if own else None
+        if record is None or own is None or first is None:
+            raise LockHeld(f"Session {take.session_id} has no place in the queue for lock {take.name}.")
+        if first[0] != own[0]:
+            raise LockHeld(
+                f"Lock {take.name} is held by session {first[1]}; {take.session_id} cannot take it."
+            )
+        self._update(LOCKS, record.but(taken_at=record.taken_at or now), own[0])
 
     def _drop_lock(self, drop: DropLock) -> None:
         self._db.run(_DROP_LOCK, (drop.session_id, drop.name))
 
-    def _new_lock(self, put: PutLock, now: str) -> LockRecord:
-        if not put.first:
-            return lock_record(self._next(_NEXT_LOCK), put, now)
-        found, lowest = self._db.one(_LOCK_FIRST, (put.name,)), self._db.one(_LOWEST_LOCK)
-        first = self._get(LockRecord, _LOCK, found[0], "lock") if found else None
-        assert lowest is not None, "an aggregate without GROUP BY always gives a row"
-        return lost_place(first, lowest[0], put, now)
-
-    def _take_lock(self, take: TakeLock, now: str) -> None:
-        own, first = (
-            self._db.one(_LOCK_OF, (take.session_id, take.name)),
-            self._db.one(_LOCK_FIRST, (take.name,)),
-        )
-        record = self._get(LockRecord, _LOCK, own[0], "lock") if own else None
-        if record is None or first is None:
-            raise LockHeld(f"Session {take.session_id} has no place in the queue for lock {take.name}.")
-        after = taken(record, first=first[0] == record.n, ahead=first[1], now=now)
-        self._db.run(_TAKE_LOCK, (after.taken_at, sealed(self._sealer, after).mac, after.n))
-
-    def locks(self, name: str | None) -> list[LockRow]:
-        """What `Store.locks` says."""
+    @reads
+    def locks(self, name: str | None = None) -> list[LockRow]:
+        """See `Store.locks`."""
         ids = self._db.all(_LOCKS) if name is None else self._db.all(_LOCKS_OF_NAME, (name,))
-        return [self._lock_row(n, name) for (n,) in ids]
+        return [self._lock_row(n, name or "?") for (n,) in ids]
 
-    def _lock_row(self, n: int, name: str | None) -> LockRow:
+    def _lock_row(self, n: int, name: str) -> LockRow:
         try:
             row = self._db.one(_LOCK, (n,))
         except UnicodeDecodeError:
-            return LockRow(name or "?", "?", "", None, verified=False)
-        record = LockRecord(*row) if row else LockRecord(n, name or "?", "?", "", None)
-        return record.row(verified=genuine(self._sealer, record))
+            row = None
+        if row is None:
+            return LockRow(name, "?", "", None, verified=False)
+        return LOCKS.verified(self._sealer, row) or LockRow(*row[1:-1]).but(verified=False)
 
-    def grants(self, limit: int) -> list[str]:
-        """What `Store.grants` says. A row that does not verify gets nothing."""
-        records = self._verified(LockRecord, _LOCK, "lock in row", self._db.all(_LOCK_GRANTS, (limit,)))
-        return [record.session_id for record in records]
+    @reads
+    def grants(self, limit: int = 100) -> list[str]:
+        """See `Store.grants`. A row that does not verify gets nothing."""
+        return [row.session_id for row in self._each(LOCKS, _LOCK, self._db.all(_LOCK_GRANTS, (limit,)))]
+
+
+class SpendTables(Tables):
+    """What model calls cost."""
+
+    def _put_spend(self, put: PutSpend) -> None:
+        if self._db.one(_SPEND_OF, (put.session_id, put.path, put.attempt)):
+            return
+        spent = self.spent(put.day)
+        if put.cap is not None and spent + put.amount > put.cap:
+            left = max(0, put.cap - spent)
+            raise DayBudgetSpent(put.day, Decimal(left) / NANO, Decimal(put.amount) / NANO)
+        row = SpendRow(put.session_id, put.path, put.attempt, put.flow_name, put.day, put.amount, None)
+        self._put(SPEND, SPEND.insert, row, self._next("spend", "n"))
+
+    def _settle_spend(self, settle: SettleSpend) -> None:
+        """A row that does not verify is left as it is: then what was set aside counts."""
+        found = self._db.all(_SPEND_OF, (settle.session_id, settle.path, settle.attempt))
+        for (n,) in found:
+            for row in self._each(SPEND, _SPEND, [(n,)]):
+                cost = settle.amount if settle.sure else max(settle.amount, row.reserved)
+                self._update(SPEND, row.but(cost=cost), n)
+
+    @reads
+    def spent(self, day: str) -> int:
+        """See `Store.spent`."""
+        return self._number(_SPENT, day)
+
+    @reads
+    def spend(self, since: str) -> list[SpendRow]:
+        """See `Store.spend`."""
+        return list(self._each(SPEND, _SPEND, self._db.all(_SPEND_SINCE, (since,))))

@@ -1,83 +1,50 @@
-"""Inbox, prompts, timers, outbox and marks in SQLite. Statements only; `sqlite` holds the transactions.
-
-Lists first ask for row numbers and then read row by row: a row whose text was damaged cannot take the others of
-its list with it.
-"""
+"""Inbox, prompts, timers, outbox and marks in SQLite: statements and what they mean."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import orjson
 
 from engine.journal.records import (
     DEAD,
+    DROPPED,
     NOTICE,
     Consumed,
     DropLock,
     DropTimer,
     InboxItem,
     InboxRow,
+    Mark,
     OutboxRow,
     PromptRow,
     PutLock,
     PutOutbox,
-    PutPrompt,
     PutSpend,
-    PutTimer,
     Row,
     SettleSpend,
-    SpendRow,
     Sweep,
     TakeLock,
-    TimerRow,
+    Timer,
 )
 from engine.language.errors import Corrupt, Fenced, StorageError
-from engine.storage.sealing import (
-    InboxRecord,
-    MarkRecord,
-    OutboxRecord,
-    OutboxState,
-    PromptRecord,
-    SpendRecord,
-    TimerRecord,
-    consumed_row,
-    decided_letter,
-    finished,
-    genuine,
-    is_later,
-    outbox_record,
-    prompt_record,
-    received,
-    replaced,
-    sealed,
-    settled,
-    spend_record,
-    timer_record,
-)
-from engine.storage.sqlite_locks import LockTables
+from engine.storage.sqlite_locks import LockTables, SpendTables
+from engine.storage.tables import INBOX, MARKS, OUTBOX, PROMPTS, TIMERS, at_most, reads, writes
 
 _log = logging.getLogger("sayso.storage")
 
 _EVER = "9999"
-_NEXT_INBOX = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'inbox'), 0),
- coalesce((SELECT max(id) FROM inbox), 0)) + 1"""
-_NEXT_OUTBOX = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0),
- coalesce((SELECT max(id) FROM outbox), 0)) + 1"""
-_INGEST = """INSERT INTO inbox (id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INBOX = INBOX.where("id = ?")
+_INBOX_BY_KEY = INBOX.where("key = ?")
 _INBOX_KNOWN = "SELECT 1 FROM inbox WHERE key = ?"
 _INBOX_OPEN = """SELECT id FROM inbox INDEXED BY inbox_open WHERE outcome IS NULL AND id > ?
  ORDER BY id LIMIT ?"""
-_INBOX = """SELECT id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac FROM inbox
- WHERE id = ?"""
-_INBOX_BY_KEY = """SELECT id, key, kind, payload, session_id, thread_key, received_at, outcome, result, mac
- FROM inbox WHERE key = ?"""
 _INBOX_DEAD = "SELECT id FROM inbox WHERE outcome = ? ORDER BY id LIMIT ?"
 _DROP_INBOX = "DELETE FROM inbox WHERE id = ?"
+# Names the columns that change only: SQLite rewrites the index entries of every column that an UPDATE names.
 _CONSUME = "UPDATE inbox SET outcome = ?, result = ?, mac = ? WHERE id = ?"
 _INBOX_CORRUPT = "UPDATE inbox SET outcome = 'corrupt' WHERE id = ?"
 _STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < ?1
@@ -86,36 +53,23 @@ _STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < 
       OR NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.thread_key = inbox.thread_key))
  FROM inbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
 
-_PUT_PROMPT = """INSERT INTO prompts (prompt_id, session_id, thread_key, status, deadline, body, mac)
- VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (prompt_id) DO UPDATE SET thread_key = excluded.thread_key,
- status = excluded.status, deadline = excluded.deadline, body = excluded.body, mac = excluded.mac
- WHERE prompts.session_id = excluded.session_id"""
-_PROMPT = """SELECT prompt_id, session_id, thread_key, status, deadline, body, mac FROM prompts
- WHERE prompt_id = ?"""
-_PROMPT_BY_N = (
-    "SELECT prompt_id, session_id, thread_key, status, deadline, body, mac FROM prompts WHERE n = ?"
-)
+_PUT_PROMPT = PROMPTS.upsert("prompt_id", " WHERE prompts.session_id = excluded.session_id")
+_PROMPT = PROMPTS.where("prompt_id = ?")
+_PROMPT_BY_N = PROMPTS.where("n = ?")
 _PROMPTS = "SELECT n FROM prompts ORDER BY n"
 _PROMPTS_OF_THREAD = "SELECT n FROM prompts WHERE thread_key = ? ORDER BY n"
 _PROMPTS_OF_SESSION = "SELECT n FROM prompts WHERE session_id = ? ORDER BY n"
 _PROMPTS_OF_STATUS = "SELECT n FROM prompts WHERE status IN (SELECT value FROM json_each(?)) ORDER BY n"
 
-_PUT_TIMER = """INSERT INTO timers (timer_id, session_id, due_at, mac) VALUES (?, ?, ?, ?)
- ON CONFLICT (session_id, timer_id) DO UPDATE SET due_at = excluded.due_at, mac = excluded.mac"""
+_PUT_TIMER = TIMERS.upsert("session_id, timer_id")
 _DROP_TIMER = "DELETE FROM timers WHERE session_id = ? AND timer_id = ?"
 _TIMERS = "SELECT n FROM timers ORDER BY due_at, session_id, timer_id"
 _TIMERS_DUE = "SELECT n FROM timers WHERE due_at <= ? ORDER BY due_at, session_id, timer_id"
-_TIMER = "SELECT timer_id, session_id, due_at, mac FROM timers WHERE n = ?"
+_TIMER = TIMERS.where("n = ?")
 
-_INSERT_OUTBOX = """INSERT INTO outbox (id, key, lane, kind, payload, session_id, state, rev, attempts, not_before,
- created_at, attempted_at, result, mac) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_UPDATE_OUTBOX = """UPDATE outbox SET key = ?, lane = ?, kind = ?, payload = ?, session_id = ?, state = ?, rev = ?,
- attempts = ?, not_before = ?, created_at = ?, attempted_at = ?, result = ?, mac = ? WHERE id = ?"""
 _OUTBOX_ID = "SELECT id FROM outbox WHERE key = ?"
-_OUTBOX = """SELECT id, key, lane, kind, payload, session_id, state, rev, attempts, not_before, created_at,
- attempted_at, result, mac FROM outbox WHERE id = ?"""
-_OUTBOX_BY_KEY = """SELECT id, key, lane, kind, payload, session_id, state, rev, attempts, not_before, created_at,
- attempted_at, result, mac FROM outbox WHERE key = ?"""
+_OUTBOX = OUTBOX.where("id = ?")
+_OUTBOX_BY_KEY = OUTBOX.where("key = ?")
 _OUTBOX_PENDING = """SELECT id FROM outbox INDEXED BY outbox_pending
  WHERE state = 'pending' AND (not_before IS NULL OR not_before <= ?1)
  AND NOT EXISTS (SELECT 1 FROM outbox AS ahead INDEXED BY outbox_pending WHERE ahead.state = 'pending'
@@ -129,23 +83,13 @@ _OUTBOX_CORRUPT = "UPDATE outbox SET state = 'failed' WHERE id = ?"
 _STALE_OUTBOX = """SELECT id, created_at, session_id IS NULL AND state != 'pending' AND created_at < ?1
  FROM outbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
 
-_NEXT_SPEND = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'spend'), 0),
- coalesce((SELECT max(n) FROM spend), 0)) + 1"""
-_PUT_SPEND = """INSERT INTO spend (n, session_id, path, attempt, flow_name, day, reserved, cost, mac)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_SPEND = "SELECT n, session_id, path, attempt, flow_name, day, reserved, cost, mac FROM spend WHERE n = ?"
-_SPEND_OF = "SELECT n FROM spend WHERE session_id = ? AND path = ? AND attempt = ?"
-_SPENT = "SELECT coalesce(sum(coalesce(cost, reserved)), 0) FROM spend INDEXED BY spend_day WHERE day = ?"
-_SPEND_SINCE = "SELECT n FROM spend WHERE day >= ? ORDER BY n"
-_SETTLE_SPEND = "UPDATE spend SET cost = ?, mac = ? WHERE n = ?"
 _STALE_SPEND = "SELECT n, day, day < ?1 FROM spend WHERE n > ?2 ORDER BY n LIMIT ?3"
 _STALE_FLOWS = """SELECT digest, '', ?1 != '' AND NOT EXISTS
  (SELECT 1 FROM sessions WHERE sessions.flow_digest = flows.digest) FROM flows WHERE digest > ?2 ORDER BY digest LIMIT ?3"""
 
-_MARK = "SELECT scope, ts, mac FROM marks WHERE scope = ?"
-_MARKS = "SELECT scope, ts, mac FROM marks WHERE substr(scope, 1, ?) = ? ORDER BY scope"
-_PUT_MARK = """INSERT INTO marks (scope, ts, mac) VALUES (?, ?, ?)
- ON CONFLICT (scope) DO UPDATE SET ts = excluded.ts, mac = excluded.mac"""
+_MARK = MARKS.where("scope = ?")
+_MARKS = MARKS.where("substr(scope, 1, ?) = ? ORDER BY scope")
+_PUT_MARK = MARKS.upsert("scope")
 
 
 class Swept(NamedTuple):
@@ -158,137 +102,146 @@ class Swept(NamedTuple):
 
 
 _SWEPT_AT_ONCE = 200
-SWEPT = (
-    Swept(_STALE_INBOX, "DELETE FROM inbox WHERE id = ?", lambda at: at.inbox_before),
+_SWEPT = (
+    Swept(_STALE_INBOX, _DROP_INBOX, lambda at: at.inbox_before),
     Swept(_STALE_OUTBOX, "DELETE FROM outbox WHERE id = ?", lambda at: at.ended_before),
     Swept(_STALE_SPEND, "DELETE FROM spend WHERE n = ?", lambda at: at.ended_before[:10]),
     Swept(_STALE_FLOWS, "DELETE FROM flows WHERE digest = ?", lambda at: _EVER, ""),
 )
 
 
-class RowTables(LockTables):
-    """The statements that concern everything but sessions."""
+class RowTables(LockTables, SpendTables):
+    """Everything but sessions."""
 
-    def put(self, row: Row, now: str) -> None:
-        """Insert, replace or drop one row."""
-        match row:
-            case PutPrompt():
-                self._put_prompt(row)
-            case PutTimer():
-                self._db.run(_PUT_TIMER, sealed(self._sealer, timer_record(row)))
-            case DropTimer():
-                self._db.run(_DROP_TIMER, (row.session_id, row.timer_id))
-            case PutOutbox():
-                self._put_outbox(row, now)
-            case PutLock():
-                self._put_lock(row, now)
-            case TakeLock():
-                self._take_lock(row, now)
-            case DropLock():
-                self._drop_lock(row)
-            case PutSpend():
-                self._put_spend(row)
-            case SettleSpend():
-                self._settle_spend(row)
+    def _put_all(self, rows: Iterable[Row], now: str) -> None:
+        """Insert, replace or drop rows."""
+        for row in rows:
+            match row:
+                case PromptRow():
+                    self._put_prompt(row)
+                case Timer():
+                    self._put(TIMERS, _PUT_TIMER, row)
+                case DropTimer():
+                    self._db.run(_DROP_TIMER, (row.session_id, row.timer_id))
+                case PutOutbox():
+                    self._put_outbox(row, now)
+                case PutLock():
+                    self._put_lock(row, now)
+                case TakeLock():
+                    self._take_lock(row, now)
+                case DropLock():
+                    self._drop_lock(row)
+                case PutSpend():
+                    self._put_spend(row)
+                case SettleSpend():
+                    self._settle_spend(row)
 
     # -- inbox
 
+    @writes
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
-        """What `Store.ingest` says."""
+        """See `Store.ingest`."""
         return [self._receive(item, now) for item in items]
 
     def _receive(self, item: InboxItem, now: str) -> int | None:
         # Looked up first: an INSERT that ends in a conflict would write nevertheless (it spends an id).
         if self._db.one(_INBOX_KNOWN, (item.key,)):
             return None
-        row_id = self._next(_NEXT_INBOX)
-        self._db.run(_INGEST, sealed(self._sealer, received(row_id, item, now)))
+        row_id = self._next("inbox")
+        row = InboxRow(
+            row_id, item.key, item.kind, item.payload, item.session_id, item.thread_key, now, None, None
+        )
+        self._put(INBOX, INBOX.insert, row)
         return row_id
 
-    def open_inbox(self, after: int, limit: int) -> tuple[list[InboxRow], list[int]]:
-        """Rows that nobody has consumed, and the ids of those that do not verify."""
-        rows: list[InboxRow] = []
+    def inbox(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
+        """See `Store.inbox`."""
         corrupt: list[int] = []
-        for (row_id,) in self._db.all(_INBOX_OPEN, (after, limit)):
-            try:
-                record = self._get(InboxRecord, _INBOX, row_id, "inbox row")
-            except Corrupt:
-                corrupt.append(row_id)
-                continue
-            if record is not None and record.outcome is None:
-                rows.append(record.row())
-        return rows, corrupt
+        with self._db.read():
+            ids = self._db.all(_INBOX_OPEN, (after, at_most(limit)))
+            rows = list(self._each(INBOX, _INBOX, ids, corrupt))
+        self._set_aside("inbox row", _INBOX_CORRUPT, corrupt)
+        return [row for row in rows if row.outcome is None]
 
-    def mark_inbox_corrupt(self, row_ids: Sequence[int]) -> None:
-        """Set rows aside whose MAC does not fit; the MAC stays, so that nobody takes them for good ever again."""
-        self._set_aside(_INBOX_CORRUPT, "inbox row", row_ids)
-
-    def _set_aside(self, sql: str, what: str, row_ids: Sequence[int]) -> None:
-        for row_id in row_ids:
-            _log.error("%s %d was changed outside this program; it is set aside", what, row_id)
-            self._db.run(sql, (row_id,))
-
+    @reads
     def inbox_row(self, key: str) -> InboxRow | None:
-        """What `Store.inbox_row` says."""
-        record = self._get(InboxRecord, _INBOX_BY_KEY, key, "inbox row")
-        return record.row() if record else None
+        """See `Store.inbox_row`."""
+        return self._get(INBOX, _INBOX_BY_KEY, key)
 
-    def dead_letters(self, limit: int) -> list[InboxRow]:
-        """What `Store.dead_letters` says."""
-        ids = self._db.each(_INBOX_DEAD, (DEAD, limit))
-        return [record.row() for record in self._verified(InboxRecord, _INBOX, "inbox row", ids)]
+    @reads
+    def dead_letters(self, limit: int = 1000) -> list[InboxRow]:
+        """See `Store.dead_letters`."""
+        return list(self._each(INBOX, _INBOX, self._db.each(_INBOX_DEAD, (DEAD, limit))))
 
-    def decide_letter(self, key: str, again: bool) -> bool:
-        """What `Store.decide_letter` says."""
-        record = self._get(InboxRecord, _INBOX_BY_KEY, key, "inbox row")
-        if record is None or record.outcome != DEAD:
+    @writes
+    def decide_letter(self, key: str, *, again: bool) -> bool:
+        """See `Store.decide_letter`."""
+        row = self._get(INBOX, _INBOX_BY_KEY, key)
+        if row is None or row.outcome != DEAD:
             return False
-        row_id = self._next(_NEXT_INBOX) if again else None
-        self._db.run(_DROP_INBOX, (record.id,))
-        self._db.run(_INGEST, sealed(self._sealer, decided_letter(record, row_id)))
+        after = (
+            row.but(id=self._next("inbox"), outcome=None, result=None) if again else row.but(outcome=DROPPED)
+        )
+        self._db.run(_DROP_INBOX, (row.id,))
+        self._put(INBOX, INBOX.insert, after)
         return True
 
-    def consume(self, consumed: Sequence[Consumed]) -> None:
+    @writes
+    def consume(self, consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
+        """See `Store.consume`."""
+        self._consume(consumed)
+        self._put_all(rows, now)
+
+    def _consume(self, consumed: Iterable[Consumed]) -> None:
         """Mark inbox rows as done. Raises `Fenced` for one that is done, `StorageError` for one that is not there."""
         for done in consumed:
-            record = self._get(InboxRecord, _INBOX, done.inbox_id, "inbox row")
-            if record is None:
+            row = self._get(INBOX, _INBOX, done.inbox_id)
+            if row is None:
                 raise StorageError(f"There is no inbox row {done.inbox_id}.")
-            if record.outcome is not None:
-                raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({record.outcome}).")
-            after = sealed(self._sealer, consumed_row(record, done))
-            self._db.run(_CONSUME, (after.outcome, after.result, after.mac, after.id))
+            if row.outcome is not None:
+                raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({row.outcome}).")
+            after = row.but(outcome=done.outcome, result=done.result)
+            *_, mac = INBOX.sealed(self._sealer, after)
+            self._db.run(_CONSUME, (after.outcome, after.result, mac, after.id))
 
-    def sweep(self, at: Sweep) -> Sweep:
-        """Look at the next rows of a table and delete those that nobody needs; where to go on. Rows are looked at in the
-        order in which they came, so the first one that is too young ends its table."""
-        table = SWEPT[at.stage]
+    @writes
+    def sweep(self, at: Sweep) -> Sweep | None:
+        """See `Store.sweep`. Rows are looked at in the order in which they came, so the first one that is too young ends
+        its table."""
+        if at.stage == len(_SWEPT):
+            return at if self._db.give_back() else None
+        table = _SWEPT[at.stage]
         before = table.before(at)
         rows = self._db.all(table.look, (before, at.after, _SWEPT_AT_ONCE))
         self._db.many(table.delete, [(key,) for key, _, stale in rows if stale])
-        if len(rows) < _SWEPT_AT_ONCE or rows[-1][1] >= before:
-            return at._replace(
-                stage=at.stage + 1, after=SWEPT[at.stage + 1].first if at.stage + 1 < len(SWEPT) else 0
-            )
-        return at._replace(after=rows[-1][0])
+        if len(rows) == _SWEPT_AT_ONCE and rows[-1][1] < before:
+            return at.but(after=rows[-1][0])
+        stage = at.stage + 1
+        return at.but(stage=stage, after=_SWEPT[stage].first if stage < len(_SWEPT) else 0)
 
     # -- prompts, timers
 
-    def _put_prompt(self, put: PutPrompt) -> None:
-        if self._db.run(_PUT_PROMPT, sealed(self._sealer, prompt_record(put))) == 0:
+    def _put_prompt(self, row: PromptRow) -> None:
+        if self._put(PROMPTS, _PUT_PROMPT, row) == 0:
             raise StorageError(
-                f"Prompt {put.prompt_id} belongs to another session than {put.session_id}; prompt ids are unique."
+                f"Prompt {row.prompt_id} belongs to another session than {row.session_id}; prompt ids are unique."
             )
 
+    @reads
     def prompt(self, prompt_id: str) -> PromptRow | None:
-        """What `Store.prompt` says."""
-        record = self._get(PromptRecord, _PROMPT, prompt_id, "prompt")
-        return record.row() if record else None
+        """See `Store.prompt`."""
+        return self._get(PROMPTS, _PROMPT, prompt_id)
 
+    @reads
     def prompts(
-        self, thread_key: str | None, session_id: str | None, statuses: Sequence[str], limit: int
+        self,
+        *,
+        thread_key: str | None = None,
+        session_id: str | None = None,
+        statuses: Sequence[str] = (),
+        limit: int | None = 500,
     ) -> list[PromptRow]:
-        """What `Store.prompts` says."""
+        """See `Store.prompts`."""
         if session_id is not None:
             ids = self._db.each(_PROMPTS_OF_SESSION, (session_id,))
         elif thread_key is not None:
@@ -297,141 +250,154 @@ class RowTables(LockTables):
             ids = self._db.each(_PROMPTS_OF_STATUS, (orjson.dumps(list(statuses)).decode(),))
         else:
             ids = self._db.each(_PROMPTS)
+        wanted = (
+            row
+            for row in self._each(PROMPTS, _PROMPT_BY_N, ids)
+            if session_id in (None, row.session_id)
+            and thread_key in (None, row.thread_key)
+            and (not statuses or row.status in statuses)
+        )
+        return list(islice(wanted, limit))
 
-        def wanted(record: PromptRecord) -> bool:
-            return (
-                session_id in (None, record.session_id)
-                and thread_key in (None, record.thread_key)
-                and (not statuses or record.status in statuses)
-            )
-
-        records = self._verified(PromptRecord, _PROMPT_BY_N, "prompt in row", ids)
-        return list(islice((record.row() for record in records if wanted(record)), limit))
-
-    def timers(self, due: str | None, limit: int) -> list[TimerRow]:
-        """What `Store.timers` says."""
+    @reads
+    def timers(self, *, due: str | None = None, limit: int | None = 100) -> list[Timer]:
+        """See `Store.timers`."""
         ids = self._db.each(_TIMERS) if due is None else self._db.each(_TIMERS_DUE, (due,))
-        records = self._verified(TimerRecord, _TIMER, "timer in row", ids)
-        return list(islice((record.row() for record in records), limit))
-
-    # -- spending
-
-    def _put_spend(self, put: PutSpend) -> None:
-        if not self._db.one(_SPEND_OF, (put.session_id, put.path, put.attempt)):
-            record = spend_record(self._next(_NEXT_SPEND), put, self.spent(put.day))
-            self._db.run(_PUT_SPEND, sealed(self._sealer, record))
-
-    def _settle_spend(self, settle: SettleSpend) -> None:
-        """A row that does not verify is left as it is: then what was set aside counts."""
-        found = self._db.all(_SPEND_OF, (settle.session_id, settle.path, settle.attempt))
-        for record in self._verified(SpendRecord, _SPEND, "spending in row", found):
-            after = sealed(self._sealer, settled(record, settle))
-            self._db.run(_SETTLE_SPEND, (after.cost, after.mac, after.n))
-
-    def spent(self, day: str) -> int:
-        """What `Store.spent` says."""
-        row = self._db.one(_SPENT, (day,))
-        assert row is not None, "an aggregate without GROUP BY always gives a row"
-        return int(row[0])
-
-    def spend(self, since: str) -> list[SpendRow]:
-        """What `Store.spend` says."""
-        records = self._verified(SpendRecord, _SPEND, "spending in row", self._db.all(_SPEND_SINCE, (since,)))
-        return [record.row() for record in records]
+        return list(islice(self._each(TIMERS, _TIMER, ids), limit))
 
     # -- outbox
 
     def _put_outbox(self, put: PutOutbox, now: str) -> None:
         try:
-            record = self._get(OutboxRecord, _OUTBOX_BY_KEY, put.key, "outbox row") if put.replace else None
+            row = self._get(OUTBOX, _OUTBOX_BY_KEY, put.key) if put.replace else None
         except Corrupt as error:
-            row = self._db.one(_OUTBOX_ID, (put.key,))
-            assert row is not None, "found by its key in this transaction"
             # Nothing of the old row can be believed, except that something may have been sent: so look first.
             _log.warning("%s It is replaced.", error)
-            self._write_outbox(outbox_record(row[0], put, now)._replace(attempts=1))
+            found = self._db.one(_OUTBOX_ID, (put.key,))
+            assert found is not None, "found by its key in this transaction"
+            self._update(OUTBOX, _intent(found[0], put, now).but(attempts=1))
             return
-        if record is not None:
-            self._write_outbox(replaced(record, put))
+        if row is not None:
+            self._update(OUTBOX, replaced(row, put))
         elif put.replace or not self._db.one(_OUTBOX_ID, (put.key,)):
-            record = outbox_record(self._next(_NEXT_OUTBOX), put, now)
-            self._db.run(_INSERT_OUTBOX, sealed(self._sealer, record))
+            self._put(OUTBOX, OUTBOX.insert, _intent(self._next("outbox"), put, now))
 
-    def _write_outbox(self, record: OutboxRecord) -> None:
-        record = sealed(self._sealer, record)
-        self._db.run(_UPDATE_OUTBOX, (*record[1:], record.id))
+    def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
+        """See `Store.give_notice`."""
+        with self._db.write(suspended=True):
+            self._put_all([row.but(key=NOTICE + row.key) for row in notices], now)
 
-    def drop_notices(self) -> None:
-        """Send no more of the notices of a suspended store."""
-        self._db.run(_DROP_NOTICES, (NOTICE,))
+    def unsuspend(self) -> None:
+        """See `Store.unsuspend`."""
+        with self._db.write(suspended=True):
+            self._db.run(_DROP_NOTICES, (NOTICE,))
+        self._db.watch.release()
 
-    def pending_outbox(
-        self, now: str, limit: int, *, notices: bool = False
-    ) -> tuple[list[OutboxRow], list[int]]:
-        """Intents that may be sent (of a suspended store, its notices), and the ids of those that do not verify."""
-        rows: list[OutboxRow] = []
+    def outbox(self, *, now: str, limit: int | None = 100) -> list[OutboxRow]:
+        """See `Store.outbox`."""
         corrupt: list[int] = []
-        ids = (
-            self._db.all(_OUTBOX_NOTICES, (now, limit, NOTICE))
-            if notices
-            else self._db.all(_OUTBOX_PENDING, (now, limit))
-        )
-        for (row_id,) in ids:
-            try:
-                record = self._get(OutboxRecord, _OUTBOX, row_id, "outbox row")
-            except Corrupt:
-                corrupt.append(row_id)
-                continue
-            if record is not None and record.state == "pending":
-                rows.append(record.row())
-        return rows, corrupt
+        with self._db.read():
+            if self._db.watch.suspended is None:
+                ids = self._db.all(_OUTBOX_PENDING, (now, at_most(limit)))
+            else:
+                ids = self._db.all(_OUTBOX_NOTICES, (now, at_most(limit), NOTICE))
+            rows = list(self._each(OUTBOX, _OUTBOX, ids, corrupt))
+        self._set_aside("outbox row", _OUTBOX_CORRUPT, corrupt)
+        return [row for row in rows if row.state == "pending"]
 
-    def mark_outbox_corrupt(self, row_ids: Sequence[int]) -> None:
-        """Set intents aside whose MAC does not fit: they are never sent."""
-        self._set_aside(_OUTBOX_CORRUPT, "outbox row", row_ids)
-
+    @reads
     def outbox_row(self, key: str) -> OutboxRow | None:
-        """What `Store.outbox_row` says."""
-        row = self._db.one(_OUTBOX_ID, (key,))
-        return self._outbox(row[0]).row() if row else None
+        """See `Store.outbox_row`."""
+        found = self._db.one(_OUTBOX_ID, (key,))
+        return self._outbox(found[0]) if found else None
 
-    def _outbox(self, row_id: int) -> OutboxRecord:
-        record = self._get(OutboxRecord, _OUTBOX, row_id, "outbox row")
-        if record is None:
+    def _outbox(self, row_id: int) -> OutboxRow:
+        row = self._get(OUTBOX, _OUTBOX, row_id)
+        if row is None:
             raise StorageError(f"There is no outbox row {row_id}.")
-        return record
+        return row
 
-    def attempt(self, row_id: int, now: str) -> None:
-        """What `Store.outbox_attempt` says."""
-        record = self._outbox(row_id)
-        self._write_outbox(record._replace(attempts=record.attempts + 1, attempted_at=now))
+    def outbox_attempt(self, row_id: int, now: str) -> None:
+        """See `Store.outbox_attempt`."""
+        with self._db.write(suspended=True):
+            row = self._outbox(row_id)
+            self._update(OUTBOX, row.but(attempts=row.attempts + 1, attempted_at=now))
 
-    def finish(
-        self, row_id: int, rev: int, state: OutboxState, result: bytes | None, not_before: str | None
+    def outbox_finish(
+        self,
+        row_id: int,
+        rev: int,
+        *,
+        now: str,
+        state: Literal["pending", "sent", "failed"],
+        result: bytes | None = None,
+        not_before: str | None = None,
+        items: Sequence[InboxItem] = (),
     ) -> bool:
-        """What `Store.outbox_finish` says, without the items."""
-        record = self._outbox(row_id)
-        self._write_outbox(finished(record, rev, state, result, not_before))
-        return record.rev == rev
+        """See `Store.outbox_finish`. A result that was there stays when none is given."""
+        with self._db.write(suspended=True):
+            row = self._outbox(row_id)
+            after = row.but(result=row.result if result is None else result)
+            if row.rev == rev:
+                after = after.but(state=state, not_before=not_before)
+            self._update(OUTBOX, after)
+            for item in items:
+                self._receive(item, now)
+        return row.rev == rev
 
     # -- marks
 
+    @reads
     def mark(self, scope: str) -> str | None:
-        """What `Store.mark` says."""
+        """See `Store.mark`."""
         try:
-            record = self._get(MarkRecord, _MARK, scope, "mark")
+            found = self._get(MARKS, _MARK, scope)
         except Corrupt as error:
             _log.warning("%s Catch-up reads from further back.", error)
             return None
-        return record.ts if record else None
+        return found.ts if found else None
 
+    @reads
     def marks(self, prefix: str) -> list[tuple[str, str]]:
-        """What `Store.marks` says."""
-        found = [MarkRecord(*row) for row in self._db.all(_MARKS, (len(prefix), prefix))]
-        return [(record.scope, record.ts) for record in found if genuine(self._sealer, record)]
+        """See `Store.marks`."""
+        found = (MARKS.verified(self._sealer, row) for row in self._db.all(_MARKS, (len(prefix), prefix)))
+        return [(mark.scope, mark.ts) for mark in found if mark is not None]
 
+    @writes
     def set_mark(self, scope: str, ts: str) -> None:
-        """What `Store.set_mark` says."""
+        """See `Store.set_mark`."""
         before = self.mark(scope)
-        if before is None or is_later(ts, before):
-            self._db.run(_PUT_MARK, sealed(self._sealer, MarkRecord(scope, ts)))
+        if before is None or _ts_order(ts) > _ts_order(before):
+            self._put(MARKS, _PUT_MARK, Mark(scope, ts))
+
+
+def _intent(row_id: int, put: PutOutbox, now: str) -> OutboxRow:
+    """A new intent."""
+    return OutboxRow(
+        row_id, put.key, put.lane, put.kind, put.payload, put.session_id, "pending", 1, int(put.uncertain),
+        put.not_before, now, None, None,
+    )  # fmt: skip
+
+
+def replaced(row: OutboxRow, put: PutOutbox) -> OutboxRow:
+    """An intent whose payload was replaced: pending again, one revision on.
+
+    Its result (the message to edit) and the count of attempts stay: one may be out whose result is unknown, and then
+    whoever sends must still look before sending again.
+    """
+    return row.but(
+        lane=put.lane,
+        kind=put.kind,
+        payload=put.payload,
+        session_id=put.session_id,
+        state="pending",
+        rev=row.rev + 1,
+        not_before=put.not_before,
+    )
+
+
+def _ts_order(ts: str) -> tuple[int, str, str]:
+    """What sorts Slack's timestamps as they came."""
+    whole, _, fraction = ts.partition(".")
+    whole = whole.lstrip("0")
+    return len(whole), whole, fraction

@@ -1,5 +1,4 @@
-"""Sessions in SQLite: heads, journals, snapshots, pinned flows, quarantine. Statements only; `sqlite` holds the
-transactions.
+"""Sessions in SQLite: heads, journals, snapshots, pinned flows, quarantine. Statements and what they mean.
 
 A commit finds the head that it builds on in memory when this store wrote it, so the usual step reads nothing. That
 memory is never trusted: the update names the MAC it expects, which covers epoch, seq and chain, and changes no
@@ -8,31 +7,31 @@ row when anything has moved.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import apsw
 import orjson
+from msgspec.structs import astuple
 
-from engine.journal.records import Commit, Head, Loaded, NewSession
+from engine.journal.records import Claim, Commit, Head, Loaded, NewSession, Quarantine, Row, Snapshot
 from engine.language.errors import (
     Corrupt,
     Fenced,
+    Owned,
     SessionError,
     SessionQuarantined,
     StorageError,
     UnknownSession,
 )
-from engine.storage.connection import Connection
+from engine.storage.connection import Connection, row_error
 from engine.storage.macs import Sealer
 from engine.storage.sealing import (
-    BEING_DELETED,
-    UNVERIFIED,
     JournalRecord,
-    QuarantineRecord,
-    SessionRecord,
-    SnapshotRecord,
+    StoredHead,
     advanced,
     check_new,
     check_pin,
@@ -41,22 +40,24 @@ from engine.storage.sealing import (
     digest_of,
     genuine,
     linked,
-    sealed,
     verify_chain,
 )
+from engine.storage.sqlite_rows import RowTables
+from engine.storage.tables import HEADS, QUARANTINE, SNAPSHOTS, at_most, reads, writes
 
 _log = logging.getLogger("sayso.storage")
 _REMEMBERED = 4_096
+_SLICE_SECONDS = 0.004
+"""How long a transaction deletes: commits of others are not held up for longer."""
+_UNVERIFIED = "its head does not verify: it was changed outside this program"
+"""What lists say of a session that nobody has set aside yet, but should."""
+_BEING_DELETED = "it is being deleted"
+"""Why a session is set aside while its long journal is deleted in pieces."""
 
-_HEAD = """SELECT session_id, flow_name, flow_digest, parent_session_id, thread_key, status, phase, epoch, seq,
- owner, created_at, updated_at, ended_at, origin, chain, mac FROM sessions WHERE session_id = ?"""
-_HEAD_BY_N = """SELECT session_id, flow_name, flow_digest, parent_session_id, thread_key, status, phase, epoch, seq,
- owner, created_at, updated_at, ended_at, origin, chain, mac FROM sessions WHERE n = ?"""
+_HEAD = HEADS.where("session_id = ?")
+_HEAD_BY_N = HEADS.where("n = ?")
 _EXISTS = "SELECT 1 FROM sessions WHERE session_id = ?"
-_INSERT_HEAD = """INSERT INTO sessions (session_id, flow_name, flow_digest, parent_session_id, thread_key, status,
- phase, epoch, seq, owner, created_at, updated_at, ended_at, origin, chain, mac)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-# Two forms, since SQLite rewrites the index entries of every column that an UPDATE names.
+# Three forms, since SQLite rewrites the index entries of every column that an UPDATE names.
 _ADVANCE = """UPDATE sessions SET phase = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
@@ -75,16 +76,13 @@ _EVENTS = (
 )
 _EVENT_MAC = "SELECT mac FROM journal WHERE session_id = ? AND seq = ?"
 _ANY_EVENT = "SELECT 1 FROM journal WHERE session_id = ? LIMIT 1"
-_PUT_SNAPSHOT = """INSERT INTO snapshots (session_id, seq, chain, body, mac) VALUES (?, ?, ?, ?, ?)
- ON CONFLICT (session_id) DO UPDATE SET seq = excluded.seq, chain = excluded.chain, body = excluded.body,
- mac = excluded.mac"""
-_SNAPSHOT = "SELECT session_id, seq, chain, body, mac FROM snapshots WHERE session_id = ?"
+_PUT_SNAPSHOT = SNAPSHOTS.upsert("session_id")
+_SNAPSHOT = SNAPSHOTS.where("session_id = ?")
 _PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _FLOW = "SELECT body FROM flows WHERE digest = ?"
-_QUARANTINE = """INSERT INTO quarantine (session_id, reason, at, mac) VALUES (?, ?, ?, ?)
- ON CONFLICT (session_id) DO NOTHING"""
+_QUARANTINE = QUARANTINE.insert + " ON CONFLICT (session_id) DO NOTHING"
 _LEAVE_QUEUES = "DELETE FROM locks WHERE session_id = ? AND taken_at IS NULL"
-_QUARANTINED = "SELECT session_id, reason, at, mac FROM quarantine WHERE session_id = ?"
+_QUARANTINED = QUARANTINE.where("session_id = ?")
 _RUNNING = """SELECT n FROM sessions WHERE status = 'running'
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id) ORDER BY n"""
 _ENDED = "SELECT n FROM sessions WHERE ended_at < ? ORDER BY ended_at, n"
@@ -112,21 +110,25 @@ _DELETE = (
 )
 
 
-class SessionTables:
-    """The statements that concern sessions."""
+class _NothingStored(Exception):
+    """Every part of a batch was undone: the transaction need not wait for the disk."""
 
-    def __init__(self, db: Connection, sealer: Sealer) -> None:
-        self._db = db
-        self._sealer = sealer
-        self._known: dict[str, SessionRecord] = {}
 
-    def forget(self, session_id: str) -> None:
+class SessionTables(RowTables):
+    """Sessions, with the rows that their commits carry."""
+
+    def __init__(self, db: Connection, sealer: Sealer, alive: Callable[[str], bool]) -> None:
+        super().__init__(db, sealer)
+        self._alive = alive
+        self._known: dict[str, StoredHead] = {}
+
+    def _forget(self, session_id: str) -> None:
         """Read this session's head again before the next commit."""
         self._known.pop(session_id, None)
 
     # -- reading
 
-    def find(self, session_id: str) -> SessionRecord | None:
+    def _find(self, session_id: str) -> StoredHead | None:
         """The head, verified; None when there is no such session."""
         try:
             row = self._db.one(_HEAD, (session_id,))
@@ -134,21 +136,21 @@ class SessionTables:
             raise Corrupt(f"The head of {session_id} is unreadable.") from None
         if row is None:
             return None
-        record = SessionRecord(*row)
+        record = StoredHead(*row)
         if not genuine(self._sealer, record):
             raise Corrupt(f"The head of {session_id} was changed outside this program.")
         return record
 
-    def get(self, session_id: str) -> SessionRecord:
+    def _stored(self, session_id: str) -> StoredHead:
         """The head, verified. Raises `UnknownSession`, `Corrupt`."""
-        record = self.find(session_id)
+        record = self._find(session_id)
         if record is not None:
             return record
         if self._db.one(_ANY_EVENT, (session_id,)):
             raise Corrupt(f"Session {session_id} has a journal but no head: its head was removed.")
         raise UnknownSession(f"There is no session {session_id}.")
 
-    def reason(self, session_id: str) -> str | None:
+    def _reason(self, session_id: str) -> str | None:
         """Why the session is set aside, or None."""
         try:
             row = self._db.one(_QUARANTINED, (session_id,))
@@ -156,56 +158,62 @@ class SessionTables:
             return "its quarantine note is unreadable"
         if row is None:
             return None
-        record = QuarantineRecord(*row)
-        return record.reason if genuine(self._sealer, record) else "its quarantine note does not verify"
+        note = QUARANTINE.verified(self._sealer, row)
+        return note.reason if note else "its quarantine note does not verify"
 
+    @reads
     def head(self, session_id: str) -> Head | None:
-        """What `Store.head` says."""
-        reason = self.reason(session_id)
+        """See `Store.head`."""
+        reason = self._reason(session_id)
         if reason is None:
-            record = self.find(session_id)
+            record = self._find(session_id)
             return record.head(None) if record else None
         row = self._db.one(_HEAD, (session_id,))
-        return SessionRecord(*row).head(reason) if row else None
+        return StoredHead(*row).head(reason) if row else None
 
-    def heads(self, statuses: Sequence[str], thread_key: str | None, limit: int) -> list[Head]:
-        """What `Store.heads` says."""
+    @reads
+    def heads(
+        self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int | None = 100
+    ) -> list[Head]:
+        """See `Store.heads`."""
         sql = _LIST[bool(statuses), thread_key is not None]
         found = []
-        for (n,) in self._db.all(sql, (orjson.dumps(list(statuses)).decode(), thread_key, limit)):
+        for (n,) in self._db.all(sql, (orjson.dumps(list(statuses)).decode(), thread_key, at_most(limit))):
             record = self._by_n(n)
             if record is not None:
                 verifies = genuine(self._sealer, record)
                 found.append(
-                    record.head(self.reason(record.session_id) or (None if verifies else UNVERIFIED))
+                    record.head(self._reason(record.session_id) or (None if verifies else _UNVERIFIED))
                 )
         return found
 
-    def orphans(self, alive: Callable[[str], bool], limit: int) -> list[str]:
-        """What `Store.orphans` says. One whose head does not verify is among them: its claim will say so."""
+    @reads
+    def orphans(self, limit: int = 100) -> list[str]:
+        """See `Store.orphans`. One whose head does not verify is among them: its claim will say so."""
         found: list[str] = []
         for (n,) in self._db.all(_RUNNING):
             record = self._by_n(n)
-            if record is None or (record.owner is not None and alive(record.owner)):
+            if record is None or (record.owner is not None and self._alive(record.owner)):
                 continue
             found.append(record.session_id)
             if len(found) == limit:
                 break
         return found
 
-    def _by_n(self, n: int) -> SessionRecord | None:
+    def _by_n(self, n: int) -> StoredHead | None:
         """A head as it stands, or None when not even its text can be read."""
         try:
             row = self._db.one(_HEAD_BY_N, (n,))
         except UnicodeDecodeError:
             _log.warning("the session in row %d cannot be read and is left out of lists", n)
             return None
-        return SessionRecord(*row) if row and type(row[0]) is str else None
+        return StoredHead(*row) if row and type(row[0]) is str else None
 
+    @reads
     def load(self, session_id: str) -> Loaded:
-        """What `Store.load` says."""
-        record = self.get(session_id)
-        head = record.head(self.reason(session_id))
+        """See `Store.load`."""
+        record = self._stored(session_id)
+        head = record.head(self._reason(session_id))
         snapshot = self._snapshot(record)
         if snapshot is not None:
             tail = self._events(session_id, snapshot.seq)
@@ -216,12 +224,13 @@ class SessionTables:
                 _log.warning("the snapshot of %s does not fit its journal; reading all of it", session_id)
         return Loaded(head, None, 0, tuple(event.body for event in self._whole(record)))
 
-    def journal(self, session_id: str, after: int) -> Iterator[bytes]:
-        """What `Store.journal` says."""
-        events = self._whole(self.get(session_id))
+    @reads
+    def journal(self, session_id: str, *, after: int = 0) -> Iterator[bytes]:
+        """See `Store.journal`."""
+        events = self._whole(self._stored(session_id))
         return iter([event.body for event in events if event.seq > after])
 
-    def _whole(self, record: SessionRecord) -> list[JournalRecord]:
+    def _whole(self, record: StoredHead) -> list[JournalRecord]:
         events = self._events(record.session_id, 0)
         verify_chain(self._sealer, record, events, seq=0, chain=record.origin)
         return events
@@ -229,7 +238,7 @@ class SessionTables:
     def _events(self, session_id: str, after: int) -> list[JournalRecord]:
         return [JournalRecord(*row) for row in self._db.all(_EVENTS, (session_id, after))]
 
-    def _snapshot(self, head: SessionRecord) -> SnapshotRecord | None:
+    def _snapshot(self, head: StoredHead) -> Snapshot | None:
         """The snapshot, if there is one that verifies and is not ahead of the head."""
         try:
             row = self._db.one(_SNAPSHOT, (head.session_id,))
@@ -237,14 +246,15 @@ class SessionTables:
             return None
         if row is None:
             return None
-        record = SnapshotRecord(*row)
-        usable = genuine(self._sealer, record) and record.seq <= head.seq
-        if not usable:
+        snapshot = SNAPSHOTS.verified(self._sealer, row)
+        if snapshot is None or snapshot.seq > head.seq:
             _log.warning("the snapshot of %s does not verify; it is ignored", head.session_id)
-        return record if usable else None
+            return None
+        return snapshot
 
+    @reads
     def flow(self, digest: str) -> bytes:
-        """What `Store.flow` says."""
+        """See `Store.flow`."""
         row = self._db.one(_FLOW, (digest,))
         if row is None:
             raise StorageError(f"No flow with digest {digest} is stored.")
@@ -255,18 +265,77 @@ class SessionTables:
 
     # -- writing
 
-    def claim(self, session_id: str, owner: str, now: str, check: Callable[[SessionRecord], None]) -> int:
-        """Raise the epoch for `owner`; `check` refuses the head of somebody else. The new epoch."""
-        if self.reason(session_id) is not None:
-            raise SessionQuarantined(f"Session {session_id} is set aside: {self.reason(session_id)}.")
-        head = self.get(session_id)
-        check(head)
-        after = claimed(self._sealer, head, owner, now)
+    def claim(self, session_id: str, owner: str, now: str) -> int:
+        """See `Store.claim`."""
+        outcome = self.claims([Claim(session_id, owner, now)])[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def claims(self, batch: Sequence[Claim]) -> list[int | Exception]:
+        """See `Store.claims`."""
+        with self._batch(claim.session_id for claim in batch):
+            outcomes = [self._claimed(claim) for claim in batch]
+            if not any(isinstance(outcome, int) for outcome in outcomes):
+                raise _NothingStored
+        return outcomes
+
+    def _claimed(self, claim: Claim) -> int | Exception:
+        """One claim of a batch: the new epoch. Whatever refuses it does so before anything is written."""
+        session_id = claim.session_id
+        try:
+            if (reason := self._reason(session_id)) is not None:
+                raise SessionQuarantined(f"Session {session_id} is set aside: {reason}.")
+            head = self._stored(session_id)
+            if head.owner not in (None, claim.owner) and self._alive(head.owner):
+                raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
+        except (Owned, SessionError, Corrupt) as error:
+            return error
+        after = claimed(self._sealer, head, claim.owner, claim.now)
         self._db.run(_CLAIM, (after.epoch, after.owner, after.updated_at, after.mac, session_id))
         self._remember(after)
         return after.epoch
 
-    def apply(self, commit: Commit) -> None:
+    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+        """See `Store.commit`."""
+        with self._batch(commit.session_id for commit in batch):
+            outcomes = [self._part(commit) for commit in batch]
+            if None not in outcomes:
+                raise _NothingStored
+        return outcomes
+
+    @contextlib.contextmanager
+    def _batch(self, session_ids: Iterable[str]) -> Iterator[None]:
+        """A write transaction of several sessions, undone where `_NothingStored` is raised. What is remembered of them is
+        forgotten when it fails."""
+        try:
+            with self._db.write():
+                yield
+        except _NothingStored:
+            pass
+        except BaseException:
+            for session_id in session_ids:
+                self._forget(session_id)
+            raise
+
+    def _part(self, commit: Commit) -> Exception | None:
+        """One commit of a batch: None, or why it alone was undone. What concerns the whole database raises."""
+        try:
+            with self._db.savepoint():
+                self._apply(commit)
+                self._consume(commit.consumed)
+                self._put_all(commit.rows, commit.now)
+            return None
+        except (StorageError, SessionError) as error:
+            cause: Exception = error
+        except (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError) as error:
+            cause = row_error(error) or error
+        except UnicodeError as error:
+            cause = StorageError(f"A row of {commit.session_id} has text that is not Unicode: {error}.")
+        self._forget(commit.session_id)
+        return cause
+
+    def _apply(self, commit: Commit) -> None:
         """Move the head, append the events, keep the snapshot. Raises `Fenced`, `UnknownSession`, `Corrupt`."""
         head = self._expected(commit) if commit.new is None else self._created(commit, commit.new)
         check_pin(commit)
@@ -274,7 +343,7 @@ class SessionTables:
         chain = events[-1].mac if events else head.chain
         after = advanced(self._sealer, head, commit, chain)
         if commit.new is not None:
-            self._db.run(_INSERT_HEAD, after)
+            self._db.run(HEADS.insert, astuple(after))
         elif not self._moved(head, after):
             raise self._why_not(commit)
         if commit.pin is not None:
@@ -282,29 +351,29 @@ class SessionTables:
         if events:
             self._append(events)
         if commit.snapshot is not None:
-            snapshot = SnapshotRecord(commit.session_id, after.seq, chain, commit.snapshot)
-            self._db.run(_PUT_SNAPSHOT, sealed(self._sealer, snapshot))
+            snapshot = Snapshot(commit.session_id, after.seq, chain, commit.snapshot)
+            self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
         self._remember(after)
 
     def _append(self, events: list[JournalRecord]) -> None:
         try:
-            self._db.many(_INSERT_EVENT, events)
+            self._db.many(_INSERT_EVENT, map(astuple, events))
         except apsw.ConstraintError:
             raise Corrupt(
                 f"The journal of {events[0].session_id} already has a row {events[0].seq}: "
                 "its head was rolled back."
             ) from None
 
-    def _expected(self, commit: Commit) -> SessionRecord:
+    def _expected(self, commit: Commit) -> StoredHead:
         """The head that this commit builds on."""
         head = self._known.get(commit.session_id)
         if head is None or (head.epoch, head.seq) != (commit.epoch, commit.seq):
-            head = self.get(commit.session_id)
+            head = self._stored(commit.session_id)
             if (head.epoch, head.seq) != (commit.epoch, commit.seq):
                 raise _fenced(commit, head)
         return head
 
-    def _moved(self, head: SessionRecord, after: SessionRecord) -> bool:
+    def _moved(self, head: StoredHead, after: StoredHead) -> bool:
         then = (after.phase, after.seq, after.owner, after.updated_at, after.chain, after.mac)
         where = (head.session_id, head.epoch, head.seq, head.mac)
         if head.flow_digest != after.flow_digest:
@@ -315,12 +384,12 @@ class SessionTables:
         return self._db.run(_ADVANCE_STATUS, (after.status, after.ended_at, *then, *where)) == 1
 
     def _why_not(self, commit: Commit) -> Fenced:
-        reason = self.reason(commit.session_id)
+        reason = self._reason(commit.session_id)
         if reason is not None:
             return Fenced(f"Session {commit.session_id} was set aside: {reason}.")
-        return _fenced(commit, self.get(commit.session_id))
+        return _fenced(commit, self._stored(commit.session_id))
 
-    def _created(self, commit: Commit, new: NewSession) -> SessionRecord:
+    def _created(self, commit: Commit, new: NewSession) -> StoredHead:
         check_new(commit, new)
         if self._db.one(_EXISTS, (commit.session_id,)):
             raise Fenced(f"Session {commit.session_id} exists already: somebody else created it.")
@@ -336,56 +405,72 @@ class SessionTables:
         origin = self._sealer.origin(commit.session_id, new.parent_session_id, new.parent_seq, parent)
         return created(commit, new, origin)
 
-    def quarantine(self, session_id: str, reason: str, now: str) -> None:
-        """What `Store.quarantine` says, without the rows."""
+    @writes
+    def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
+        """See `Store.quarantine`."""
+        self._quarantine(session_id, reason, now)
+        self._put_all(rows, now)
+
+    def _quarantine(self, session_id: str, reason: str, now: str) -> None:
         if not self._db.one(_EXISTS, (session_id,)) and not self._db.one(_ANY_EVENT, (session_id,)):
             raise UnknownSession(f"There is no session {session_id}.")
-        record = sealed(self._sealer, QuarantineRecord(session_id, reason, now))
-        self._db.run(_QUARANTINE, record)
+        self._put(QUARANTINE, _QUARANTINE, Quarantine(session_id, reason, now))
         self._db.run(_LEAVE_QUEUES, (session_id,))
-        self.forget(session_id)
+        self._forget(session_id)
 
+    @writes
     def release(self, session_id: str) -> None:
-        """What `Store.release` says."""
-        self.journal(session_id, 0)
+        """See `Store.release`."""
+        self._whole(self._stored(session_id))
         self._db.run(_DROP_SNAPSHOT, (session_id,))
         self._db.run(_DROP_QUARANTINE, (session_id,))
-        self.forget(session_id)
+        self._forget(session_id)
 
-    def ended(self, before: str, limit: int) -> list[str]:
-        """What `Store.ended` says."""
+    @reads
+    def ended(self, before: str, *, limit: int | None = 100) -> list[str]:
+        """See `Store.ended`."""
         heads = (self._by_n(n) for (n,) in self._db.each(_ENDED, (before,)))
         genuine_ones = (head for head in heads if head is not None and genuine(self._sealer, head))
         return [head.session_id for head in islice(genuine_ones, limit)]
 
-    def delete(self, session_id: str) -> bool:
+    @writes
+    def delete(self, session_ids: Sequence[str]) -> list[str]:
+        """See `Store.delete`."""
+        left = list(session_ids)
+        until = time.monotonic() + _SLICE_SECONDS
+        while left and time.monotonic() < until:
+            if self._delete(left[0]):
+                del left[0]
+        return left
+
+    def _delete(self, session_id: str) -> bool:
         """Delete a session, or, where its journal is long, the end of that; whether it is gone. In between it is set
         aside, so that nobody takes what is left of its journal for damage."""
-        if self.reason(session_id) is None:
-            head = self.find(session_id)
+        if self._reason(session_id) is None:
+            head = self._find(session_id)
             if head is not None and head.ended_at is None:
                 raise SessionError(
                     f"Session {session_id} is {head.status}: only what has ended can be deleted."
                 )
             if head is not None and head.seq > _EVENTS_AT_ONCE:
-                self.quarantine(session_id, BEING_DELETED, head.updated_at)
+                self._quarantine(session_id, _BEING_DELETED, head.updated_at)
         if self._db.run(_DELETE_EVENTS, (session_id, _EVENTS_AT_ONCE)) == _EVENTS_AT_ONCE:
             return False
         for statement in _DELETE:
             self._db.run(statement, (session_id,))
-        self.forget(session_id)
+        self._forget(session_id)
         return True
 
-    def _remember(self, head: SessionRecord) -> None:
+    def _remember(self, head: StoredHead) -> None:
         if head.owner is None or head.ended_at is not None:
-            self.forget(head.session_id)
+            self._forget(head.session_id)
             return
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[head.session_id] = head
 
 
-def _fenced(commit: Commit, head: SessionRecord) -> Fenced:
+def _fenced(commit: Commit, head: StoredHead) -> Fenced:
     return Fenced(
         f"Session {commit.session_id} is at epoch {head.epoch}, seq {head.seq}; "
         f"this commit believed in epoch {commit.epoch}, seq {commit.seq}. Another owner has it: stop."

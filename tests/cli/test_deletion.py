@@ -104,7 +104,7 @@ def pieces(settings: Settings) -> int:
     steps, gone = 0, False
     while not gone:
         with store._db.write():  # type: ignore[attr-defined]
-            gone = store._sessions.delete("session-two")  # type: ignore[attr-defined]
+            gone = store._delete("session-two")  # type: ignore[attr-defined]
         steps += 1
         head = store.head("session-two")
         assert (head is None) == gone

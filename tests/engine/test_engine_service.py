@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.decide.commands import Abort, Answer, Edit, HandOver, Message, NodeBroke, NodeDone, Shown, Undo
-from engine.journal.records import Head, InboxItem, InboxRow, PutTimer
+from engine.journal.records import Head, InboxItem, InboxRow, Timer
 from engine.language.actors import Actor
 from engine.language.codec import decode, encode
 from engine.language.errors import StorageError
@@ -357,7 +357,7 @@ async def test_a_timer_that_belongs_to_nothing_is_not_fired_in_a_rush(
     """An overdue timer that changes nothing is looked at again later, not at once."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
-        with_timer = PutTimer("stale", session_id, "2020-01-01T00:00:00.000Z")
+        with_timer = Timer("stale", session_id, "2020-01-01T00:00:00.000Z")
         rig.store.consume((), rig.clock.now, [with_timer])
         service = Dispatcher(rig.engine)
         await service._fire()

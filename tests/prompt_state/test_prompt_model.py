@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from engine.forms.question import Question
 from engine.journal.events import FlowPaused, PromptAnswered, PromptRequested, PromptShown, TimerSet
-from engine.journal.records import PromptRow, PutPrompt
+from engine.journal.records import PromptRow
 from engine.journal.state import Asked, State
 from engine.language.codec import decode, encode
 from engine.language.errors import SchemaTooNew
@@ -271,12 +271,10 @@ def test_an_answer_in_a_few_words(kind: str, answer: dict[str, Any] | None, word
 class Rows:
     """The prompts' part of the store: keeps the bytes that a commit would write, in order of first appearance."""
 
-    def __init__(self, *puts: PutPrompt) -> None:
+    def __init__(self, *puts: PromptRow) -> None:
         self._rows: dict[str, PromptRow] = {}
         for put in puts:
-            self._rows[put.prompt_id] = PromptRow(
-                put.prompt_id, put.session_id, put.thread_key, put.status, put.deadline, put.body
-            )
+            self._rows[put.prompt_id] = put
 
     def prompt(self, prompt_id: str) -> PromptRow | None:
         return self._rows.get(prompt_id)
@@ -298,9 +296,9 @@ class Rows:
         ][:limit]
 
 
-def put(state: PromptState) -> PutPrompt:
-    return PutPrompt(
-        state.prompt_id, state.session_id, state.status, state.to_bytes(), state.thread_key, state.deadline
+def put(state: PromptState) -> PromptRow:
+    return PromptRow(
+        state.prompt_id, state.session_id, state.thread_key, state.status, state.deadline, state.to_bytes()
     )
 
 

@@ -65,7 +65,7 @@ def remembers_keys_in_memory(patch: pytest.MonkeyPatch) -> None:
     ingest = SqliteStore.ingest
 
     def stored(self: SqliteStore, items: Sequence[InboxItem], now: str) -> list[int | None]:
-        known = self.__dict__.setdefault("_known", set())
+        known = self.__dict__.setdefault("_keys", set())
         new = [item if item.key in known else _fresh(self, item) for item in items]
         known.update(item.key for item in items)
         return ingest(self, new, now)
@@ -109,7 +109,7 @@ def a_change_forgets_the_attempt_that_is_out(patch: pytest.MonkeyPatch) -> None:
 
     def forgetting(row: Any, put: Any) -> Any:
         made = replaced(row, put)
-        return made if row.result is None else made._replace(attempts=0)
+        return made if row.result is None else made.but(attempts=0)
 
     patch.setattr(sqlite_rows, "replaced", forgetting)
 

@@ -16,11 +16,11 @@ from engine.journal.records import (
     Consumed,
     InboxItem,
     NewSession,
+    PromptRow,
     PutOutbox,
-    PutPrompt,
-    PutTimer,
     Row,
     Sweep,
+    Timer,
 )
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
@@ -167,8 +167,8 @@ def rich_session(store: Store, session_id: str = "session-1") -> str:
 def sample_rows(session_id: str) -> list[Row]:
     """One of each row that follows from events."""
     return [
-        PutPrompt(f"prompt-{session_id}", session_id, "open", b'{"ask":"?"}', "T1:C1:1.0", at(60)),
-        PutTimer("timer", session_id, at(60)),
+        PromptRow(f"prompt-{session_id}", session_id, "T1:C1:1.0", "open", at(60), b'{"ask":"?"}'),
+        Timer("timer", session_id, at(60)),
         PutOutbox(f"show-{session_id}", "T1:C1", "post", b'{"text":"?"}', session_id),
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from msgspec.structs import asdict, astuple
 
 from engine.journal.records import (
     DEAD,
@@ -15,7 +16,7 @@ from engine.journal.records import (
     NewSession,
     Pin,
     PutOutbox,
-    PutTimer,
+    Timer,
 )
 from engine.language.errors import (
     Corrupt,
@@ -66,7 +67,7 @@ def test_ingest_gives_new_ids_and_none_for_known_keys(store: Store) -> None:
     assert store.ingest([again], at(1)) == [None]
     row = store.inbox_row("m1")
     assert row is not None
-    assert row == (1, "m1", "message", b"{}", "session-1", "T1:C1:1.0", NOW, None, None)
+    assert astuple(row) == (1, "m1", "message", b"{}", "session-1", "T1:C1:1.0", NOW, None, None)
 
 
 def test_ingest_of_nothing_is_nothing(store: Store) -> None:
@@ -91,7 +92,7 @@ def test_a_dead_letter_is_listed_and_opened_under_a_new_id(store: Store) -> None
     assert (letter.key, letter.result) == ("m1", b'{"error":"ValueError"}')
     assert store.decide_letter("m1", again=True)
     assert store.dead_letters() == []
-    assert store.inbox(after=2) == [letter._replace(id=3, outcome=None, result=None)]
+    assert store.inbox(after=2) == [letter.but(id=3, outcome=None, result=None)]
     assert store.ingest([MESSAGE, InboxItem("m3", "message", b"{}")], NOW) == [None, 4]
 
 
@@ -240,7 +241,7 @@ def test_a_new_session_is_all_there(store: Store) -> None:
     done(store, new_session("session-1", owner, event("a"), event("b"), thread_key="T1:C1:1.0"))
     head = store.head("session-1")
     assert head is not None
-    assert head._asdict() == {
+    assert asdict(head) == {
         "session_id": "session-1",
         "flow_name": "deploy",
         "flow_digest": FLOW_DIGEST,
@@ -276,7 +277,7 @@ def test_a_commit_moves_the_head(store: Store) -> None:
 def test_a_commit_on_another_epoch_or_seq_is_fenced(store: Store, epoch: int, seq: int) -> None:
     """Whoever believes in another epoch or seq writes nothing."""
     done(store, new_session("session-1", store.register("bot"), event("a")))
-    rows = (PutTimer("t", "session-1", NOW),)
+    rows = (Timer("t", "session-1", NOW),)
     [error] = store.commit([step("session-1", epoch, seq, event("x"), rows=rows, snapshot=b"{}")])
     assert isinstance(error, Fenced)
     assert list(store.journal("session-1")) == [event("a")]
@@ -306,7 +307,7 @@ def test_one_fenced_commit_does_not_take_the_others_of_its_group(store: Store) -
             step("session-1", 1, 1, event("b")),
             step("session-2", 7, 1, event("b"), consumed=(Consumed(1, "applied"),)),
             step("session-none", 1, 0),
-            step("session-3", 1, 1, event("b"), rows=(PutTimer("t", "session-3", NOW),)),
+            step("session-3", 1, 1, event("b"), rows=(Timer("t", "session-3", NOW),)),
         ]
     )
     assert [type(outcome) for outcome in outcomes] == [type(None), Fenced, UnknownSession, type(None)]
@@ -386,7 +387,7 @@ def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
     outcomes = store.commit(
         [
             new_session("session-\ud800", owner),
-            new_session("session-2", owner, rows=(PutTimer("\ud800", "session-2", NOW),)),
+            new_session("session-2", owner, rows=(Timer("\ud800", "session-2", NOW),)),
             new_session("session-3", owner),
         ]
     )
@@ -500,7 +501,7 @@ def test_a_later_snapshot_takes_the_place_of_the_earlier(store: Store) -> None:
     """There is one snapshot, the latest."""
     done(store, new_session("session-1", store.register("bot"), event("a"), snapshot=b"1"))
     done(store, step("session-1", 1, 1, event("b"), snapshot=b"2"))
-    assert store.load("session-1")[1:] == (b"2", 2, ())
+    assert astuple(store.load("session-1"))[1:] == (b"2", 2, ())
 
 
 def test_the_journal_can_be_read_from_a_seq(store: Store) -> None:

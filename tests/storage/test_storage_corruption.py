@@ -8,6 +8,7 @@ from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import astuple
 
 from engine.journal.records import Consumed, InboxItem, Loaded, PutOutbox
 from engine.language.errors import Corrupt, Fenced, SaysoError, StoreSuspended
@@ -92,9 +93,9 @@ def test_a_changed_snapshot_is_rebuilt_from_the_journal(backend: SqliteBackend, 
     """The snapshot is a cache: without it the whole journal is given."""
     rich_session(store)
     backend.change("snapshots", 0, "body", b'{"at":9}')
-    assert store.load("session-1")[1:] == (None, 0, EVENTS)
+    assert astuple(store.load("session-1"))[1:] == (None, 0, EVENTS)
     backend.delete("snapshots", 0)
-    assert store.load("session-1")[1:] == (None, 0, EVENTS)
+    assert astuple(store.load("session-1"))[1:] == (None, 0, EVENTS)
 
 
 def test_a_snapshot_of_another_session_is_ignored(backend: SqliteBackend, store: Store) -> None:
@@ -105,7 +106,7 @@ def test_a_snapshot_of_another_session_is_ignored(backend: SqliteBackend, store:
     for column in ("seq", "chain", "body", "mac"):
         backend.change("snapshots", 0, column, second[column])
     assert first["session_id"] == b"session-1"
-    assert store.load("session-1")[1:] == (None, 0, EVENTS)
+    assert astuple(store.load("session-1"))[1:] == (None, 0, EVENTS)
     assert store.load("session-2").snapshot == b'{"at":2}'
 
 
@@ -133,7 +134,7 @@ def test_rows_missing_before_the_snapshot_do_not_stop_the_session(
     """What the snapshot covers is not read again; reading all of it tells."""
     rich_session(store)
     backend.delete("journal", 0)
-    assert store.load("session-1")[1:] == (b'{"at":2}', 2, EVENTS[2:])
+    assert astuple(store.load("session-1"))[1:] == (b'{"at":2}', 2, EVENTS[2:])
     with pytest.raises(Corrupt):
         store.journal("session-1")
 

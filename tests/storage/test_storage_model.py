@@ -15,12 +15,12 @@ from engine.journal.records import (
     Consumed,
     DropTimer,
     InboxItem,
+    PromptRow,
     PutOutbox,
-    PutPrompt,
     PutSpend,
-    PutTimer,
     Row,
     SettleSpend,
+    Timer,
 )
 from engine.language.errors import SaysoError
 from engine.storage.memory import MemoryStore
@@ -47,15 +47,15 @@ ITEMS = st.builds(
 DONE = st.builds(Consumed, SMALL, st.sampled_from(["applied", "refused"]), st.none() | BODIES)
 ROWS: st.SearchStrategy[Row] = st.one_of(
     st.builds(
-        PutPrompt,
+        PromptRow,
         st.sampled_from(["p1", "p2", "p3"]),
         SESSIONS,
-        st.sampled_from(["open", "answered"]),
-        BODIES,
         THREADS,
+        st.sampled_from(["open", "answered"]),
         st.none() | TIMES,
+        BODIES,
     ),
-    st.builds(PutTimer, st.sampled_from(["t1", "t2"]), SESSIONS, TIMES),
+    st.builds(Timer, st.sampled_from(["t1", "t2"]), SESSIONS, TIMES),
     st.builds(DropTimer, st.sampled_from(["t1", "t2"]), SESSIONS),
     st.builds(
         PutOutbox,
@@ -269,8 +269,8 @@ class Backends(RuleBasedStateMachine):
 
 def forget(store: MemoryStore) -> None:
     """Let a store read everything anew."""
-    store._sessions._known.clear()
-    store._rows._given.clear()
+    store._known.clear()
+    store._given.clear()
 
 
 def everything(store: Store, _side: int) -> object:

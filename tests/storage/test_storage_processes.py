@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.journal.records import InboxItem, PutTimer
+from engine.journal.records import InboxItem, Timer
 from engine.language.errors import Fenced, Owned, StorageError
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, python, step, tell
@@ -189,12 +189,12 @@ def test_killed_while_writing_leaves_whole_commits(path: Path, store: SqliteStor
     script = """
 import sys
 from tests.storage.storagekit import KEY, done, event, new_session, step
-from engine.journal.records import InboxItem, PutTimer
+from engine.journal.records import InboxItem, Timer
 from engine.storage.sqlite import open_sqlite
 store = open_sqlite(sys.argv[1], key=KEY)
 done(store, new_session("session-1", store.register("bot"), event("a"), event("a")))
 for seq in range(2, 100_000, 2):
-    timer = PutTimer(f"t{seq}", "session-1", "x")
+    timer = Timer(f"t{seq}", "session-1", "x")
     done(store, step("session-1", 1, seq, event("b"), event("c"), rows=(timer,)))
     print(seq + 2, flush=True)
 """
@@ -225,9 +225,7 @@ def test_killed_between_two_rows_of_a_commit_leaves_nothing_of_it(path: Path, ch
                 os.kill(os.getpid(), signal.SIGKILL)
 
         writing._db.raw.set_update_hook(changed)
-        done(
-            writing, step("session-1", 1, 1, event("b"), event("c"), rows=(PutTimer("t", "session-1", "x"),))
-        )
+        done(writing, step("session-1", 1, 1, event("b"), event("c"), rows=(Timer("t", "session-1", "x"),)))
         os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     store = open_sqlite(path, key=KEY)

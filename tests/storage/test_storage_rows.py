@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.journal.records import DropTimer, InboxItem, OutboxRow, PutOutbox, PutPrompt, PutTimer
+from engine.journal.records import DropTimer, InboxItem, OutboxRow, PromptRow, PutOutbox, Timer
 from engine.language.errors import StorageError
 from engine.storage.port import Store
 from tests.storage.storagekit import NOW, at
@@ -17,8 +17,8 @@ MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")
 
 def prompt(
     prompt_id: str, session_id: str = "session-1", status: str = "open", thread: str = "T"
-) -> PutPrompt:
-    return PutPrompt(prompt_id, session_id, status, b"{}", thread, at(60))
+) -> PromptRow:
+    return PromptRow(prompt_id, session_id, thread, status, at(60), b"{}")
 
 
 def test_prompts_are_replaced_and_found(store: Store) -> None:
@@ -26,7 +26,7 @@ def test_prompts_are_replaced_and_found(store: Store) -> None:
     store.ingest([MESSAGE], NOW)
     store.consume([], NOW, [prompt("p1"), prompt("p2", "session-2"), prompt("p3", thread="U")])
     store.consume([], NOW, [prompt("p1", status="answered")])
-    assert store.prompt("p1") == ("p1", "session-1", "T", "answered", at(60), b"{}")
+    assert store.prompt("p1") == prompt("p1", status="answered")
     assert store.prompt("none") is None
 
     def ids(**filters: object) -> list[str]:
@@ -55,24 +55,24 @@ def test_timers_are_set_moved_dropped_and_due(store: Store) -> None:
         [],
         NOW,
         [
-            PutTimer("t", "session-1", at(30)),
-            PutTimer("t", "session-2", at(10)),
-            PutTimer("u", "session-1", at(20)),
+            Timer("t", "session-1", at(30)),
+            Timer("t", "session-2", at(10)),
+            Timer("u", "session-1", at(20)),
         ],
     )
     assert [row.due_at for row in store.timers()] == [at(10), at(20), at(30)]
-    assert store.timers(due=at(20)) == [("t", "session-2", at(10)), ("u", "session-1", at(20))]
+    assert store.timers(due=at(20)) == [Timer("t", "session-2", at(10)), Timer("u", "session-1", at(20))]
     assert len(store.timers(limit=1)) == 1
     store.consume(
         [],
         NOW,
         [
-            PutTimer("t", "session-1", at(5)),
+            Timer("t", "session-1", at(5)),
             DropTimer("u", "session-1"),
             DropTimer("t", "session-none"),
         ],
     )
-    assert store.timers() == [("t", "session-1", at(5)), ("t", "session-2", at(10))]
+    assert store.timers() == [Timer("t", "session-1", at(5)), Timer("t", "session-2", at(10))]
 
 
 # --- outbox, marks ---------------------------------------------------------------------------------------
@@ -92,7 +92,8 @@ def test_an_intent_is_stored_once(store: Store) -> None:
     """A second one with its key is a no-op."""
     put(store, PutOutbox("k", "lane", "post", b"1", "session-1"))
     put(store, PutOutbox("k", "other", "edit", b"2"))
-    expected = (1, "k", "lane", "post", b"1", "session-1", "pending", 1, 0, None, NOW, None, None)
+    columns = (1, "k", "lane", "post", b"1", "session-1", "pending", 1, 0, None, NOW, None, None)
+    expected = OutboxRow(*columns)  # type: ignore[arg-type]  # in the order of the table
     assert found(store, "k") == expected
     assert store.outbox(now=NOW) == [expected]
     assert store.outbox_row("none") is None

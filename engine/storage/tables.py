@@ -1,0 +1,198 @@
+# ruff: noqa: S608 - the names of records and their fields are ours
+"""What a record is in SQL: the columns of its table, the MAC over them, and the transactions in which it is read and written.
+
+Statements are put together here from the names of records and their fields, and nowhere else from anything.
+Lists first ask for row numbers and then read row by row: a row whose text was damaged cannot take the others of its list
+with it. Nothing is parsed before it was verified.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from engine.journal.records import (
+    InboxRow,
+    LockRow,
+    Mark,
+    OutboxRow,
+    PromptRow,
+    Quarantine,
+    Snapshot,
+    SpendRow,
+    Timer,
+)
+from engine.language.errors import Corrupt
+from engine.storage.connection import Connection, Value
+from engine.storage.macs import Sealer
+from engine.storage.sealing import StoredHead
+
+_log = logging.getLogger("sayso.storage")
+P = ParamSpec("P")
+R = TypeVar("R", bound=Struct)
+S = TypeVar("S", bound="Tables")
+T = TypeVar("T")
+
+
+class Table(Generic[R]):
+    """A table whose rows are records of one class: its fields are the columns, in order, and what the MAC covers.
+
+    With `numbered` there is a column `n` before them, which the MAC covers too: it says in which order rows came to be.
+    Fields of the class that are `beside` are no columns.
+    """
+
+    def __init__(
+        self, name: str, record: type[R], domain: bytes, what: str, *, numbered: bool = False, beside: int = 0
+    ) -> None:
+        self.record, self.domain, self.what = record, domain, what
+        fields = record.__struct_fields__
+        self._width = len(fields) - beside
+        self._skip = int(numbered)
+        self.columns = ("n",) * self._skip + fields[: self._width]
+        stored = (*self.columns, "mac")
+        listed = ", ".join(stored)
+        self._select = f"SELECT {listed} FROM {name} WHERE "
+        self.insert = f"INSERT INTO {name} ({listed}) VALUES ({', '.join('?' * len(stored))})"
+        self._replace = ", ".join(f"{column} = excluded.{column}" for column in stored)
+        changed = ", ".join(f"{column} = ?" for column in stored[1:])
+        self.update = f"UPDATE {name} SET {changed} WHERE {stored[0]} = ?"
+
+    def where(self, condition: str) -> str:
+        """The statement that reads the rows of which this holds."""
+        return self._select + condition
+
+    def upsert(self, key: str, condition: str = "") -> str:
+        """The statement that writes a row in place of the one with its key, where the condition holds for that."""
+        return f"{self.insert} ON CONFLICT ({key}) DO UPDATE SET {self._replace}{condition}"
+
+    def sealed(self, sealer: Sealer, record: R, n: int | None = None) -> tuple[Any, ...]:
+        """The columns of a row, with its MAC."""
+        values = astuple(record)[: self._width]
+        if self._skip:
+            values = (n, *values)
+        return (*values, sealer.mac(self.domain, *values))
+
+    def verified(self, sealer: Sealer, row: tuple[Any, ...]) -> R | None:
+        """The record of a row; None where it does not carry its MAC."""
+        return self.record(*row[self._skip : -1]) if sealer.genuine(self.domain, row) else None
+
+
+HEADS = Table("sessions", StoredHead, b"session", "head", beside=1)
+SNAPSHOTS = Table("snapshots", Snapshot, b"snapshot", "snapshot")
+QUARANTINE = Table("quarantine", Quarantine, b"quarantine", "quarantine note")
+INBOX = Table("inbox", InboxRow, b"inbox", "inbox row")
+PROMPTS = Table("prompts", PromptRow, b"prompt", "prompt")
+TIMERS = Table("timers", Timer, b"timer", "timer in row")
+OUTBOX = Table("outbox", OutboxRow, b"outbox", "outbox row")
+LOCKS = Table("locks", LockRow, b"lock", "lock in row", numbered=True, beside=1)
+SPEND = Table("spend", SpendRow, b"spend", "spending in row", numbered=True)
+MARKS = Table("marks", Mark, b"mark", "mark")
+
+
+def reads(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The method in a read transaction, or in the one that is open."""
+
+    @wraps(method)
+    def inside(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._db.read():
+            return method(self, *args, **kwargs)
+
+    return inside
+
+
+def writes(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The method in a write transaction: durable when it returns, undone when it raises."""
+
+    @wraps(method)
+    def inside(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._db.write():
+            return method(self, *args, **kwargs)
+
+    return inside
+
+
+def at_most(limit: int | None) -> int:
+    """A limit in SQL."""
+    return -1 if limit is None else limit
+
+
+class Tables:
+    """What the parts of the SQLite backend share. Each part implements the section of `Store` that concerns its tables."""
+
+    def __init__(self, db: Connection, sealer: Sealer) -> None:
+        self._db = db
+        self._sealer = sealer
+        self._given: dict[str, tuple[int, int]] = {}
+        """The last id that was given out, by its table, and in which transaction."""
+
+    def _get(self, table: Table[R], sql: str, *key: Value) -> R | None:
+        """One record, verified. Raises `Corrupt`."""
+        try:
+            row = self._db.one(sql, key)
+        except UnicodeDecodeError:
+            raise Corrupt(f"The {table.what} {key[0]!r} is unreadable.") from None
+        if row is None:
+            return None
+        record = table.verified(self._sealer, row)
+        if record is None:
+            raise Corrupt(f"The {table.what} {key[0]!r} was changed outside this program.")
+        return record
+
+    def _each(
+        self, table: Table[R], sql: str, ids: Iterable[tuple[Any, ...]], corrupt: list[Any] | None = None
+    ) -> Iterator[R]:
+        """The records of these rows that verify; the others are left out, and noted as `corrupt` or in the log."""
+        for (row_id,) in ids:
+            try:
+                record = self._get(table, sql, row_id)
+            except Corrupt as error:
+                if corrupt is None:
+                    _log.warning("%s It is left out.", error)
+                else:
+                    corrupt.append(row_id)
+                continue
+            if record is not None:
+                yield record
+
+    def _set_aside(self, what: str, sql: str, row_ids: Sequence[int]) -> None:
+        """Mark rows whose MAC does not fit. The MAC stays, so that nobody takes them for good ever again."""
+        if not row_ids:
+            return
+        with self._db.write():
+            for row_id in row_ids:
+                _log.error("%s %d was changed outside this program; it is set aside", what, row_id)
+                self._db.run(sql, (row_id,))
+
+    def _put(self, table: Table[R], sql: str, record: R, n: int | None = None) -> int:
+        """Run a statement with a record's columns and MAC; how many rows it changed."""
+        return self._db.run(sql, table.sealed(self._sealer, record, n))
+
+    def _update(self, table: Table[R], record: R, n: int | None = None) -> None:
+        """Write the row with this record's first column, or this number, anew."""
+        first, *others = table.sealed(self._sealer, record, n)
+        self._db.run(table.update, (*others, first))
+
+    def _next(self, table: str, column: str = "id") -> int:
+        """The next id of a table. It is looked up once in a write transaction, in which nobody else gives ids out; one
+        that was given out in a part that was undone is left out."""
+        transaction, number = self._given.get(table, (0, 0))
+        if transaction == self._db.transactions:
+            number += 1
+        else:
+            number = self._number(
+                f"SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{table}'), 0),"
+                f" coalesce((SELECT max({column}) FROM {table}), 0)) + 1"
+            )
+        self._given[table] = (self._db.transactions, number)
+        return number
+
+    def _number(self, sql: str, *values: Value) -> int:
+        """The outcome of an aggregate."""
+        row = self._db.one(sql, values)
+        assert row is not None, "an aggregate without GROUP BY always gives a row"
+        return int(row[0])
