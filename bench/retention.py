@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from bench.report import Row, quantile
-from bot.compose.retention import House, in_turn, whole_round
+from bot.compose.retention import Retention, full_round, in_turn
 from bot.config.session_files import SessionFiles
 from engine.journal.records import Commit, InboxItem, NewSession, PromptRow, PutOutbox
 from engine.storage.group_commit import Writer
@@ -66,9 +66,9 @@ def fill(store: SqliteStore, sessions: int) -> None:
 async def _deleted(store: SqliteStore, folder: Path) -> tuple[list[float], float]:
     writer = Writer(store)
     writer.start()
-    house = House(store, SessionFiles(folder), None, 90)
+    kept = Retention(store, SessionFiles(folder), None, 90)
     begin = time.perf_counter()
-    work = asyncio.create_task(in_turn(whole_round(house, NOW), writer))
+    work = asyncio.create_task(in_turn(full_round(kept, NOW), writer))
     waits: list[float] = []
     while not work.done():
         asked = time.perf_counter()

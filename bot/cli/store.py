@@ -108,7 +108,7 @@ def delete_sessions(place: Place, texts: Sequence[str], *, dry_run: bool, as_jso
         )
         for head in heads:
             _refuse_open(place, head)
-        return _delete(retention.House.of(settings, store), heads, dry_run=dry_run, as_json=as_json)
+        return _delete(retention.Retention.of(settings, store), heads, dry_run=dry_run, as_json=as_json)
 
 
 def _refuse_open(place: Place, head: Head) -> None:
@@ -131,10 +131,10 @@ def purge_sessions(place: Place, older_than: str, *, dry_run: bool, as_json: boo
         before = timestamps.after(utc_now(), -seconds)
         ids = store.ended(before, limit=None)
         heads = [head for session_id in ids if (head := store.head(session_id)) is not None]
-        return _delete(retention.House.of(settings, store), heads, dry_run=dry_run, as_json=as_json)
+        return _delete(retention.Retention.of(settings, store), heads, dry_run=dry_run, as_json=as_json)
 
 
-def _delete(house: retention.House, heads: Sequence[Head], *, dry_run: bool, as_json: bool) -> int:
+def _delete(house: retention.Retention, heads: Sequence[Head], *, dry_run: bool, as_json: bool) -> int:
     if not dry_run:
         retention.at_once(retention.deletion(house, [head.session_id for head in heads]))
     if as_json:

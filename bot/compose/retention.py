@@ -50,7 +50,7 @@ Steps = Generator[Step, Any, int]
 
 
 @dataclass(frozen=True)
-class House:
+class Retention:
     """What is kept, and where."""
 
     store: Store
@@ -59,8 +59,8 @@ class House:
     days: float
 
     @classmethod
-    def of(cls, settings: Settings, store: Store) -> House:
-        """The house of an installation."""
+    def of(cls, settings: Settings, store: Store) -> Retention:
+        """That of an installation."""
         snapshots = SnapshotFiles(settings.snapshot_dir) if settings.snapshot_dir else None
         return cls(store, SessionFiles(settings.home), snapshots, settings.retention_days)
 
@@ -71,36 +71,36 @@ class House:
             self.snapshots.remove(session_id)
 
 
-def deletion(house: House, session_ids: Sequence[str]) -> Steps:
+def deletion(kept: Retention, session_ids: Sequence[str]) -> Steps:
     """Delete these sessions, all of which have ended or are set aside. Raises `StoreSuspended` before anything goes."""
-    if reason := (yield Step("store", house.store.suspended)):
+    if reason := (yield Step("store", kept.store.suspended)):
         raise StoreSuspended(reason)
     for session_id in session_ids:
-        yield Step("disk", partial(house.remove_files, session_id))
+        yield Step("disk", partial(kept.remove_files, session_id))
     left = list(session_ids)
     while left:
-        left = yield Step("store", partial(house.store.delete, left))
+        left = yield Step("store", partial(kept.store.delete, left))
     return len(session_ids)
 
 
-def sessions_round(house: House, before: str) -> Steps:
+def sessions_round(kept: Retention, before: str) -> Steps:
     """Delete all sessions that ended before that time."""
     gone = 0
-    while found := (yield Step("store", lambda: house.store.ended(before, limit=_AT_ONCE))):
-        gone += yield from deletion(house, found)
+    while found := (yield Step("store", lambda: kept.store.ended(before, limit=_AT_ONCE))):
+        gone += yield from deletion(kept, found)
     return gone
 
 
-def whole_round(house: House, now: str) -> Steps:
+def full_round(kept: Retention, now: str) -> Steps:
     """Delete what is older than the retention, and say when that was done."""
-    before = timestamps.after(now, -house.days * 86400)
-    keys = timestamps.after(now, -(house.days + KEYS_LONGER_DAYS) * 86400)
-    gone = yield from sessions_round(house, before)
+    before = timestamps.after(now, -kept.days * 86400)
+    keys = timestamps.after(now, -(kept.days + KEYS_LONGER_DAYS) * 86400)
+    gone = yield from sessions_round(kept, before)
     at: Sweep | None = Sweep(before, keys)
     while at is not None:
-        at = yield Step("store", partial(house.store.sweep, at))
+        at = yield Step("store", partial(kept.store.sweep, at))
     moment = timestamps.from_text(now).timestamp()
-    yield Step("store", lambda: house.store.set_mark(DONE, f"{moment:.6f}"))
+    yield Step("store", lambda: kept.store.set_mark(DONE, f"{moment:.6f}"))
     return gone
 
 
@@ -138,10 +138,10 @@ async def in_turn(steps: Steps, writer: Writer) -> int:
             await asyncio.sleep(PAUSE_SECONDS)
 
 
-def keep_house(settings: Settings, store: Store, now: str) -> None:
+def clean_up(settings: Settings, store: Store, now: str) -> None:
     """What a command that wrote does at its end. What it did counts, whatever becomes of this."""
     try:
         if is_due(store, now):
-            at_once(whole_round(House.of(settings, store), now), COMMAND_SECONDS)
+            at_once(full_round(Retention.of(settings, store), now), COMMAND_SECONDS)
     except (SaysoError, OSError) as error:
         log.warning("old sessions are deleted later: %s", error)

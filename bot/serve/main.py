@@ -467,8 +467,8 @@ class Bot:
         """A round of the retention; how many sessions went. By a clock that jumped ahead nothing is old yet."""
         if self.engine.clock_jumped():
             return 0
-        house = retention.House.of(self.settings, self.engine.store)
-        return await retention.in_turn(retention.whole_round(house, self.machine.now()), self.engine.writer)
+        kept = retention.Retention.of(self.settings, self.engine.store)
+        return await retention.in_turn(retention.full_round(kept, self.machine.now()), self.engine.writer)
 
     async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)

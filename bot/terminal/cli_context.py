@@ -82,9 +82,9 @@ def opened(settings: Settings) -> Iterator[Store]:
 def writing(settings: Settings) -> Iterator[Store]:
     """The store for a command that writes: at its end some of what is older than the retention is deleted.
     Raises `StorageError`."""
-    from bot.compose.retention import keep_house
+    from bot.compose.retention import clean_up
     from engine.run.active import utc_now
 
     with opened(settings) as store:
         yield store
-        keep_house(settings, store, utc_now())
+        clean_up(settings, store, utc_now())

@@ -129,14 +129,13 @@ class Connection:
 
     def give_back(self) -> bool:
         """Give some free pages back to the disk; whether there are more. Inside a write transaction."""
-        if self.raw.pragma("auto_vacuum") != _INCREMENTAL or self.free_pages() <= KEPT_PAGES:
+        if (
+            self.raw.pragma("auto_vacuum") != _INCREMENTAL
+            or int(self.raw.pragma("freelist_count")) <= KEPT_PAGES
+        ):
             return False
         self.raw.execute(GIVE_BACK).fetchall()
         return True
-
-    def free_pages(self) -> int:
-        """Pages of the file that hold nothing."""
-        return int(self.raw.pragma("freelist_count"))
 
     def compact(self) -> None:
         """Write the file anew without free pages, and let it give pages back from now on. It needs as much disk again, and

@@ -13,13 +13,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from engine.language.errors import KeyMissing, StorageError
 
-Field: TypeAlias = str | bytes | int | None
-MAC_SIZE = 32
-"""Bytes of a MAC."""
 MINIMUM_KEY = 16
 """Bytes that a key needs at least."""
 

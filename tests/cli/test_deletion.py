@@ -131,7 +131,7 @@ def kept(settings: Settings) -> list[str]:
     done(store, new_session("session-open", None, event("x"), status="paused", phase="waiting"))
     done(store, new_session("session-young", None, event("x"), status="complete", phase="ended", now=NOW))
     try:
-        retention.at_once(retention.whole_round(retention.House.of(settings, store), NOW))
+        retention.at_once(retention.full_round(retention.Retention.of(settings, store), NOW))
         return sorted(head.session_id for head in store.heads())
     finally:
         store.close()
@@ -165,11 +165,11 @@ def test_a_round_that_takes_what_waits_is_refused(
 def test_a_round_goes_on_where_it_was_cut(settings: Settings) -> None:
     """A command that had no time for all leaves the rest to the next one, and says that a round is done only then."""
     store = filled(settings)
-    house = retention.House.of(settings, store)
+    kept = retention.Retention.of(settings, store)
     assert retention.is_due(store, NOW)
-    assert retention.at_once(retention.whole_round(house, NOW), 0.0) is None
+    assert retention.at_once(retention.full_round(kept, NOW), 0.0) is None
     assert retention.is_due(store, NOW)
-    assert retention.at_once(retention.whole_round(house, NOW)) is not None
+    assert retention.at_once(retention.full_round(kept, NOW)) is not None
     assert not retention.is_due(store, NOW)
     store.close()
     assert left(settings) == (["session-open"], ["session-open"])
@@ -181,11 +181,11 @@ def test_inbox_keys_stay_a_week_longer(settings: Settings) -> None:
     (row,) = store.ingest([InboxItem("key", "x", b"{}", "session-one")], at(0))
     assert row is not None
     store.consume([retention_consumed(row)], at(0))
-    house = retention.House.of(settings, store)
-    retention.at_once(retention.whole_round(house, "2027-02-21T12:00:00.000Z"))
+    kept = retention.Retention.of(settings, store)
+    retention.at_once(retention.full_round(kept, "2027-02-21T12:00:00.000Z"))
     assert store.head("session-one") is None
     assert store.inbox_row("key") is not None
-    retention.at_once(retention.whole_round(house, "2027-03-01T12:00:00.000Z"))
+    retention.at_once(retention.full_round(kept, "2027-03-01T12:00:00.000Z"))
     assert store.inbox_row("key") is None
     store.close()
 
@@ -233,7 +233,7 @@ def test_a_command_is_done_whatever_becomes_of_old_sessions(
         raise StorageError("database is locked")
         yield
 
-    monkeypatch.setattr(retention, "whole_round", fails)
+    monkeypatch.setattr(retention, "full_round", fails)
     assert run(["--home", "home", "inbox", "drop", "--all"]) == 0
 
 
@@ -259,7 +259,7 @@ def test_the_file_shrinks(settings: Settings) -> None:
     store._db.checkpoint()  # type: ignore[attr-defined]
     file = settings.home / "sayso.db"
     before = file.stat().st_size
-    retention.at_once(retention.whole_round(retention.House.of(settings, store), NOW))
+    retention.at_once(retention.full_round(retention.Retention.of(settings, store), NOW))
     store.close()
     assert file.stat().st_size < before / 2
 
