@@ -160,7 +160,7 @@ async def test_a_version_that_was_changed_is_damage(backing: Backing, tmp_path: 
     linked = sealing.linked(sealer, commit, origin)
     record = sealing.advanced(sealer, record, commit, linked[-1].mac)
     sealing.verify_chain(sealer, record, linked, seq=0, chain=origin)
-    linked[0] = linked[0]._replace(version=NEWER)
+    linked[0] = linked[0].but(version=NEWER)
     with pytest.raises(Corrupt):
         sealing.verify_chain(sealer, record, linked, seq=0, chain=origin)
     store.close()
