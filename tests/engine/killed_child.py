@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
 from engine.journal.records import Commit
 from engine.journal.state import State
@@ -25,37 +24,29 @@ from engine.run.engine import Engine
 from engine.run.flow_files import load_flow_file
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.testing import CrashingStore, nth
 from tests.support.engine import ANA, everybody
 
 SESSION = "session-0badcafe"
 
 
-class Deadly:
-    """A store that kills its own process at a commit."""
+def deadly(inner: Store, point: str) -> Store:
+    """A store that kills its own process before or after a commit (`before:2`); any other point is no death."""
+    when, _, number = point.partition(":")
+    at = nth(int(number or 0))
 
-    def __init__(self, inner: Store, point: str) -> None:
-        self._inner = inner
-        when, _, number = point.partition(":")
-        self._when, self._left = when, int(number or 0)
-
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        """Commit, and die before or after the one that was told."""
-        self._left -= 1
-        if self._left == 0 and self._when == "before":
+    def dies(batch: Sequence[Commit]) -> bool:
+        if at(batch):
             os.kill(os.getpid(), signal.SIGKILL)
-        outcome = self._inner.commit(batch)
-        if self._left == 0 and self._when == "after":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return outcome
+        return False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    return CrashingStore(inner, **({when: dies} if when in ("before", "after") else {})).store
 
 
 async def drive(folder: Path, point: str) -> None:
     """Bring the session to its end, or die."""
-    store = Deadly(open_sqlite(folder / "sayso.db"), point)
-    engine = Engine(cast(Store, store), policy=everybody, runners=runners(), home=folder)
+    store = deadly(open_sqlite(folder / "sayso.db"), point)
+    engine = Engine(store, policy=everybody, runners=runners(), home=folder)
     await engine.open()
     service = asyncio.create_task(Dispatcher(engine).run())
     if await engine.writer.call(engine.store.head, SESSION) is None:

@@ -9,22 +9,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import cast
 
 from engine.nodes.runtime.table import runners
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.run.flow_files import load_flow_file
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
-from tests.engine.killed_child import Deadly
+from tests.engine.killed_child import deadly
 from tests.support.engine import ANA, everybody
 
 
 async def drive(folder: Path, session_id: str, point: str) -> None:
     """Bring the session to its end, or die."""
-    store = Deadly(open_sqlite(folder / "sayso.db"), point)
-    engine = Engine(cast(Store, store), policy=everybody, runners=runners(), home=folder)
+    store = deadly(open_sqlite(folder / "sayso.db"), point)
+    engine = Engine(store, policy=everybody, runners=runners(), home=folder)
     await engine.open()
     service = Dispatcher(engine, wants=lambda head: head.session_id == session_id)
     over = asyncio.Event()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.forms.question import Question
-from engine.journal.events import PromptRequested, event_from_bytes
+from engine.journal.events import PromptRequested, decode_event
 from engine.language.codec import encode
 from engine.language.errors import MalformedJournal
 
@@ -17,7 +17,7 @@ HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*/*.jsonl"))
 
 def asked() -> list[dict[str, Any]]:
     """Every question of every golden history."""
-    events = [event_from_bytes(line) for path in HISTORIES for line in path.read_bytes().splitlines()]
+    events = [decode_event(line) for path in HISTORIES for line in path.read_bytes().splitlines()]
     return [event.prompt for event in events if isinstance(event, PromptRequested)]
 
 
