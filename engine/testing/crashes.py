@@ -11,12 +11,33 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 from engine.journal.events import Event, decode_event
-from engine.journal.records import Commit
+from engine.journal.records import Claim, Commit
 from engine.language.errors import Fenced
 from engine.storage.port import Store
 
 Crash: TypeAlias = Callable[[Sequence[Commit]], bool]
 """Whether the process dies at the commits of this batch."""
+
+_DEAD = "this process is dead"
+_WRITES = frozenset(
+    {
+        "bind",
+        "claim",
+        "consume",
+        "decide_letter",
+        "delete",
+        "give_notice",
+        "ingest",
+        "outbox_attempt",
+        "outbox_finish",
+        "quarantine",
+        "release",
+        "set_mark",
+        "sweep",
+        "unsuspend",
+    }
+)
+"""What changes the store beside `commit` and `claims`."""
 
 
 def never(batch: Sequence[Commit]) -> bool:
@@ -64,22 +85,22 @@ class CrashingStore:
         self.batches += not self.dead
         self.dead = self.dead or self._before(batch)
         if self.dead:
-            return self._fenced(batch)
+            return _dead(batch)
         outcomes = self.inner.commit(batch)
         written = [commit.events for commit in batch if commit.events]
         self.commits += [[decode_event(row) for row in events] for events in written]
         self.dead = self._after(batch)
-        return self._fenced(batch) if self.dead and not self._heard else outcomes
+        return _dead(batch) if self.dead and not self._heard else outcomes
 
-    def claim(self, session_id: str, owner: str, now: str) -> int:
+    def claims(self, batch: Sequence[Claim]) -> list[int | Exception]:
         """Claim, unless the process is dead."""
-        if self.dead:
-            raise Fenced("this process is dead")
-        return self.inner.claim(session_id, owner, now)
-
-    @staticmethod
-    def _fenced(batch: Sequence[Commit]) -> list[Exception | None]:
-        return [Fenced("this process is dead") for _ in batch]
+        return [Fenced(_DEAD) for _ in batch] if self.dead else self.inner.claims(batch)
 
     def __getattr__(self, name: str) -> Any:
+        if self.dead and name in _WRITES:
+            raise Fenced(_DEAD)
         return getattr(self.inner, name)
+
+
+def _dead(batch: Sequence[object]) -> list[Exception | None]:
+    return [Fenced(_DEAD) for _ in batch]
