@@ -10,7 +10,7 @@ run: $(VENV)/.run
 	$(BIN)/python examples/tools/disk_cleanup.py demo .sayso/demo > /dev/null
 	$(BIN)/sayso dev examples $(ARGS)
 
-# One process a core.
+# One process more than cores.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 

@@ -33,6 +33,12 @@ settings.register_profile("prove", print_blob=True, deadline=None)
 settings.load_profile("prove" if PROVE else "test")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: what a test waits for on a socket or a clock costs no processor."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what is marked as long to `make prove`."""
     long = [] if PROVE else [item for item in items if item.get_closest_marker("long")]

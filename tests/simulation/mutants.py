@@ -161,6 +161,6 @@ SEEN_AT = {
     "writes_what_it_decided_on_what_it_read": 462,
     "obeys_a_word_that_is_offered_as_a_choice": 165,
     "an_answer_is_committed_without_its_row": 1778,
-    "takes_what_was_posted_unheard_for_not_posted": 10,
+    "takes_what_was_posted_unheard_for_not_posted": 139,
 }
 """The first seed that was seen to show a fault, where it is none of the first few: tried before all others."""
