@@ -11,11 +11,13 @@ left, by Ctrl-C, by a pause, by a crash, stays in the store, and the message say
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """The console script: run the command line and end the process with its exit code."""
+    _open_streams()
     try:
         from bot.cli.app import run
     except KeyboardInterrupt:
@@ -24,3 +26,10 @@ def main() -> None:
 
         sys.exit(INTERRUPTED)
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """Open the standard streams that the process was started without (`sayso ... <&-`), so that all can be used."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115

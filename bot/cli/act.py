@@ -95,11 +95,12 @@ def act(
         head, wanted = find(store)
         if wanted is None and head.thread_key:
             return _stands_in_slack(store, stored_state(store, head.session_id), mode)
-        key = "" if wanted is None else ask(store, head, wanted, actor)
-        receipt = awaited(store, head, key) if key else None
+        request = None if wanted is None else request_of(head.session_id, wanted, actor)
+        receipt = None if request is None else ask(store, head, request)
         if wanted is not None and receipt is not None:
             return _tell(store, head, wanted, receipt, mode)
-    code = follow(place, head.session_id, actor, mode, _here(key, goes_on=wanted is None or wanted.goes_on))
+    begin = _here(request, goes_on=wanted is None or wanted.goes_on)
+    code = follow(place, head.session_id, actor, mode, begin)
     return Exit.OK if wanted is not None and code == wanted.rests else code
 
 
@@ -126,22 +127,29 @@ def _stands_in_slack(store: Store, state: State, mode: Mode) -> int:
     return exit_of(state)
 
 
-def ask(store: Store, head: Head, wanted: Act, actor: Actor) -> str:
-    """Put the request into the inbox; its key."""
-    request = _request(head.session_id, wanted, actor)
+def request_of(session_id: str, wanted: Act, actor: Actor) -> InboxItem:
+    """The request for this act."""
+    key = f"cli:{os.urandom(8).hex()}"
+    return item(key, session_id, wanted.do, actor=actor, **wanted.fields)
+
+
+def ask(store: Store, head: Head, request: InboxItem, *, patience: float = REPLY_SECONDS) -> Receipt | None:
+    """What a living process makes of a request; None where the session is one of the terminal that nobody serves. Ctrl-C
+    withdraws it. Raises `RequestRefused`, storage errors."""
+    if head.thread_key is None and not served(store, head):
+        # Kept out of the inbox until it is carried out: a command that ends before leaves nothing behind.
+        return None
     store.ingest([request], utc_now())
-    return request.key
+    try:
+        return _awaited(store, head, request.key, time.monotonic() + patience)
+    except KeyboardInterrupt:
+        with contextlib.suppress(StorageError):
+            _withdraw(store, request.key)
+        raise
 
 
-def _request(session_id: str, wanted: Act, actor: Actor) -> InboxItem:
-    return item(f"cli:{os.urandom(8).hex()}", session_id, wanted.do, actor=actor, **wanted.fields)
-
-
-def awaited(store: Store, head: Head, key: str, *, patience: float = REPLY_SECONDS) -> Receipt | None:
-    """What a living process makes of a request; None where the session is one of the terminal that nobody serves. Raises
-    `RequestRefused`, storage errors."""
+def _awaited(store: Store, head: Head, key: str, deadline: float) -> Receipt | None:
     by = "bot" if head.thread_key else "terminal"
-    deadline = time.monotonic() + patience
     while True:
         # Asked before the row is read: a process that took the request and ended is seen to have taken it.
         there = served(store, head)
@@ -156,31 +164,32 @@ def awaited(store: Store, head: Head, key: str, *, patience: float = REPLY_SECON
         time.sleep(_LOOK_SECONDS)
 
 
-def _here(key: str, *, goes_on: bool) -> Begin:
+def _withdraw(store: Store, key: str) -> None:
+    """Take a request back that nobody has carried out: whoever made it is told that nothing was done."""
+    row = store.inbox_row(key)
+    if row is not None and row.outcome is None:
+        store.consume([Consumed(row.id, "withdrawn")], utc_now())
+
+
+def _here(request: InboxItem | None, *, goes_on: bool) -> Begin:
     """Carry the request out in this process, and then go on with the session."""
 
     async def begin(engine: Engine, follower: Follower) -> None:
-        if key:
-            await carry_out(engine, key)
+        if request is not None:
+            await carry_out(engine, request)
         if goes_on:
             await follower.take_up()
 
     return begin
 
 
-async def act_here(engine: Engine, session_id: str, wanted: Act, actor: Actor) -> None:
-    """Act on a session in this process. Raises what it is refused with."""
-    request = _request(session_id, wanted, actor)
-    await engine.writer.ingest([request], engine.now())
-    await carry_out(engine, request.key)
-
-
-async def carry_out(engine: Engine, key: str) -> None:
-    """Carry a request out, unless another process was quicker to claim its session: then wait for that one. Raises what
+async def carry_out(engine: Engine, request: InboxItem) -> None:
+    """Carry a request out in this process, unless another process was quicker to claim its session: then wait for that one. Raises what
     it is refused with, and `Owned` where that process does not get to it."""
+    await engine.writer.ingest([request], engine.now())
     deadline = time.monotonic() + REPLY_SECONDS
     while True:
-        row = await engine.writer.call(engine.store.inbox_row, key)
+        row = await engine.writer.call(engine.store.inbox_row, request.key)
         assert row is not None, "a request stays in the inbox until it is done"
         if row.outcome is not None:
             return _raise_refusal(row)
@@ -190,10 +199,8 @@ async def carry_out(engine: Engine, key: str) -> None:
             if isinstance(error, Owned) and time.monotonic() < deadline:
                 await asyncio.sleep(_LOOK_SECONDS)
                 continue
-            # Whoever asked is told that nothing was done, so nobody may do it later.
             with contextlib.suppress(StorageError):
-                withdrawn = [Consumed(row.id, "withdrawn")]
-                await engine.writer.call(engine.store.consume, withdrawn, engine.now())
+                await engine.writer.call(_withdraw, engine.store, request.key)
             raise
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bot.cli.act import Act, ask, awaited, carry_out, told
+from bot.cli.act import Act, ask, carry_out, request_of, told
 from bot.cli.lookup import actor_for, find_flow, find_session, need_database, refuse_ended
 from bot.config.settings import Settings
 from bot.terminal.cli_context import Place, opened, writing
@@ -15,6 +15,7 @@ from bot.terminal.output import clean, print_json
 from engine.decide.migration import Plan, lines, plan
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
+from engine.journal.records import InboxItem
 from engine.language.codec import Json, decode
 from engine.language.errors import UnknownFlow
 from engine.run.sessions import stored_state
@@ -39,10 +40,10 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
             _tell(made, "It can go on with the new text." if not made.problems else "", as_json=as_json)
             return Exit.OK if not made.problems else Exit.REFUSED
         done = f"{head.session_id} goes on with the new text."
-        key = ask(store, head, Act("migrate", {"flow": decode(new.body())}), actor)
-        receipt = awaited(store, head, key)
+        request = request_of(head.session_id, Act("migrate", {"flow": decode(new.body())}), actor)
+        receipt = ask(store, head, request)
         if receipt is None:
-            asyncio.run(_carry_out(settings, store, key))
+            asyncio.run(_carry_out(settings, store, request))
     if receipt is None:
         _tell(made, done, as_json=as_json)
         return Exit.OK
@@ -64,13 +65,13 @@ def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> F
         ) from error
 
 
-async def _carry_out(settings: Settings, store: Store, key: str) -> None:
+async def _carry_out(settings: Settings, store: Store, request: InboxItem) -> None:
     from bot.compose.assembly import make_engine
 
     engine = make_engine(settings, store, local_gate(settings), label="cli", slack=False)
     await engine.open()
     try:
-        await carry_out(engine, key)
+        await carry_out(engine, request)
     finally:
         await engine.close()
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.cli.act import Act, act, act_here, served
+from bot.cli.act import Act, act, carry_out, request_of, served
 from bot.cli.lookup import actor_for, also_in_workspace, find_open_session, matches, need_database
 from bot.terminal.cli_context import Place, writing
 from bot.terminal.exit_codes import Exit, UsageError, exit_of
@@ -110,7 +110,7 @@ def _from_snapshot(place: Place, wanted: Resume, data: bytes, actor: Actor, mode
         state = await engine.resume_from_snapshot(data)
         said = said_of(state, wanted, message)
         if said is not None:
-            await act_here(engine, session_id, said, actor)
+            await carry_out(engine, request_of(session_id, said, actor))
         if follower is not None:
             await follower.take_up()
 

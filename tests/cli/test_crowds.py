@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bot
-from bot.cli.act import Act, Receipt, ask, awaited, told
+from bot.cli.act import Act, Receipt, ask, request_of, told
 from bot.terminal.follower import Follower
 from bot.terminal.screen import TerminalScreen
 from engine.decide.commands import Answer, Shown
@@ -108,8 +108,8 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
         store.register("bot")
         head = store.head(session_id)
         assert head is not None
-        key = ask(store, head, Act("pause", {}), Actor.local("ana"))
-        receipt = awaited(store, head, key, patience=0)
+        request = request_of(session_id, Act("pause", {}), Actor.local("ana"))
+        receipt = ask(store, head, request, patience=0)
     finally:
         store.close()
     assert receipt == Receipt("queued", "bot", there=True)

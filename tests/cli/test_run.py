@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
+from bot.cli.app import run
 from engine.run.active import utc_now
-from tests.cli.clikit import Cli, Done, Terminal, until
+from tests.cli.clikit import Cli, Done, Terminal, command, environment, until
 from tests.cli.flowtexts import counting, gated, long_running, two_questions
 
 pytestmark = pytest.mark.process
@@ -379,6 +383,46 @@ def test_an_answer_that_its_process_did_not_take_is_taken_here(cli: Cli) -> None
             terminal.kill()
             assert process.wait(30) == 3, process.communicate()
     assert (requests(cli), cli.lines("second")) == (["applied"], ["ran"])
+
+
+def test_an_interrupted_command_withdraws_its_request(cli: Cli) -> None:
+    """Ctrl-C while the terminal that has the session does not reply: it will not carry the answer out later."""
+    two_questions(cli)
+    with cli.terminal("run", "talk", "-i", "who=bob") as terminal:
+        terminal.expect("Which region for bob?")
+        prompt = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
+        os.kill(terminal.process.pid, signal.SIGSTOP)
+        with cli.started("prompts", "answer", prompt, "eu") as process:
+            until(lambda: requests(cli) == [None], "the request is in the inbox")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130, process.communicate()
+    assert requests(cli) == ["withdrawn"]
+
+
+def test_a_command_that_ends_before_it_acts_leaves_no_request(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody serves the session, Ctrl-C before the command has taken it up is as if it had not been given."""
+    two_questions(cli)
+    prompt = cli.run("run", "talk", "-i", "who=bob").json["prompts"][0]["promptId"]
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bot.cli.act.follow", interrupted)
+    monkeypatch.chdir(cli.cwd)
+    assert run(["prompts", "answer", prompt, "eu"]) == 130
+    assert requests(cli) == []
+
+
+def test_a_command_without_standard_streams_is_carried_out(cli: Cli) -> None:
+    """A command that was started with closed standard input and output acts as any other."""
+    two_questions(cli)
+    prompt = cli.run("run", "talk", "-i", "who=bob").json["prompts"][0]["promptId"]
+    line = f"exec {shlex.join([sys.executable, *command('prompts', 'answer', prompt, 'eu')])} <&- >&-"
+    done = subprocess.run(line, shell=True, cwd=cli.cwd, env=environment(cli.cwd), stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert cli.lines("second") == ["ran"]
 
 
 def test_a_flow_in_a_broken_file_is_found_by_its_name(cli: Cli) -> None:
