@@ -69,9 +69,14 @@ def node(
     functions: a class, a `NodeType`, says them itself. Raises `BadNodeType`.
     """
 
+    if not isinstance(name, str):
+        raise BadNodeType('a node type has a name: write @node("name") above the function')
+
     def register(made: Made) -> Made:
         if name in TYPES or name in INTERNAL:
             raise BadNodeType(f"`{name}` is a node type of sayso")
+        if not callable(made):
+            raise BadNodeType(f"`{name}`: a node type is a function or a class, not {made!r}")
         if inspect.isclass(made):
             installed.register(name, made)
             return made
@@ -94,10 +99,16 @@ def _of_function(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     """The config and the `run` of the type that a function is."""
     fields: dict[str, Any] = {}
     try:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise BadNodeType(f"`{name}`: a generator gives no output; return it in place of `yield`")
         signature, hints = signature_of(function)
         for each in signature.parameters.values():
-            if each.kind in (*GATHERING, each.POSITIONAL_ONLY):
+            if each.kind in (*GATHERING, each.POSITIONAL_ONLY) or each.name.startswith("_"):
                 raise BadNodeType(f"`{name}`: the parameter `{each.name}` has no name in a flow")
+            if each.name.startswith("model_") and hasattr(Config, each.name):
+                raise BadNodeType(
+                    f"`{name}`: the parameter `{each.name}` needs another name, which pydantic does not use"
+                )
             default = ... if each.default is each.empty else each.default
             fields[each.name] = (hints.get(each.name, Any), default)
         takes_ctx = fields.pop(CTX, None) is not None

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,9 +20,10 @@ from engine.journal.events import Event
 from engine.journal.records import InboxItem, OutboxRow, PutOutbox, Row
 from engine.journal.state import Asked, State
 from engine.language import timestamps
-from engine.language.codec import Json, decode, encode
+from engine.language.codec import Json, copy, decode, encode
 from engine.language.errors import (
     Corrupt,
+    NotJson,
     SaysoError,
     SchemaTooNew,
     SessionQuarantined,
@@ -31,6 +33,7 @@ from engine.language.errors import (
 )
 from engine.run import remote_commands
 from engine.run.engine import Engine
+from engine.run.frontend_lock import FrontendLock
 
 log = logging.getLogger("sayso.frontend")
 
@@ -125,9 +128,12 @@ def _row(state: State, asked: Asked, kind: str) -> PutOutbox:
 class FrontendWorker:
     """Hands the outbox rows of a store to a frontend. `ingested` is called when something was put into the inbox."""
 
-    def __init__(self, engine: Engine, frontend: Frontend, ingested: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Engine, frontend: Frontend, lock: FrontendLock, ingested: Callable[[], None]
+    ) -> None:
         self._engine = engine
         self._frontend = frontend
+        self._lock = lock
         self._ingested = ingested
         self._wake = asyncio.Event()
         self._kinds = {"ask": self._ask, "close": self._close, "message": self._deliver}
@@ -150,6 +156,7 @@ class FrontendWorker:
             for task in lanes.values():
                 task.cancel()
             await asyncio.gather(*lanes.values(), return_exceptions=True)
+            self._lock.close()
 
     async def _round(self, lanes: dict[str, asyncio.Task[None]]) -> None:
         """Start a task for each lane that has rows and none. A lane that ends while rows are read is left to the next round:
@@ -157,6 +164,8 @@ class FrontendWorker:
         try:
             for key in [name for name, task in lanes.items() if task.done()]:
                 lanes.pop(key).result()
+            if not self._lock.take():
+                return
             rows = await self._engine.writer.call(self._engine.store.outbox, now=self._engine.now())
         except StorageBroken:
             raise
@@ -170,6 +179,8 @@ class FrontendWorker:
         for key, each in found.items():
             lanes[key] = asyncio.create_task(self._in_order(each), name=f"frontend:{key}")
             lanes[key].add_done_callback(lambda _: self._wake.set())
+        if not lanes:
+            self._lock.pause()
 
     async def _in_order(self, rows: Sequence[OutboxRow]) -> None:
         for row in rows:
@@ -190,7 +201,9 @@ class FrontendWorker:
             return True
         except StorageError:
             raise
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _cancelled():
+                raise
             log.warning("%s is tried again: %s: %s", row.key, type(error).__name__, error)
             if row.kind == "ask" or row.attempts + 1 < MOST_ATTEMPTS:
                 first, most = BACKOFF_SECONDS
@@ -214,13 +227,16 @@ class FrontendWorker:
         state, asked = await self._question(row)
         if asked is None or not asked.open or asked.shown is not None:
             return []
-        shown = await self._frontend.ask(state, asked, row.key)
+        shown = await _awaited("ask", self._frontend.ask(state, asked, row.key))
+        if not isinstance(shown, dict) or not _is_json(shown):
+            log.error("`ask` of the frontend must return a JSON object; the question counts as shown.")
+            shown = {}
         return [self._request(row, "shown", promptId=asked.prompt_id, shown=shown)]
 
     async def _close(self, row: OutboxRow) -> list[InboxItem]:
         state, asked = await self._question(row)
         if asked is not None and not asked.open:
-            await self._frontend.close(state, asked)
+            await _awaited("close", self._frontend.close(state, asked))
         return []
 
     async def _question(self, row: OutboxRow) -> tuple[State, Asked | None]:
@@ -230,7 +246,9 @@ class FrontendWorker:
     async def _deliver(self, row: OutboxRow) -> list[InboxItem]:
         data = decode(row.payload)
         message = Message.of(data["sessionId"], data["path"], data["config"])
-        output = await self._frontend.deliver(message, row.key)
+        output = await _awaited("deliver", self._frontend.deliver(message, row.key))
+        if not _is_json(output):
+            raise NotDelivered("The message was shown, but `deliver` of the frontend must return JSON.")
         place = {"path": data["path"], "attempt": data["attempt"]}
         return [self._request(row, "delivered", **place, output=output)]
 
@@ -241,3 +259,26 @@ class FrontendWorker:
 
     def _request(self, row: OutboxRow, do: str, **fields: Json) -> InboxItem:
         return remote_commands.item(f"{do}:{row.key}", row.session_id or "", do, **fields)
+
+
+def _cancelled() -> bool:
+    """Whether it is the worker that is being cancelled, and not something within the frontend."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _awaited(name: str, made: Awaitable[Json]) -> Json:
+    """What a method of the frontend gives. One that is not `async` has done its work by now: calling it again would do it
+    twice."""
+    if inspect.isawaitable(made):
+        return await made
+    log.error("`%s` of the frontend must be an `async def`: sessions stand still while it runs.", name)
+    return made
+
+
+def _is_json(value: Json) -> bool:
+    try:
+        copy(value)
+    except NotJson:
+        return False
+    return True

@@ -36,8 +36,9 @@ from engine.run.active import random_text, utc_now
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.run.frontend import Frontend, FrontendWorker, NoFrontend, question_rows
+from engine.run.frontend_lock import FrontendLock
 from engine.run.hub import Hub
-from engine.run.session import Session
+from engine.run.session import Session, check_actor
 from engine.run.tool_servers import ToolServers
 from engine.storage.open import open_store
 from engine.storage.port import Store
@@ -49,7 +50,7 @@ _SQLITE = "sqlite:///"
 
 
 class NotOpen(SaysoError):
-    """A runtime is used outside of `async with Runtime(...)`."""
+    """A runtime is used outside of `async with Runtime(...)`, or opened twice."""
 
     code = "not_open"
 
@@ -79,8 +80,13 @@ class Runtime:
         that of the database. `policy` says who may do what: by default only those whom a flow names, and who started
         it. `secret` gives the values of secrets: by default `SAYSO_SECRET_NAME`. `provider` answers agents: by default
         Claude, with the key in the environment."""
+        if not isinstance(store, str) and not hasattr(store, "register"):
+            raise TypeError(
+                f"A store is a URL (sqlite:///deploy.db) or what open_store returns, not {store!r}."
+            )
         self._where = store
-        self._frontend = frontend or NoFrontend()
+        self._lock = FrontendLock(_database_of(store), keeps=frontend is not None)
+        self._frontend = NoFrontend() if frontend is None else _checked_frontend(frontend)
         self._policy = policy or Gate(None)
         self._home = None if home is None else Path(home)
         self._secret = secret or SecretSource(os.environ, None).get
@@ -107,12 +113,17 @@ class Runtime:
     # --- life --------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        if self._engine is not None:
+            raise NotOpen("This runtime is open already; another `async with` takes a Runtime of its own.")
+        self._failed = None
         async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._close)
             store = self._where
             if isinstance(store, str):
                 store = await asyncio.to_thread(open_store, store, self._secret_key)
                 stack.callback(store.close)
-            home = self._home or _home_of(self._where) or Path(stack.enter_context(_folder()))
+            database = _database_of(self._where)
+            home = self._home or (database and database.parent) or Path(stack.enter_context(_folder()))
             self._engine = self._composed(store, home)
             await self._engine.open()
             stack.push_async_callback(self._engine.close)
@@ -144,7 +155,7 @@ class Runtime:
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
         """Start what wakes sessions; at the end the dispatcher finishes what it has in hand."""
         self._dispatcher = Dispatcher(self.engine)
-        self._worker = FrontendWorker(self.engine, self._frontend, self._dispatcher.notify)
+        self._worker = FrontendWorker(self.engine, self._frontend, self._lock, self._dispatcher.notify)
         serving = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
         showing = asyncio.create_task(self._worker.run(), name="frontend")
         for task in (serving, showing):
@@ -164,6 +175,8 @@ class Runtime:
         traceback: TracebackType | None,
     ) -> None:
         await self._opened.__aexit__(kind, error, traceback)
+
+    def _close(self) -> None:
         self._engine = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -174,7 +187,8 @@ class Runtime:
     def _committed(self, state: State, events: Sequence[Event]) -> None:
         self._tell()
         self._worker.notify()
-        self._frontend.observe(state, events)
+        if events:
+            self._frontend.observe(state, events)
 
     def _tell(self) -> None:
         self._news.set()
@@ -199,6 +213,9 @@ class Runtime:
         session_id: str | None = None,
     ) -> Session:
         """Start a session; durable when this returns. Raises as `Engine.start`."""
+        if not isinstance(flow, Flow):
+            raise TypeError(f"A flow is what load_flow returns, not {type(flow).__name__}.")
+        check_actor(actor)
         return await self.session(
             await self.engine.start(flow, inputs or {}, actor=actor, session_id=session_id)
         )
@@ -218,11 +235,20 @@ class Runtime:
         return Hub(self.engine, session_id, actor)
 
 
-def _home_of(store: str | Store) -> Path | None:
-    """The folder of a database file."""
-    if isinstance(store, str) and store.startswith(_SQLITE):
-        return Path(store.removeprefix(_SQLITE)).parent
+def _database_of(store: str | Store) -> Path | None:
+    """The file of a database that was given as a URL."""
+    if isinstance(store, str) and store.startswith(_SQLITE) and len(store) > len(_SQLITE):
+        return Path(store.removeprefix(_SQLITE))
     return None
+
+
+def _checked_frontend(frontend: Frontend) -> Frontend:
+    names = ("ask", "close", "deliver", "observe")
+    missing = [name for name in names if not callable(getattr(frontend, name, None))]
+    if missing or isinstance(frontend, type):
+        lacks = f"has no `{missing[0]}`" if missing else "is a class: give an instance of it"
+        raise TypeError(f"A frontend has the methods {', '.join(names)}; {frontend!r} {lacks}.")
+    return frontend
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:

@@ -160,6 +160,7 @@ class Session:
     async def act(self, do: str, *, actor: Actor, seconds: float = REPLY_SECONDS, **fields: Any) -> Receipt:
         """Put a request into the inbox (`engine.run.remote_commands` knows its words) and wait so many seconds until it was
         carried out. Raises `RequestRefused`."""
+        check_actor(actor)
         key = f"api:{self._engine.new_id()}"
         item = remote_commands.item(key, self.id, do, actor=actor, **fields)
         await self._engine.writer.ingest([item], self._engine.now())
@@ -181,6 +182,12 @@ class Session:
             message = result.get("message") or f"The request was not carried out ({row.outcome})."
             raise RequestRefused(str(result.get("error") or "refused"), str(message))
         return Receipt(key, row.outcome)
+
+
+def check_actor(actor: object) -> None:
+    """Raise `TypeError` unless it is an `Actor`: names are given as texts easily."""
+    if not isinstance(actor, Actor):
+        raise TypeError(f'An actor is an Actor, such as Actor.local("ana"), not {actor!r}.')
 
 
 def _given(asked: Asked, value: Json) -> dict[str, Json]:

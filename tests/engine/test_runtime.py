@@ -11,7 +11,7 @@ import pytest
 
 from engine import Actor, Event, Json, Runtime, Session, State, load_flow
 from engine.journal.state import Asked
-from engine.language.errors import SeveralPrompts
+from engine.language.errors import SeveralPrompts, StorageError
 from engine.run.frontend import Message, NotDelivered
 from engine.run.runtime import NotOpen
 from engine.run.session import RequestRefused
@@ -223,3 +223,170 @@ async def test_a_runtime_works_while_it_is_open(tmp_path: Path) -> None:
     """Outside of its `async with` it says what is wrong."""
     with pytest.raises(NotOpen, match="async with"):
         await runtime(tmp_path).start(load_flow(SAYS), actor=ANA)
+
+
+QUESTION = "flow: q\nnodes: [{id: q, type: ask, with: {message: Q?}}]"
+
+
+@pytest.mark.parametrize("given", ["here", None, {"page": object()}], ids=["text", "nothing", "no-json"])
+async def test_a_place_that_is_no_json_object_counts_as_shown(tmp_path: Path, given: Any) -> None:
+    """The question is shown once, and its session can be answered and read."""
+
+    class Wrong(Recorder):
+        async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
+            await super().ask(state, asked, key)
+            return given  # type: ignore[no-any-return]
+
+    shown = Wrong()
+    async with runtime(tmp_path, frontend=shown) as place:
+        session = await begun(place, QUESTION)
+        assert session.questions[0].shown == {}
+        await session.answer("yes", actor=ANA)
+        assert (await session.rest()).status == "complete"
+    assert shown.calls == [("ask", "Q?"), ("close", "answered")]
+
+
+async def test_an_output_of_a_frontend_that_is_no_json_fails_the_message_once(tmp_path: Path) -> None:
+    """What was said is not said again because of what `deliver` returned."""
+
+    class Wrong(Recorder):
+        async def deliver(self, message: Message, key: str) -> dict[str, Json]:
+            await super().deliver(message, key)
+            return {"page": object()}  # type: ignore[dict-item]
+
+    shown = Wrong()
+    async with runtime(tmp_path, frontend=shown) as place:
+        session = await begun(place, SAYS)
+    assert shown.calls == [("deliver", "Hello")]
+    assert "must return JSON" in str(session.error)
+
+
+async def test_a_frontend_that_is_not_async_is_called_once(tmp_path: Path) -> None:
+    """A plain function has shown the question by the time that it returns."""
+
+    class Plain(Recorder):
+        def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:  # type: ignore[override]
+            self._note("ask", asked.message, key)
+            return {"page": "plain"}
+
+    shown = Plain()
+    async with runtime(tmp_path, frontend=shown) as place:
+        session = await begun(place, QUESTION)
+    assert session.questions[0].shown == {"page": "plain"}
+    assert shown.calls == [("ask", "Q?")]
+
+
+async def test_a_frontend_that_was_cancelled_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancellation within it ends nothing else."""
+    monkeypatch.setattr("engine.run.frontend.BACKOFF_SECONDS", (0.0, 0.0))
+
+    class Cancelled(Recorder):
+        async def deliver(self, message: Message, key: str) -> dict[str, Json]:
+            self.keys.append(key)
+            if len(self.keys) == 1:
+                raise asyncio.CancelledError
+            return {}
+
+    shown = Cancelled()
+    async with runtime(tmp_path, frontend=shown) as place:
+        assert (await begun(place, SAYS)).status == "complete"
+    assert len(shown.keys) == 2
+
+
+async def test_commits_without_events_are_not_observed(tmp_path: Path) -> None:
+    """`observe` is told of events, and of nothing else."""
+
+    class Counts(Recorder):
+        def observe(self, state: State, events: Sequence[Event]) -> None:
+            assert events
+            self.seen += [event.type for event in events]
+            self.calls.append(("observe", len(events)))
+
+    shown = Counts()
+    async with runtime(tmp_path, frontend=shown) as place:
+        session = await begun(place, GATE)
+        with pytest.raises(RequestRefused):
+            await session.answer("approve", actor=ANA)
+    assert sum(count for what, count in shown.calls if what == "observe") == len(shown.seen)
+
+
+async def test_two_runtimes_show_everything_once(tmp_path: Path) -> None:
+    """The second frontend of a database waits for the end of the first."""
+    first, second = Recorder(), Recorder()
+    async with runtime(tmp_path, frontend=second) as later:
+        async with runtime(tmp_path, frontend=first) as place:
+            assert (await begun(place, SAYS.replace("Hello", "First"))).status == "complete"
+        assert (await begun(later, SAYS)).status == "complete"
+    assert sorted(text for _, text in first.calls + second.calls) == ["First", "Hello"]
+    assert first.calls == []
+
+
+async def test_the_second_frontend_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+    """The lock is free when its runtime is closed."""
+    first, second = Recorder(), Recorder()
+    one, two = runtime(tmp_path, frontend=first), runtime(tmp_path, frontend=second)
+    async with one as place:
+        await begun(place, SAYS)
+        await two.__aenter__()
+    try:
+        assert (await begun(two, SAYS.replace("Hello", "Bye"))).status == "complete"
+    finally:
+        await two.__aexit__(None, None, None)
+    assert (first.calls, second.calls) == ([("deliver", "Hello")], [("deliver", "Bye")])
+
+
+async def test_a_runtime_without_a_frontend_leaves_messages_to_the_one_with_it(tmp_path: Path) -> None:
+    """A process that only answers fails no message of the process that shows them."""
+    shown = Recorder()
+    async with runtime(tmp_path, frontend=shown) as place:
+        await begun(place, SAYS)
+        async with runtime(tmp_path) as other:
+            assert (await begun(other, SAYS)).status == "complete"
+    assert shown.calls == [("deliver", "Hello")] * 2
+
+
+async def test_a_runtime_is_not_opened_twice(tmp_path: Path) -> None:
+    """The second `async with` says so, and the first one goes on; later it may be opened again."""
+    place = runtime(tmp_path)
+    async with place:
+        with pytest.raises(NotOpen, match="open already"):
+            await place.__aenter__()
+        assert (await begun(place, QUESTION)).status == "paused"
+    async with place:
+        assert (await begun(place, QUESTION)).status == "paused"
+
+
+async def test_a_runtime_that_could_not_open_may_be_opened_again(tmp_path: Path) -> None:
+    """A failure in between leaves nothing open."""
+    place = Runtime("nonsense")
+    for _ in range(2):
+        with pytest.raises(StorageError, match="no database URL"):
+            await place.__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"store": Path("x.db")}, "A store is a URL"),
+        ({"frontend": object()}, "has no `ask`"),
+        ({"frontend": Recorder}, "give an instance"),
+    ],
+)
+def test_a_wrong_part_is_named_at_once(options: Any, sentence: str) -> None:
+    """Not when the first question is to be shown."""
+    with pytest.raises(TypeError, match=sentence):
+        Runtime(**options)
+
+
+async def test_a_name_is_no_actor_and_a_text_no_flow(tmp_path: Path) -> None:
+    """The sentence says what is one."""
+    async with runtime(tmp_path) as place:
+        with pytest.raises(TypeError, match="load_flow"):
+            await place.start(SAYS, actor=ANA)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"Actor\.local"):
+            await place.start(load_flow(SAYS), actor="ana")  # type: ignore[arg-type]
+        session = await begun(place, QUESTION)
+        with pytest.raises(TypeError, match=r"Actor\.local"):
+            await session.answer("yes", actor="ana")  # type: ignore[arg-type]

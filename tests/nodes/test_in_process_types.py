@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,6 +132,47 @@ def test_what_cannot_be_called_by_name_is_refused() -> None:
 
     with pytest.raises(BadNodeType, match="the parameter `numbers` has no name in a flow"):
         node("sums")(sums)
+
+
+def _yields(number: int) -> Iterator[int]:
+    yield number
+
+
+def _private(_number: int) -> int:
+    return _number
+
+
+def _shadows(model_config: int) -> int:
+    return model_config
+
+
+def _doubles(number: int) -> int:
+    return number * 2
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "sentence"),
+    [
+        (_yields, {}, "a generator gives no output"),
+        (_private, {}, "`_number` has no name in a flow"),
+        (_shadows, {}, "`model_config` needs another name"),
+        (5, {}, "a function or a class, not 5"),
+        (_doubles, {"timeout": "5m"}, "a number of seconds above 0, not '5m'"),
+        (_doubles, {"timeout": 0}, "a number of seconds above 0, not 0"),
+        (_doubles, {"outputs": ["text"]}, "`outputs` must be fields with a sentence each"),
+        (_doubles, {"secret_fields": ["key"]}, "`secret_fields` names key"),
+    ],
+)
+def test_what_cannot_work_is_refused_where_it_is_made(made: Any, options: Any, sentence: str) -> None:
+    """Not when a session runs it: the sentence says what is wrong."""
+    with pytest.raises(BadNodeType, match=sentence):
+        node("wrong", **options)(made)
+
+
+def test_a_decorator_without_a_name_is_refused() -> None:
+    """`@node` alone would make no type and hide the function."""
+    with pytest.raises(BadNodeType, match=r'@node\("name"\)'):
+        node(_doubles)  # type: ignore[arg-type]
 
 
 def test_a_session_of_another_program_says_what_is_missing() -> None:

@@ -9,6 +9,7 @@ that happens while a flow is being read. A type that cannot be used is noted wit
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,13 @@ def _checked(name: str, package: str, kind: Any) -> OwnSpec:
     on_crash = getattr(kind, "on_crash", "ask")
     _refuse(on_crash not in ("again", "ask"), f"`on_crash` must be `again` or `ask`, not {on_crash!r}")
     outputs = getattr(kind, "outputs", None)
+    _refuse(not isinstance(outputs, Mapping | None), "`outputs` must be fields with a sentence each")
+    timeout = getattr(kind, "timeout", None)
+    _refuse(not _is_seconds(timeout), f"`timeout` must be a number of seconds above 0, not {timeout!r}")
+    secret_fields = frozenset(getattr(kind, "secret_fields", ()))
+    fields = config.model_fields
+    unknown = sorted(secret_fields - fields.keys() - {each.alias for each in fields.values()})
+    _refuse(bool(unknown), f"`secret_fields` names {', '.join(unknown)}, which `config` does not have")
     return OwnSpec(
         name=name,
         package=package,
@@ -114,11 +122,15 @@ def _checked(name: str, package: str, kind: Any) -> OwnSpec:
         outputs=outputs or {},
         any_output=outputs is None,
         on_crash=again if on_crash == "again" else ask,
-        timeout=getattr(kind, "timeout", None),
-        secret_fields=frozenset(getattr(kind, "secret_fields", ())),
+        timeout=timeout,
+        secret_fields=secret_fields,
         unknown_output=dict(getattr(kind, "unknown_output", {})),
         uninspectable=UNKNOWN_WORK,
     )
+
+
+def _is_seconds(timeout: object) -> bool:
+    return timeout is None or (isinstance(timeout, int | float) and timeout > 0)
 
 
 def _refuse(wrong: bool, reason: str) -> None:
