@@ -300,8 +300,6 @@ async def test_commits_without_events_are_not_observed(tmp_path: Path) -> None:
 
     class Counts(Recorder):
         def observe(self, state: State, events: Sequence[Event]) -> None:
-            assert events
-            self.seen += [event.type for event in events]
             self.calls.append(("observe", len(events)))
 
     shown = Counts()
@@ -309,7 +307,9 @@ async def test_commits_without_events_are_not_observed(tmp_path: Path) -> None:
         session = await begun(place, GATE)
         with pytest.raises(RequestRefused):
             await session.answer("approve", actor=ANA)
-    assert sum(count for what, count in shown.calls if what == "observe") == len(shown.seen)
+    counts = [count for what, count in shown.calls if what == "observe"]
+    assert counts
+    assert all(counts)
 
 
 async def test_two_runtimes_show_everything_once(tmp_path: Path) -> None:
