@@ -24,7 +24,7 @@ from engine.journal.records import Consumed, Head, InboxItem, InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
-from engine.language.errors import Owned, PromptTimedOut, SaysoError, StorageError
+from engine.language.errors import Fenced, Owned, PromptTimedOut, SaysoError, StorageError
 from engine.run.active import utc_now
 from engine.run.dispatcher import perform
 from engine.run.engine import Engine
@@ -196,7 +196,7 @@ async def carry_out(engine: Engine, request: InboxItem) -> None:
         try:
             await perform(engine, row)
         except BaseException as error:
-            if isinstance(error, Owned) and time.monotonic() < deadline:
+            if isinstance(error, (Owned, Fenced)) and time.monotonic() < deadline:
                 await asyncio.sleep(_LOOK_SECONDS)
                 continue
             with contextlib.suppress(StorageError):

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 import bot
-from bot.cli.act import Act, Receipt, ask, request_of, told
+from bot.cli.act import Act, Receipt, ask, carry_out, request_of, told
 from bot.terminal.follower import Follower
 from bot.terminal.screen import TerminalScreen
 from engine.decide.commands import Answer, Shown
+from engine.journal.records import InboxRow
 from engine.language.actors import Actor
+from engine.language.errors import Fenced
+from engine.run.dispatcher import perform
+from engine.run.engine import Engine
 from engine.storage.sqlite import open_sqlite
 from prompt_state.projection import projection
 from tests.cli import crowd, crowd_checks
@@ -114,6 +118,23 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
         store.close()
     assert receipt == Receipt("queued", "bot", there=True)
     assert told(receipt, "Done.").startswith("The bot runs and has not taken the request yet.")
+
+
+async def test_a_request_that_another_process_carried_out_just_then_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds its own request consumed meanwhile takes the outcome for its own, and reports no lost claim."""
+
+    async def overtaken(engine: Engine, row: InboxRow) -> None:
+        await perform(engine, row)
+        raise Fenced("another process was quicker")
+
+    monkeypatch.setattr("bot.cli.act.perform", overtaken)
+    async with running(open_sqlite(tmp_path / "sayso.db"), tmp_path) as rig:
+        session_id = await rig.engine.start(flow_of(FOLLOWED % "log"), {}, actor=ANA)
+        await rig.engine.parked(session_id)
+        await carry_out(rig.engine, request_of(session_id, Act("pause", {}), ANA))
+        assert (await rig.engine.state(session_id)).phase == "held"
 
 
 class Leaving(Follower):
