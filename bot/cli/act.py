@@ -184,8 +184,10 @@ def _here(request: InboxItem | None, *, goes_on: bool) -> Begin:
 
 
 async def carry_out(engine: Engine, request: InboxItem) -> None:
-    """Carry a request out in this process, unless another process was quicker to claim its session: then wait for that one. Raises what
-    it is refused with, and `Owned` where that process does not get to it."""
+    """Carry a request out in this process, unless another one was quicker to claim its session: then wait for that one.
+
+    Raises what the request is refused with, and `Owned` or `Fenced` where the other process does not get to it.
+    """
     await engine.writer.ingest([request], engine.now())
     deadline = time.monotonic() + REPLY_SECONDS
     while True:
