@@ -25,7 +25,7 @@ Files:
   have it
 * `failures`: failures of inbox rows: which of them are counted, and when a row becomes a dead letter
 * `frontend`: what shows questions and messages to people, and the loop that calls it
-* `frontend_lock`: one runtime at a time shows the sessions of a database
+* `frontend_lock`: the lease to serve, as a runtime has it
 * `hub`: the face of one session: its status, its events, and what can be asked of it
 * `job`: the work of one node: what its runner gets, and what its outcome means to the core
 * `remote_commands`: requests for a session that travel through the inbox: from the CLI to the process that

@@ -1,47 +1,43 @@
-"""The lock under which one runtime at a time hands the rows of a database to its frontend.
+"""Which runtime hands the rows of a database to its frontend: the one that has the lease to serve it.
 
-It is an exclusive `flock` on `<database>.frontend`: the kernel drops it when the process ends in whatever way. A runtime
-with a frontend keeps it while it is open, another one waits for it; one without a frontend has it for single rounds.
+A runtime with a frontend keeps the lease while it is open, and waits for another server to end. One without a frontend
+has it for single rounds, as a holder that is stopping: a server that starts meanwhile waits for it.
 """
 
 from __future__ import annotations
 
 import logging
-import os
+from dataclasses import replace
 from pathlib import Path
 
-from engine.storage.private_files import check_private, locked, make_private, open_private
+from engine.storage.home_lease import Holder, Lease, Served, note_of, read_holder, try_lease
 
 log = logging.getLogger("sayso.frontend")
 
 
 class FrontendLock:
-    """The lock of a database, or of none (`memory:`): then it is always free."""
+    """The lease of a database, or of none (`memory:`): then it is always free."""
 
-    def __init__(self, database: Path | None, *, keeps: bool) -> None:
+    def __init__(self, database: Path | None, holder: Holder, *, keeps: bool) -> None:
         """`keeps`: it is held until `close`, else until `pause`."""
-        self._path = None if database is None else database.with_name(f"{database.name}.frontend")
+        self._database = database
+        self._holder = replace(holder, stopping=not keeps)
         self._keeps = keeps
-        self._descriptor: int | None = None
+        self._lease: Lease | None = None
         self._told = False
 
     def take(self) -> bool:
         """Whether it is ours now. Raises `StorageError` for a file that is not ours alone."""
-        if self._path is None or self._descriptor is not None:
+        if self._database is None or self._lease is not None:
             return True
-        make_private(self._path)
-        check_private(self._path)
-        descriptor = open_private(self._path)
-        if locked(descriptor):
-            self._descriptor = descriptor
-            return True
-        os.close(descriptor)
-        if self._keeps and not self._told:
+        self._lease = try_lease(self._database, self._holder)
+        if self._lease is None and self._keeps and not self._told:
             self._told = True
             log.warning(
-                "Another runtime shows the sessions of this database; ours begins when that one ends."
+                "%s Until then this runtime shows nothing.",
+                Served(self._database, read_holder(note_of(self._database))),
             )
-        return False
+        return self._lease is not None
 
     def pause(self) -> None:
         """There is nothing to do: let another one have it, unless it is kept."""
@@ -50,6 +46,6 @@ class FrontendLock:
 
     def close(self) -> None:
         """Give it back."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None

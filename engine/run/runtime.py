@@ -40,13 +40,12 @@ from engine.run.frontend_lock import FrontendLock
 from engine.run.hub import Hub
 from engine.run.session import Session, check_actor
 from engine.run.tool_servers import ToolServers
+from engine.storage.home_lease import holder_of
 from engine.storage.open import open_store
 from engine.storage.port import Store
 
 if TYPE_CHECKING:
     from engine.models.provider import Provider
-
-_SQLITE = "sqlite:///"
 
 
 class NotOpen(SaysoError):
@@ -85,7 +84,7 @@ class Runtime:
                 f"A store is a URL (sqlite:///deploy.db) or what open_store returns, not {store!r}."
             )
         self._where = store
-        self._lock = FrontendLock(_database_of(store), keeps=frontend is not None)
+        self._shows = frontend is not None
         self._frontend = NoFrontend() if frontend is None else _checked_frontend(frontend)
         self._policy = policy or Gate(None)
         self._home = None if home is None else Path(home)
@@ -122,7 +121,7 @@ class Runtime:
             if isinstance(store, str):
                 store = await asyncio.to_thread(open_store, store, self._secret_key)
                 stack.callback(store.close)
-            database = _database_of(self._where)
+            database = store.file
             home = self._home or (database and database.parent) or Path(stack.enter_context(_folder()))
             self._engine = self._composed(store, home)
             await self._engine.open()
@@ -155,7 +154,9 @@ class Runtime:
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
         """Start what wakes sessions; at the end the dispatcher finishes what it has in hand."""
         self._dispatcher = Dispatcher(self.engine)
-        self._worker = FrontendWorker(self.engine, self._frontend, self._lock, self._dispatcher.notify)
+        holder = holder_of(self._label, self._now())
+        lock = FrontendLock(self.engine.store.file, holder, keeps=self._shows)
+        self._worker = FrontendWorker(self.engine, self._frontend, lock, self._dispatcher.notify)
         serving = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
         showing = asyncio.create_task(self._worker.run(), name="frontend")
         for task in (serving, showing):
@@ -233,13 +234,6 @@ class Runtime:
     def hub(self, session_id: str, actor: Actor) -> Hub:
         """The events of a session as they come, and what this actor can ask of it."""
         return Hub(self.engine, session_id, actor)
-
-
-def _database_of(store: str | Store) -> Path | None:
-    """The file of a database that was given as a URL."""
-    if isinstance(store, str) and store.startswith(_SQLITE) and len(store) > len(_SQLITE):
-        return Path(store.removeprefix(_SQLITE))
-    return None
 
 
 def _checked_frontend(frontend: Frontend) -> Frontend:

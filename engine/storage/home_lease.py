@@ -4,6 +4,8 @@ It is an exclusive `flock` on a file beside the database (`<database>.serving`).
 process ends in whatever way, `kill -9` included, so a crash never blocks the next start, and of two that start at
 the same instant exactly one gets it. The file is never removed, and a process id in it proves nothing: it only says
 who holds the lease, for whoever is refused. Commands beside a server do not take the lease.
+
+A server is whoever shows the sessions of the database to people: the bot, or the `Runtime` of a program.
 """
 
 from __future__ import annotations
@@ -77,6 +79,10 @@ class Lease:
         self._holder = replace(self._holder, stopping=True)
         self._write()
 
+    def close(self) -> None:
+        """Give it back."""
+        os.close(self._descriptor)
+
     def _write(self) -> None:
         # One write of one size: whoever reads meanwhile finds the note before or the note after.
         os.pwrite(self._descriptor, encode(asdict(self._holder)).ljust(_NOTE_BYTES), 0)
@@ -85,26 +91,45 @@ class Lease:
 @contextmanager
 def lease(database: Path, command: str, now: str) -> Iterator[Lease]:
     """Hold the lease to serve a database. Raises `Served`, and `StorageError` for files that are not ours alone."""
-    path = private_directory(database.parent) / f"{database.name}.serving"
+    held = _awaited(database, holder_of(command, now))
+    try:
+        yield held
+    finally:
+        held.close()
+
+
+def holder_of(command: str, now: str) -> Holder:
+    """This process as a holder."""
+    return Holder(command, os.getpid(), socket.gethostname(), now)
+
+
+def try_lease(database: Path, holder: Holder) -> Lease | None:
+    """The lease to serve a database, or None while another process has it. Raises `StorageError` as `lease`."""
+    path = note_of(database)
     make_private(path)
     check_private(path)
     descriptor = open_private(path)
-    try:
-        _take(descriptor, path, database)
-        yield Lease(descriptor, Holder(command, os.getpid(), socket.gethostname(), now))
-    finally:
-        os.close(descriptor)
+    if locked(descriptor):
+        return Lease(descriptor, holder)
+    os.close(descriptor)
+    return None
 
 
-def _take(descriptor: int, path: Path, database: Path) -> None:
+def _awaited(database: Path, holder: Holder) -> Lease:
     deadline = time.monotonic() + STOPPING_SECONDS
-    while not locked(descriptor):
+    while (held := try_lease(database, holder)) is None:
         time.sleep(_SETTLE_SECONDS)
-        holder = read_holder(path)
-        if locked(descriptor):
-            return
-        if holder is None or not holder.stopping or time.monotonic() > deadline:
-            raise Served(database, holder)
+        other = read_holder(note_of(database))
+        if (held := try_lease(database, holder)) is not None:
+            return held
+        if other is None or not other.stopping or time.monotonic() > deadline:
+            raise Served(database, other)
+    return held
+
+
+def note_of(database: Path) -> Path:
+    """The file of the lease."""
+    return private_directory(database.parent) / f"{database.name}.serving"
 
 
 def read_holder(path: Path) -> Holder | None:

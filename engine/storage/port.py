@@ -13,6 +13,7 @@ Bodies are bytes that the caller encoded; a backend stores them, gives them a MA
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
 from engine.journal.records import (
@@ -36,6 +37,9 @@ from engine.journal.records import (
 
 class Store(Protocol):
     """One backend. Every method is one transaction; all raise `StorageError` subclasses and nothing else."""
+
+    file: Path | None
+    """The database's file; None for one in memory."""
 
     def close(self) -> None:
         """Close; durable already, so nothing is flushed."""

@@ -63,11 +63,15 @@ def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
     sealer = Sealer(key_for(db, file, key))
     check_key(db, file, sealer)
     db.watch = Freshness(db, sealer, file)
-    return SqliteStore(db, sealer, owners)
+    store = SqliteStore(db, sealer, owners)
+    store.file = file
+    return store
 
 
 class SqliteStore(SessionTables):
     """`Store` on one SQLite database. Threads may share it; their calls run one after the other."""
+
+    file: Path | None = None
 
     def __init__(self, db: Connection, sealer: Sealer, owners: Owners | MemoryOwners) -> None:
         """Made by `open_sqlite` and `MemoryStore`."""

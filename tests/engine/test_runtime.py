@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import Actor, Event, Json, Runtime, Session, State, load_flow
+from engine import Actor, Event, Json, Runtime, Session, State, load_flow, open_store
 from engine.journal.state import Asked
 from engine.language.errors import SeveralPrompts, StorageError
+from engine.run import frontend_lock
 from engine.run.frontend import Message, NotDelivered
 from engine.run.runtime import NotOpen
 from engine.run.session import RequestRefused
+from engine.storage.home_lease import Served, lease
 from engine.testing import ManualClock
+from engine.testing.clock import START
 from tests.support.engine import Workshop, everybody, running
 
 ANA, BEN = Actor.local("ana"), Actor.local("ben")
@@ -335,6 +339,47 @@ async def test_the_second_frontend_goes_on_where_the_first_ended(tmp_path: Path)
     finally:
         await two.__aexit__(None, None, None)
     assert (first.calls, second.calls) == ([("deliver", "Hello")], [("deliver", "Bye")])
+
+
+async def test_a_server_of_the_database_keeps_its_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a bot posts is taken by no runtime beside it: that one waits for the bot's end."""
+    shown, refused = Recorder(), asyncio.Event()
+    monkeypatch.setattr(frontend_lock.log, "warning", lambda *words: refused.set())
+    with lease(tmp_path / "flows.db", "sayso start", START):
+        async with runtime(tmp_path, frontend=shown) as place:
+            session = await place.start(load_flow(SAYS), actor=ANA)
+            await refused.wait()
+            assert shown.calls == []
+    async with runtime(tmp_path, frontend=shown) as place:
+        await (await place.session(session.id)).rest()
+    assert shown.calls == [("deliver", "Hello")]
+
+
+async def test_no_server_starts_beside_a_frontend(tmp_path: Path) -> None:
+    """Whoever starts a bot on the database of a runtime that shows its sessions is told which process that is."""
+    async with runtime(tmp_path, frontend=Recorder()) as place:
+        assert (await begun(place, SAYS)).status == "complete"
+        with (
+            pytest.raises(Served, match="`runtime`, process"),
+            lease(tmp_path / "flows.db", "sayso start", START),
+        ):
+            pass
+
+
+async def test_two_runtimes_over_open_stores_show_everything_once(tmp_path: Path) -> None:
+    """A store that was opened by its program has the same lease as its URL."""
+    first, second = Recorder(), Recorder()
+    with (
+        closing(open_store(f"sqlite:///{tmp_path}/flows.db")) as one,
+        closing(open_store(f"sqlite:///{tmp_path}/flows.db")) as two,
+    ):
+        async with Runtime(one, frontend=first) as place, Runtime(two, frontend=second) as other:
+            assert (await begun(place, SAYS)).status == "complete"
+            assert (await begun(other, SAYS)).status == "complete"
+    assert sorted(first.calls + second.calls) == [("deliver", "Hello")] * 2
+    assert [] in (first.calls, second.calls)
 
 
 async def test_a_runtime_without_a_frontend_leaves_messages_to_the_one_with_it(tmp_path: Path) -> None:
