@@ -23,12 +23,13 @@ from bot.terminal.output import one_line, print_json
 from engine.journal.records import Consumed, Head, InboxItem, InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
-from engine.language.codec import Json, decode
-from engine.language.errors import Fenced, Owned, PromptTimedOut, SaysoError, StorageError
+from engine.language.codec import Json
+from engine.language.errors import Fenced, Owned, PromptTimedOut, StorageError
 from engine.run.active import utc_now
 from engine.run.dispatcher import perform
 from engine.run.engine import Engine
 from engine.run.remote_commands import item
+from engine.run.session import RequestRefused
 from engine.run.sessions import stored_state
 from engine.storage.port import Store
 
@@ -36,14 +37,6 @@ REPLY_SECONDS = 15.0
 """How long a living process has to take a request."""
 
 _LOOK_SECONDS = 0.05
-
-
-class RequestRefused(SaysoError):
-    """The process that runs the session refused; carries its error code and its words."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -209,11 +202,10 @@ async def carry_out(engine: Engine, request: InboxItem) -> None:
 def _raise_refusal(row: InboxRow) -> None:
     if row.outcome == "applied":
         return
-    result = decode(row.result) if row.result else {}
-    message = str(result.get("message") or f"The request was not carried out ({row.outcome}).")
-    if result.get("error") == PromptTimedOut.code:
-        raise PromptTimedOut(message)
-    raise RequestRefused(str(result.get("error") or "refused"), message)
+    refusal = RequestRefused.of(row)
+    if refusal.code == PromptTimedOut.code:
+        raise PromptTimedOut(str(refusal))
+    raise refusal
 
 
 def told(receipt: Receipt, done: str) -> str:

@@ -7,7 +7,6 @@ import sys
 import time
 from dataclasses import dataclass
 
-from bot.cli.act import RequestRefused
 from bot.cli.lookup import actor_for, find_flow
 from bot.start.schedules import wanted_item
 from bot.terminal.cli_context import Place, writing
@@ -20,6 +19,7 @@ from engine.journal.records import InboxRow
 from engine.language.codec import Json, decode
 from engine.run.active import utc_now
 from engine.run.engine import Engine
+from engine.run.session import RequestRefused
 from engine.storage.port import Store
 from prompt_state.question_row import thread_key
 
@@ -91,9 +91,7 @@ def _wait(store: Store, key: str, flow: str, seconds: float) -> Started:
 
 def _raise_if_refused(row: InboxRow | None) -> None:
     if row is not None and row.outcome == "refused":
-        result = decode(row.result) if row.result else {}
-        message = result.get("message") or "The bot refused to start it."
-        raise RequestRefused(str(result.get("error") or "refused"), str(message))
+        raise RequestRefused.of(row, "The bot refused to start it.")
 
 
 def _found(store: Store, rooted: InboxRow, flow: str) -> Started:

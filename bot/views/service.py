@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
@@ -35,7 +36,7 @@ UNCLEAR = "Slack did not say whether it opened. If nothing did, please press aga
 BROKEN = "This cannot be opened just now. Please press again in a moment."
 
 
-class Kind:
+class Kind(ABC):
     """One kind of view. `name` is the end of its buttons' action (`sayso:open:<name>`) and of its `callback_id`."""
 
     name: str
@@ -44,9 +45,9 @@ class Kind:
         """Whether a view is opened in place of what would otherwise be done (a slash command that says it all)."""
         return False
 
+    @abstractmethod
     async def open(self, opening: Opening) -> Opened:
         """What is shown. A database read at most; no network."""
-        raise NotImplementedError
 
     async def refusal(self, opening: Opening) -> str | None:
         """Why this person may not do it after all, asked once the view is open: here Slack may be asked."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.forms import match_option
 from engine.journal.queries import asked_in_order
+from engine.journal.records import InboxRow
 from engine.journal.state import Asked, State
 from engine.journal.transitions import Status
 from engine.language.actors import Actor
@@ -35,6 +36,13 @@ class RequestRefused(SaysoError):
     def __init__(self, code: str, message: str) -> None:
         self.code = code
         super().__init__(message)
+
+    @classmethod
+    def of(cls, row: InboxRow, otherwise: str | None = None) -> RequestRefused:
+        """The refusal of a request that is done with; `otherwise` is its sentence where the row has none."""
+        result = decode(row.result) if row.result else {}
+        message = result.get("message") or otherwise or f"The request was not carried out ({row.outcome})."
+        return cls(str(result.get("error") or "refused"), str(message))
 
 
 @dataclass(frozen=True)
@@ -178,9 +186,7 @@ class Session:
         if row is None or row.outcome is None:
             return None
         if row.outcome != "applied":
-            result = decode(row.result) if row.result else {}
-            message = result.get("message") or f"The request was not carried out ({row.outcome})."
-            raise RequestRefused(str(result.get("error") or "refused"), str(message))
+            raise RequestRefused.of(row)
         return Receipt(key, row.outcome)
 
 

@@ -36,8 +36,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Another program holds the write lock."""
+    """Another program holds the write lock, as soon as a transaction that is under way is over."""
     other = apsw.Connection(str(path))
+    other.set_busy_timeout(20_000)
     other.execute("BEGIN IMMEDIATE")
     yield
     other.execute("ROLLBACK")
