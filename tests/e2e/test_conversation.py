@@ -1,15 +1,12 @@
-"""What people write in the thread of a session, and what becomes of it: the real bot over real sockets."""
+"""What people write in the thread of a session, and what becomes of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.acting import Workspace
-from tests.support.bot import ThreadView, running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.acting import Acts
+from tests.support.bot import ThreadView, start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 TWO = """
 flow: two
@@ -26,7 +23,7 @@ def reactions(thread: ThreadView, ts: str) -> list[str]:
     return [entry["name"] for entry in message.get("reactions") or ()]
 
 
-def whispers(workspace: Workspace, user: str) -> list[str]:
+def whispers(workspace: Acts, user: str) -> list[str]:
     """What only this person was shown."""
     return [str(message["text"]) for message in workspace.ephemerals(user)]
 
@@ -43,11 +40,10 @@ nodes:
 """
 
 
-async def test_a_reply_that_counts_is_marked_and_one_that_is_refused_is_not(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_reply_that_counts_is_marked_and_one_that_is_refused_is_not(tmp_path: Path) -> None:
     """The bot puts a check mark on the reply that it used; one that is no answer gets words and no mark."""
-    async with running_bot(workspace, tmp_path, {"number": NUMBER}):
+    async with inhabited_town(tmp_path, {"number": NUMBER}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "number")
         await thread.says("How many?")
         wrong = await thread.reply("ana", "several")
@@ -58,11 +54,10 @@ async def test_a_reply_that_counts_is_marked_and_one_that_is_refused_is_not(
         assert reactions(thread, wrong) == []
 
 
-async def test_an_edited_reply_changes_nothing_and_its_author_is_told_once(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_an_edited_reply_changes_nothing_and_its_author_is_told_once(tmp_path: Path) -> None:
     """What was written first counts; whoever edits it later sees that, once, and nobody else does."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         ts = await thread.reply("ana", "one")
@@ -91,11 +86,10 @@ nodes:
 """
 
 
-async def test_addresses_are_known_to_the_flow_and_shown_to_nobody(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_addresses_are_known_to_the_flow_and_shown_to_nobody(tmp_path: Path) -> None:
     """Requester, approver and author have the e-mail of their profile; no message, card or whisper has it by itself."""
-    async with running_bot(workspace, tmp_path, {"whom": WHOM}):
+    async with inhabited_town(tmp_path, {"whom": WHOM}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "whom")
         await thread.press("ana", await thread.says("Open?"), "Approve")
         await thread.says("Who are you?")
@@ -113,11 +107,10 @@ nodes:
 """
 
 
-async def test_an_edit_before_the_reply_was_taken_changes_nothing(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_an_edit_before_the_reply_was_taken_changes_nothing(tmp_path: Path) -> None:
     """A reply that waits for a lookup and is edited meanwhile counts as it was first written."""
-    async with running_bot(workspace, tmp_path, {"anybody": ANYBODY}):
+    async with inhabited_town(tmp_path, {"anybody": ANYBODY}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "anybody")
         await thread.says("Which word?")
         workspace.faults.fail("users.info", times=2)
@@ -127,9 +120,10 @@ async def test_an_edit_before_the_reply_was_taken_changes_nothing(
         await workspace.wait_for(lambda: len(whispers(workspace, "ben")) == 1)
 
 
-async def test_an_edited_mention_starts_nothing_and_says_so(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_an_edited_mention_starts_nothing_and_says_so(tmp_path: Path) -> None:
     """A mention with a slip is refused; mended by an edit it starts nothing, and its author is told to send it anew."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "twoo")
         await thread.says("twoo")
         await workspace.edit("ana", "ops", thread.root_ts, "@sayso two")
@@ -138,9 +132,10 @@ async def test_an_edited_mention_starts_nothing_and_says_so(workspace: Workspace
         assert thread.find("First question") is None
 
 
-async def test_a_deleted_reply_was_said_all_the_same(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_deleted_reply_was_said_all_the_same(tmp_path: Path) -> None:
     """Deleting a reply takes nothing back."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         ts = await thread.reply("ana", "one")
@@ -158,9 +153,10 @@ nodes:
 """
 
 
-async def test_undo_is_a_word_while_an_answer_can_be_taken_back(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_undo_is_a_word_while_an_answer_can_be_taken_back(tmp_path: Path) -> None:
     """`undo` opens the question again, for its author only; while nothing can be taken back it is a word like others."""
-    async with running_bot(workspace, tmp_path, {"careful": UNDO.replace("60s", "8s")}):
+    async with inhabited_town(tmp_path, {"careful": UNDO.replace("60s", "8s")}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "careful")
         await thread.says("Which region?")
         await thread.reply("ana", "north")
@@ -190,11 +186,10 @@ nodes:
 """
 
 
-async def test_a_reply_names_the_question_or_chooses_it_from_a_menu(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_reply_names_the_question_or_chooses_it_from_a_menu(tmp_path: Path) -> None:
     """With two questions open a plain reply is not guessed at: its author chooses; `#name: text` needs no choice."""
-    async with running_bot(workspace, tmp_path, {"pair": PAIR}):
+    async with inhabited_town(tmp_path, {"pair": PAIR}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "pair")
         await thread.says("Which colour?")
         await thread.says("Which size?")
@@ -207,9 +202,10 @@ async def test_a_reply_names_the_question_or_chooses_it_from_a_menu(
         await thread.says("green and large")
 
 
-async def test_people_talking_to_each_other_answer_nothing(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_people_talking_to_each_other_answer_nothing(tmp_path: Path) -> None:
     """What others write, and what begins with somebody else's name, is left alone: no answer, no words, no mark."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         said = [
@@ -234,16 +230,17 @@ nodes:
 """
 
 
-async def test_words_where_only_buttons_are_open_get_one_hint(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_words_where_only_buttons_are_open_get_one_hint(tmp_path: Path) -> None:
     """Of several texts where a button is needed the first gets a hint, also over a restart, and none decides."""
-    async with running_bot(workspace, tmp_path, {"gate": GATE}) as bot:
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "gate")
         prompt = await thread.says("Open the gate?")
         for text in ("yes", "approve", "well?"):
             await thread.reply("ana", text)
         await thread.says("answered with its buttons")
-        await bot.kill()
-        await bot.start()
+        await bot.close()
+        await bot.open()
         await thread.reply("ana", "approved!")
         await thread.reply("ana", "status")
         await thread.says("is paused")
@@ -261,11 +258,10 @@ nodes:
 """
 
 
-async def test_a_control_word_is_a_whole_message_and_never_stands_over_a_choice(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_control_word_is_a_whole_message_and_never_stands_over_a_choice(tmp_path: Path) -> None:
     """`stop` is the answer where it is offered, and inside a sentence it is a word; alone it pauses."""
-    async with running_bot(workspace, tmp_path, {"choice": CHOICE}):
+    async with inhabited_town(tmp_path, {"choice": CHOICE}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "choice")
         await thread.says("Stop or go?")
         await thread.reply("ana", "stop")
@@ -278,9 +274,10 @@ async def test_a_control_word_is_a_whole_message_and_never_stands_over_a_choice(
         await thread.says("stop because please stop asking")
 
 
-async def test_help_names_what_can_be_done_here(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_help_names_what_can_be_done_here(tmp_path: Path) -> None:
     """`help` in a thread says how to answer, take back, hand over, pause and end, and `cancel` keeps what one keeps."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         await thread.reply("ana", "help")
@@ -294,9 +291,10 @@ async def test_help_names_what_can_be_done_here(workspace: Workspace, tmp_path: 
         await thread.says("Second question")
 
 
-async def test_the_question_whether_to_cancel_is_answered_once(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_the_question_whether_to_cancel_is_answered_once(tmp_path: Path) -> None:
     """`Keep going` and `Cancel it` leave what came of it and no buttons; who may not say it changes nothing."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         await thread.reply("ana", "cancel")
@@ -329,12 +327,11 @@ nodes:
 """
 
 
-async def test_a_file_for_one_of_several_questions_is_used_once_that_is_said(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_file_for_one_of_several_questions_is_used_once_that_is_said(tmp_path: Path) -> None:
     """The menu names the questions in their order; the file that was dropped before answers the one that is chosen, and
     its message is marked."""
-    async with running_bot(workspace, tmp_path, {"files": FILES}):
+    async with inhabited_town(tmp_path, {"files": FILES}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "files")
         await thread.says("The plan?")
         await thread.says("The logs?")
@@ -349,15 +346,16 @@ async def test_a_file_for_one_of_several_questions_is_used_once_that_is_said(
         await thread.says("app.log and none")
 
 
-async def test_whoever_is_refused_reads_names_and_no_ids(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_whoever_is_refused_reads_names_and_no_ids(tmp_path: Path) -> None:
     """After a hand-over the one who may answer is known by an id, which is shown as a mention."""
-    ben = workspace.user("ben").id
+    ben = "U0LOCALBEN"
     flow = f"""
 flow: named
 nodes:
   - {{id: gate, type: approval, with: {{message: "Shall we?", approvers: [{ben}]}}}}
 """
-    async with running_bot(workspace, tmp_path, {"named": flow}):
+    async with inhabited_town(tmp_path, {"named": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "named")
         gate = await thread.says("Shall we?")
         await thread.press("cleo", gate, "Approve")
@@ -373,9 +371,10 @@ nodes:
 """
 
 
-async def test_a_late_answer_is_told_when_the_time_was_over(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_late_answer_is_told_when_the_time_was_over(tmp_path: Path) -> None:
     """After the deadline the buttons are gone and a reply changes nothing; its author is told, once where nobody asked."""
-    async with running_bot(workspace, tmp_path, {"late": LATE}):
+    async with inhabited_town(tmp_path, {"late": LATE}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "late")
         prompt = await thread.says("And now?", timeout=30)
         await thread.says("none and reject", timeout=30)

@@ -12,9 +12,10 @@ from bot.workspace import Suggestion, elements, server
 from bot.workspace.core import Core
 from bot.workspace.errors import WorkspaceError
 from bot.workspace.faults import Faults
+from bot.workspace.interactions import Interactions, People
 from bot.workspace.socketmode import Delivery
 from bot.workspace.state import Channel, Group, Json, State, User, default_state, wire
-from bot.workspace.webapi import ApiCall
+from bot.workspace.webapi import ApiCall, WebApi
 
 
 class Admin:
@@ -62,19 +63,15 @@ class Admin:
         self.core.changes.tell({"type": "channels"})
 
 
-class Workspace(server.Workspace):
-    """The workspace, with people who act in it."""
+class Acts:
+    """What people and administrators do in a workspace, and what can be seen of it."""
 
-    def __init__(
-        self,
-        port: int = 0,
-        persist_path: Path | None = None,
-        seed: Callable[[], State] = default_state,
-        clock: Callable[[], float] = time.time,
-        suggestions: Iterable[Suggestion] = (),
-    ) -> None:
-        super().__init__(port, persist_path, seed, clock, suggestions)
-        self.admin = Admin(self.core)
+    core: Core
+    state: State
+    admin: Admin
+    _people: People
+    _interactions: Interactions
+    _web_api: WebApi
 
     @property
     def bot_user_id(self) -> str:
@@ -332,6 +329,21 @@ class Workspace(server.Workspace):
             what = d.payload.get("event", {}).get("type", d.payload.get("type", d.type))
             lines.append(f"  {d.type} {what} {d.state} after {len(d.attempts)} attempts")
         return "\n".join(lines)
+
+
+class Workspace(Acts, server.Workspace):
+    """The workspace as a server, with people who act in it."""
+
+    def __init__(
+        self,
+        port: int = 0,
+        persist_path: Path | None = None,
+        seed: Callable[[], State] = default_state,
+        clock: Callable[[], float] = time.time,
+        suggestions: Iterable[Suggestion] = (),
+    ) -> None:
+        super().__init__(port, persist_path, seed, clock, suggestions)
+        self.admin = Admin(self.core)
 
 
 def _choose(

@@ -16,8 +16,9 @@ from typing import Any
 from bot.compose.environment import Machine
 from bot.config.settings import load_settings
 from bot.serve.main import Bot
+from bot.workspace.state import wire
 from tests.support import prefork
-from tests.support.acting import Workspace
+from tests.support.acting import Acts, Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -195,7 +196,7 @@ async def bot_here(
 class ThreadView:
     """A thread of the workspace as a person reads it."""
 
-    def __init__(self, workspace: Workspace, channel: str, root_ts: str) -> None:
+    def __init__(self, workspace: Acts, channel: str, root_ts: str) -> None:
         self.workspace = workspace
         self.channel = channel
         self.root_ts = root_ts
@@ -210,7 +211,10 @@ class ThreadView:
 
     def find(self, part: str) -> dict[str, Any] | None:
         """The last message that says this."""
-        return next((message for message in reversed(self.messages()) if part in words(message)), None)
+        # Waiting looks often: only what is found is copied.
+        thread = self.workspace.state.thread(self.workspace.channel(self.channel).id, self.root_ts)
+        found = next((message for message in reversed(thread) if part in words(message)), None)
+        return None if found is None else wire(found, metadata=True)
 
     async def says(self, part: str, timeout: float = 20) -> dict[str, Any]:
         """The message that says this, once it is there."""
@@ -247,7 +251,7 @@ def _strings(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-async def start_flow(workspace: Workspace, user: str, channel: str, line: str) -> ThreadView:
+async def start_flow(workspace: Acts, user: str, channel: str, line: str) -> ThreadView:
     """Mention the bot, and the thread that follows."""
     ts = await workspace.post(user, channel, f"@sayso {line}")
     return ThreadView(workspace, channel, str(ts))

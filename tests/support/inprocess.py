@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aiohttp import ServerDisconnectedError
+from aiohttp.web import Response as WebResponse
+
 from bot.compose.environment import Machine
 from bot.config.settings import Rate, Rates, Settings
 from bot.outbound.outbox_worker import Tuning
@@ -26,11 +29,11 @@ from bot.workspace import elements, payloads
 from bot.workspace.core import Core
 from bot.workspace.errors import SlackError, WorkspaceError
 from bot.workspace.interactions import Interactions, People
-from bot.workspace.methods import METHODS
-from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
+from bot.workspace.methods.files import content_of
 from bot.workspace.methods.files import store as store_file
 from bot.workspace.state import Channel, User, View, copied, default_state
 from bot.workspace.views import Views
+from bot.workspace.webapi import WebApi
 from engine.language.errors import StorageError
 from engine.nodes.runtime.runner import Runner
 from engine.nodes.runtime.table import runners
@@ -38,12 +41,15 @@ from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
 from engine.storage.memory import MemoryStore
 from engine.storage.port import Store
-from tests.simulation.slack import Response, Wire
+from tests.simulation.slack import Response
 from tests.simulation.timeline import SimLoop, Timeline
+from tests.support.lines import Asked, DirectApp, Pieces, Sockets, TownWire
 
 Json = dict[str, Any]
 Result = TypeVar("Result")
 EPOCH = 1_790_000_000.0
+QUICK_REDELIVERY = (0.0, 0.02, 0.02)
+"""Seconds until what was not acknowledged is delivered again."""
 LATE = "9999-01-01T00:00:00.000Z"
 
 
@@ -94,59 +100,6 @@ class InlineWriter(Writer):
             self._next(self._jobs)
 
 
-class DirectApp(SlackApp):
-    """The real receiver without sockets: payloads come by direct calls."""
-
-    async def connect(self) -> None:
-        """There is nothing to connect."""
-
-    async def close(self) -> None:
-        """Take nothing more."""
-        self._closing = True
-        await self._views.close()
-
-    def reconnected(self) -> bool:
-        """Nothing is ever missed."""
-        return False
-
-
-class Sockets:
-    """What the workspace tells the app, in place of its Socket Mode server."""
-
-    def __init__(self, town: Town) -> None:
-        self._town = town
-        self._serial = 0
-        self.away = False
-        """Whether the app is away: what happens now is not delivered to it."""
-
-    def issue_ticket(self) -> str:
-        """A ticket for a socket; nobody connects with it."""
-        return "ticket"
-
-    def event(self, event: Json) -> None:
-        """Deliver an event."""
-        if self.away:
-            return
-        self._serial += 1
-        core = self._town.core
-        body = payloads.event_callback(core.state, copied(event), f"Ev{self._serial}", core.clock())
-        self._town.soon(self._town.deliver(body))
-
-    async def interaction(self, kind: str, payload: Json) -> Json | None:
-        """Deliver a press, a command or a submission; what the acknowledgement said."""
-        return await self._town.deliver(payload)
-
-
-class TownWire(Wire):
-    """The part of an aiohttp session that slack_sdk and the uploads use."""
-
-    def request(self, verb: str, url: str, **given: Any) -> Any:
-        """A request; what is uploaded travels under the name `content`."""
-        if isinstance(given.get("data"), bytes):
-            given["data"] = {"content": given["data"]}
-        return super().request(verb, url, **given)
-
-
 @dataclass
 class Called:
     """A call of the Web API, and what came of it."""
@@ -178,12 +131,14 @@ class Town:
         self._steady = loop.time if self._simulated else time.monotonic
         self.ahead = 0.0
         self.core = Core(default_state(), self.seconds)
-        self.sockets = Sockets(self)
-        self.core.sockets = self.sockets  # type: ignore[assignment]  # the part of it that Core uses
+        self.core.faults.redelivery_delays = QUICK_REDELIVERY
+        self.listens = False
+        self.core.sockets = self.sockets = Sockets(self)
         self.core.base_url = "https://slack.test"
         # What a page would show; nobody looks at one here.
         self.core.shown = lambda channel, message: {}  # type: ignore[method-assign]
         self.views = Views(self.core)
+        self.web = WebApi(self.core, self.views)
         self.hands = Interactions(self.core, self.views)
         self.people = People(self.core, self.views)
         self.store = MemoryStore()
@@ -222,6 +177,7 @@ class Town:
 
     def _app(self, *args: Any, **given: Any) -> SlackApp:
         self.app = DirectApp(*args, **given)
+        self.app.town = self
         return self.app
 
     @property
@@ -252,48 +208,61 @@ class Town:
 
     async def _call(self, url: str, args: Json) -> Response:
         await asyncio.sleep(0)
-        method = url.rsplit("/api/", 1)[-1] if "/api/" in url else url.rsplit("/", 2)[-2]
+        api = "/api/" in url
+        method = url.rsplit("/api/", 1)[-1] if api else url.rsplit("/", 2)[-2]
+        kept = {name: value for name, value in args.items() if name != "token"}
         if waits := self.limited.get(method):
-            self.calls.append(Called(method, args, {"ok": False, "error": "ratelimited"}))
+            self.calls.append(Called(method, kept, {"ok": False, "error": "ratelimited"}))
             return Response(429, self.calls[-1].answer, {"Retry-After": str(waits.pop(0))})
-        answer = self._answer(method, url, args)
-        call = Called(method, args, answer)
+        found = await self._asked(method, args) if api else self._elsewhere(url, args)
+        answer = found.body if isinstance(found.body, dict) else {"ok": False, "error": found.body}
+        call = Called(method, kept, answer)
         self.calls.append(call)
         if not answer.get("ok"):
             self.refused.append(call)
-        granted = APP_TOKEN_SCOPES if method.startswith("apps.") else DEFAULT_SCOPES
-        return Response(200, answer, {"X-OAuth-Scopes": ",".join(granted)})
+        return found
 
-    def _answer(self, method: str, url: str, args: Json) -> Json:
-        granted = frozenset(APP_TOKEN_SCOPES if method.startswith("apps.") else DEFAULT_SCOPES)
+    async def _asked(self, method: str, args: Json) -> Response:
+        """Ask the workspace's own Web API, with whatever faults it was told to have."""
+        asked = Asked(method, args)
+        found = await self.web.handle(asked)  # type: ignore[arg-type]  # the part of a request that it reads
+        assert isinstance(found, WebResponse)
+        if asked.aborted:
+            raise ServerDisconnectedError
+        text = found.text or ""
+        body = json.loads(text) if found.content_type == "application/json" else text
+        return Response(found.status, body, dict(found.headers))
+
+    def _elsewhere(self, url: str, args: Json) -> Response:
+        """An answer by a response URL, a download, or an upload."""
+        file_id = url.rsplit("/", 1)[-1]
+        if "/files/" in url:
+            content = content_of(self.core.state.files[file_id])
+            return Response(200, {"ok": True}, content=Pieces(content), content_length=len(content))
         try:
             if "/response/" in url:
-                self.hands.answer_by_url(url.rsplit("/", 1)[-1], args)
-                return {"ok": True}
-            if method not in METHODS:
-                return self._uploaded(url, args)
-            call, known = Call(method, args, self.core, self.views, granted), METHODS[method]
-            if known.scope:
-                call.need(known.scope)
-            return {"ok": True, **known.answer(call)}
+                self.hands.answer_by_url(file_id, args)
+            else:
+                self.uploads.append((file_id, args.get("content", b"")))
+                store_file(self.core.state.files, *self.uploads[-1])
+            return Response(200, {"ok": True})
         except SlackError as refusal:
-            return refusal.body()
+            return Response(200, refusal.body())
         except WorkspaceError as refusal:
-            return SlackError(refusal.error, refusal.text).body()
-
-    def _uploaded(self, url: str, args: Json) -> Json:
-        file_id = url.rsplit("/", 1)[-1]
-        content = args.get("content", b"")
-        self.uploads.append((file_id, content))
-        store_file(self.core.state.files, file_id, content)
-        return {"ok": True}
+            return Response(200, SlackError(refusal.error, refusal.text).body())
 
     # --- waiting -------------------------------------------------------------------------------------------
 
     def quiet(self) -> bool:
         """Whether nothing is under way: no payload, no row to handle or to send, no node."""
         views = getattr(self.bot.views, "_tasks", ())
-        busy = self._tasks or views or self.store.inbox() or self.store.outbox(now=LATE)
+        busy = (
+            self._tasks
+            or self.sockets.delivering()
+            or views
+            or self.store.inbox()
+            or self.store.outbox(now=LATE)
+        )
         return not busy and not self.store.heads(statuses=("running",), limit=1)
 
     async def settle(self, most: float = 120.0) -> None:
