@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.acting import Workspace
-from tests.support.bot import running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.bot import start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 ASK = """
 flow: asks
@@ -20,9 +16,10 @@ nodes:
 """
 
 
-async def test_a_thread_goes_on_in_a_channel_with_another_id(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_thread_goes_on_in_a_channel_with_another_id(tmp_path: Path) -> None:
     """Replies and presses count, and posts arrive, after the channel's id has changed, also after a restart."""
-    async with running_bot(workspace, tmp_path, {"asks": ASK}) as bot:
+    async with inhabited_town(tmp_path, {"asks": ASK}) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "asks")
         await thread.says("First?")
         channel = workspace.channel("ops")
@@ -31,32 +28,32 @@ async def test_a_thread_goes_on_in_a_channel_with_another_id(workspace: Workspac
         thread.channel = channel.id
         await thread.reply("ana", "fine")
         await thread.says("Approval needed")
-        await bot.kill()
-        await bot.start()
+        await bot.close()
+        await bot.open()
         await thread.press("ben", await thread.says("Approval needed"), "Approve")
         await thread.says("It was fine, approve")
 
 
-async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(tmp_path: Path) -> None:
     """What was said while the bot was down is read from the channel as it is called now."""
-    async with running_bot(workspace, tmp_path, {"asks": ASK}) as bot:
+    async with inhabited_town(tmp_path, {"asks": ASK}) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "asks")
         await thread.says("First?")
         channel = workspace.channel("ops")
         workspace.admin.change_id(channel)
         await workspace.settled()
-        await bot.kill()
+        await bot.close()
         thread.channel = channel.id
         await thread.reply("ana", "missed")
-        await bot.start()
+        await bot.open()
         await thread.says("Approval needed")
 
 
-async def test_a_channel_that_is_shared_pauses_its_runs(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_channel_that_is_shared_pauses_its_runs(tmp_path: Path) -> None:
     """When another organisation can read the channel, its run is paused and says so; `resume` of its owner goes on."""
-    async with running_bot(workspace, tmp_path, {"asks": ASK}):
+    async with inhabited_town(tmp_path, {"asks": ASK}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "asks")
         await thread.says("First?")
         workspace.admin.share(workspace.channel("ops"))

@@ -1,16 +1,16 @@
-"""From a mention to a resumed thread: the real bot, real sockets, real kills. Files count how often nodes ran."""
+"""From a mention to a resumed thread. Files count how often nodes ran."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.support.acting import Workspace
-from tests.support.bot import counted, running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.bot import ThreadView, counted, running_bot, start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 
 def two_steps(log: Path) -> dict[str, str]:
@@ -35,6 +35,7 @@ nodes:
     }
 
 
+@pytest.mark.process
 async def test_a_reply_after_kill_9_goes_on_where_the_flow_stopped(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -51,28 +52,29 @@ async def test_a_reply_after_kill_9_goes_on_where_the_flow_stopped(
     assert thread.count("What now?") <= 2, "the prompt itself, and the card that names it"
 
 
-async def test_a_reply_sent_while_the_bot_is_down_is_found(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_reply_sent_while_the_bot_is_down_is_found(tmp_path: Path) -> None:
     """A reply that Slack never delivers again is found by the catch-up read after the start."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
-        await bot.kill()
+        await bot.close()
         await thread.reply("ana", "missed")
-        await bot.start()
+        await bot.open()
         await thread.says("All is done")
     assert counted(log) == ["before", "after:missed"]
 
 
-async def test_a_mention_sent_while_the_bot_is_down_starts_its_flow(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_mention_sent_while_the_bot_is_down_starts_its_flow(tmp_path: Path) -> None:
     """A mention that was missed starts its flow once after the start."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
-        await bot.kill()
+    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
+        await asyncio.sleep(5)
+        await bot.close()
         thread = await start_flow(workspace, "ana", "ops", "steps")
-        await bot.start()
+        await bot.open()
         await thread.says("What now?")
         await thread.reply("ana", "late")
         await thread.says("All is done")
@@ -88,9 +90,10 @@ nodes:
 """
 
 
-async def test_replies_answer_the_prompts_in_their_order(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_replies_answer_the_prompts_in_their_order(tmp_path: Path) -> None:
     """The first reply answers the first prompt, the second reply the second."""
-    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         await thread.reply("ana", "one")
@@ -120,10 +123,11 @@ def gate(log: Path) -> dict[str, str]:
     return {"gate": GATE.replace("LOGFILE", str(log))}
 
 
-async def test_two_presses_at_the_same_instant_have_one_winner(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_two_presses_at_the_same_instant_have_one_winner(tmp_path: Path) -> None:
     """Of two approvals at the same instant one counts; the other person is told who was first."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, gate(log)):
+    async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
         prompt = await thread.says("Open the gate?")
         await asyncio.gather(thread.press("ben", prompt, "Approve"), thread.press("dev", prompt, "Approve"))
@@ -140,12 +144,11 @@ async def test_two_presses_at_the_same_instant_have_one_winner(workspace: Worksp
     assert counted(log) == ["opened"]
 
 
-async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(tmp_path: Path) -> None:
     """A person who is not listed, and the requester where they are excluded, change nothing and are told why."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, gate(log)):
+    async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
         prompt = await thread.says("Open the gate?")
         await thread.press("cleo", prompt, "Approve")
@@ -161,10 +164,11 @@ async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(
     assert counted(log) == ["opened"]
 
 
-async def test_text_never_approves(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_text_never_approves(tmp_path: Path) -> None:
     """`approve`, `yes` and the label of the button are text, and text approves nothing."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, gate(log)):
+    async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
         prompt = await thread.says("Open the gate?")
         for text in ("approve", "yes", "Approve", "approved :+1:"):
@@ -176,10 +180,11 @@ async def test_text_never_approves(workspace: Workspace, tmp_path: Path) -> None
     assert counted(log) == []
 
 
-async def test_what_is_delivered_twice_has_one_effect(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_what_is_delivered_twice_has_one_effect(tmp_path: Path) -> None:
     """A redelivered event, a redelivered click and a lost acknowledgement have one effect each."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, {**gate(log), **two_steps(log)}):
+    async with inhabited_town(tmp_path, {**gate(log), **two_steps(log)}) as (workspace, _):
         workspace.faults.redeliver_next(2)
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
@@ -196,11 +201,10 @@ async def test_what_is_delivered_twice_has_one_effect(workspace: Workspace, tmp_
 
 
 @pytest.mark.parametrize("mode", ["drop_connection", "500"])
-async def test_a_post_whose_answer_was_lost_stands_once(
-    workspace: Workspace, tmp_path: Path, mode: str
-) -> None:
+@simulated
+async def test_a_post_whose_answer_was_lost_stands_once(tmp_path: Path, mode: str) -> None:
     """When the answer to a post is lost after its effect, the prompt stands in the thread once and works."""
-    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
         workspace.faults.effect_then_fail("chat.postMessage", times=2, mode=mode)  # type: ignore[arg-type]
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
@@ -215,11 +219,10 @@ async def test_a_post_whose_answer_was_lost_stands_once(
         await thread.says("first=one second=two")
 
 
-async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(tmp_path: Path) -> None:
     """`/sayso run` starts the flow in a thread of its own; list and status answer whoever asked."""
-    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
         listed = await workspace.slash("ana", "ops", "/sayso", "list")
         assert "two" in str(listed)
         await workspace.slash("ana", "ops", "/sayso", "run two")
@@ -228,7 +231,6 @@ async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(
             return [str(m["ts"]) for m in workspace.messages("ops") if "started" in m.get("text", "")]
 
         await workspace.wait_for(lambda: len(roots()) == 1)
-        from tests.support.bot import ThreadView
 
         thread = ThreadView(workspace, "ops", roots()[0])
         await thread.says("First question")
@@ -252,9 +254,10 @@ nodes:
 """
 
 
-async def test_missing_inputs_are_asked_for(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_missing_inputs_are_asked_for(tmp_path: Path) -> None:
     """A mention without inputs asks for each; a wrong type is refused visibly and asked again."""
-    async with running_bot(workspace, tmp_path, {"greet": INPUTS}):
+    async with inhabited_town(tmp_path, {"greet": INPUTS}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "greet")
         await thread.says("Whom to greet")
         await thread.reply("ana", "Bob")
@@ -267,9 +270,10 @@ async def test_missing_inputs_are_asked_for(workspace: Workspace, tmp_path: Path
         await thread.says("hello Bob x3 true")
 
 
-async def test_control_words(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_control_words(tmp_path: Path) -> None:
     """`status`, `help` and `cancel` work as whole messages; cancel asks before it ends anything."""
-    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         await thread.reply("ana", "status")
@@ -285,27 +289,38 @@ async def test_control_words(workspace: Workspace, tmp_path: Path) -> None:
         await thread.says("Withdrawn")
 
 
+@pytest.mark.process
 async def test_sigterm_drains(workspace: Workspace, tmp_path: Path) -> None:
     """At SIGTERM a running node finishes, its outcome is durable, and the process ends with code 0."""
-    log, started = tmp_path / "log", tmp_path / "started"
-    flow = f"""
-flow: slow
-nodes:
-  - id: work
-    type: shell
-    with: {{script: 'echo started >> "$LOG"; touch "$STARTED"; sleep 2; echo finished >> "$LOG"', env: {{LOG: "{log}", STARTED: "{started}"}}}}
-  - {{id: tell, type: message, with: {{text: "The work is over"}}}}
+    log, started, release = tmp_path / "log", tmp_path / "started", tmp_path / "release"
+    script = """
+echo started >> "$LOG"; touch "$STARTED"
+while [ ! -e "$RELEASE" ]; do sleep 0.05; done
+echo finished >> "$LOG"
 """
-    async with running_bot(workspace, tmp_path, {"slow": flow}) as bot:
+    env = {"LOG": str(log), "STARTED": str(started), "RELEASE": str(release)}
+    flow = {
+        "flow": "slow",
+        "nodes": [
+            {"id": "work", "type": "shell", "with": {"script": script, "env": env}},
+            {"id": "tell", "type": "message", "with": {"text": "The work is over"}},
+        ],
+    }
+    async with running_bot(workspace, tmp_path, {"slow": json.dumps(flow)}) as bot:
         thread = await start_flow(workspace, "ana", "ops", "slow")
         await workspace.wait_for(started.exists)
-        assert await bot.terminate() == 0
+        bot.process.terminate()
+        await workspace.wait_for(lambda: not workspace.core.sockets.usable())
+        assert counted(log) == ["started"]
+        release.touch()
+        assert await bot.ended() == 0
         assert counted(log) == ["started", "finished"]
         await bot.start()
         await thread.says("The work is over")
     assert counted(log) == ["started", "finished"]
 
 
+@pytest.mark.process
 async def test_an_interrupted_command_is_asked_about_and_never_run_twice(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -319,11 +334,11 @@ nodes:
     with: {{script: 'echo ran >> "$LOG"; touch "$STARTED"; sleep 60', env: {{LOG: "{log}", STARTED: "{started}"}}}}
   - {{id: tell, type: message, with: {{text: "Gone on"}}}}
 """
-    async with running_bot(workspace, tmp_path, {"risky": flow}) as bot:
+    async with inhabited_town(tmp_path, {"risky": flow}) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "risky")
         await workspace.wait_for(started.exists)
-        await bot.kill()
-        await bot.start()
+        await bot.close()
+        await bot.open()
         asked = await thread.says("Whether it had its effect is not known")
         assert counted(log) == ["ran"]
         await thread.press("cleo", asked, "It is done")
@@ -333,11 +348,10 @@ nodes:
     assert counted(log) == ["ran"]
 
 
-async def test_a_reply_that_comes_before_its_start_was_handled_is_kept(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_reply_that_comes_before_its_start_was_handled_is_kept(tmp_path: Path) -> None:
     """While the start of a thread waits for a lookup, replies in it are taken, and handled after it."""
-    async with running_bot(workspace, tmp_path, {"two": TWO_QUESTIONS}):
+    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
         workspace.faults.fail("users.info", times=3)
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.reply("ana", "status")

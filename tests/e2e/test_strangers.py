@@ -6,14 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bot.workspace.state import User
 from tests.e2e.test_conversation import reactions, whispers
-from tests.support.acting import Workspace
-from tests.support.bot import ThreadView, running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.acting import Acts
+from tests.support.bot import ThreadView, start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 OPEN_TO_ALL = """
 flow: open
@@ -38,7 +35,7 @@ STRANGERS: dict[str, dict[str, Any]] = {
 }
 
 
-def strangers(workspace: Workspace) -> dict[str, User]:
+def strangers(workspace: Acts) -> dict[str, User]:
     """One of each kind, all members of #ops."""
     found = {name: workspace.add_user(name, **fields) for name, fields in STRANGERS.items()}
     for user in found.values():
@@ -46,7 +43,7 @@ def strangers(workspace: Workspace) -> dict[str, User]:
     return found
 
 
-async def both_asked(workspace: Workspace) -> tuple[ThreadView, dict[str, Any]]:
+async def both_asked(workspace: Acts) -> tuple[ThreadView, dict[str, Any]]:
     """The thread in which both questions are open, and the message with the buttons."""
     thread = await start_flow(workspace, "ana", "ops", "open")
     await thread.says("Which word?")
@@ -60,10 +57,11 @@ async def finished(thread: ThreadView, prompt: dict[str, Any]) -> None:
     await thread.says("tree, approve")
 
 
-async def test_no_stranger_answers_decides_or_starts_anything(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_no_stranger_answers_decides_or_starts_anything(tmp_path: Path) -> None:
     """Of guests, partners, bots and deactivated people no reply counts, no press decides, no mention starts, no word
     controls; whoever pressed is told why, and nobody else is."""
-    async with running_bot(workspace, tmp_path, {"open": OPEN_TO_ALL}):
+    async with inhabited_town(tmp_path, {"open": OPEN_TO_ALL}) as (workspace, _):
         people = strangers(workspace)
         thread, prompt = await both_asked(workspace)
         said = []
@@ -82,13 +80,14 @@ async def test_no_stranger_answers_decides_or_starts_anything(workspace: Workspa
         assert whispers(workspace, "ben") == []
 
 
-def _asks(workspace: Workspace, ts: str) -> bool:
+def _asks(workspace: Acts, ts: str) -> bool:
     return ThreadView(workspace, "ops", ts).find("Which word?") is not None
 
 
-async def test_guests_count_where_the_installation_says_so(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_guests_count_where_the_installation_says_so(tmp_path: Path) -> None:
     """With SAYSO_ALLOW_GUESTS a guest answers and decides like a member; somebody of another organisation does not."""
-    async with running_bot(workspace, tmp_path, {"open": OPEN_TO_ALL}, SAYSO_ALLOW_GUESTS="true"):
+    async with inhabited_town(tmp_path, {"open": OPEN_TO_ALL}, allow_guests=True) as (workspace, _):
         people = strangers(workspace)
         thread, prompt = await both_asked(workspace)
         await thread.press(people["partner"].id, prompt, "Reject")
@@ -112,9 +111,10 @@ def _reply_event(thread: ThreadView, text: str, **fields: Any) -> dict[str, Any]
     }
 
 
-async def test_what_apps_and_workflows_write_is_no_answer(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_what_apps_and_workflows_write_is_no_answer(tmp_path: Path) -> None:
     """A workflow's message, an app's, one that an app wrote in a person's name, and a join notice answer nothing."""
-    async with running_bot(workspace, tmp_path, {"open": OPEN_TO_ALL}):
+    async with inhabited_town(tmp_path, {"open": OPEN_TO_ALL}) as (workspace, _):
         thread, prompt = await both_asked(workspace)
         thread.channel = workspace.channel("ops").id
         ben = workspace.user("ben").id
@@ -130,12 +130,11 @@ async def test_what_apps_and_workflows_write_is_no_answer(workspace: Workspace, 
         await finished(thread, prompt)
 
 
-async def test_somebody_who_leaves_the_company_in_the_meantime_decides_nothing(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_somebody_who_leaves_the_company_in_the_meantime_decides_nothing(tmp_path: Path) -> None:
     """An approver whose account was deactivated after the question came is refused; a requester who is gone leaves a run
     that others finish."""
-    async with running_bot(workspace, tmp_path, {"open": OPEN_TO_ALL}):
+    async with inhabited_town(tmp_path, {"open": OPEN_TO_ALL}) as (workspace, _):
         thread, prompt = await both_asked(workspace)
         workspace.user("ana").deleted = True
         workspace.user("cleo").deleted = True
@@ -144,9 +143,10 @@ async def test_somebody_who_leaves_the_company_in_the_meantime_decides_nothing(
         await finished(thread, prompt)
 
 
-async def test_payloads_of_another_team_or_app_are_dropped(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_payloads_of_another_team_or_app_are_dropped(tmp_path: Path) -> None:
     """A message in an envelope of another team, and one of another app, change nothing."""
-    async with running_bot(workspace, tmp_path, {"open": OPEN_TO_ALL}):
+    async with inhabited_town(tmp_path, {"open": OPEN_TO_ALL}) as (workspace, _):
         thread, prompt = await both_asked(workspace)
         ben = workspace.user("ben").id
         own_team, own_app = workspace.state.team_id, workspace.state.app_id
