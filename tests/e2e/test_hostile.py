@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
+import apsw
 import pytest
 
+from bot.serve.main import StartFailed
+from bot.wire.client import AuthLost
 from tests.e2e.test_slice import two_steps
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, counted, running_bot, start_flow
 from tests.support.hostile import markup
-
-pytestmark = pytest.mark.process
-
-
-@contextmanager
-def database(bot: BotProcess) -> Iterator[sqlite3.Connection]:
-    """The bot's database, opened by somebody who should not."""
-    with closing(sqlite3.connect(bot.home / "sayso.db")) as connection:
-        yield connection
-        connection.commit()
-
+from tests.support.simulated import inhabited_town, simulated
 
 CHANGE = {
     "snapshots": "UPDATE snapshots SET body = ?",
@@ -32,13 +21,13 @@ CHANGE = {
 }
 
 
-def flip_snapshots(connection: sqlite3.Connection) -> None:
+def flip_snapshots(connection: apsw.Connection) -> None:
     """Change one byte in the only snapshot."""
     (body,) = connection.execute("SELECT body FROM snapshots").fetchone()
     connection.execute(CHANGE["snapshots"], (flipped(body),))
 
 
-def flip_journal(connection: sqlite3.Connection) -> None:
+def flip_journal(connection: apsw.Connection) -> None:
     """Change one byte in the second event of one session."""
     session_id, body = connection.execute("SELECT session_id, body FROM journal WHERE seq = 2").fetchone()
     connection.execute(CHANGE["journal"], (flipped(body), session_id, 2))
@@ -49,38 +38,38 @@ def flipped(body: bytes) -> bytes:
     return bytes(body[:20]) + bytes([body[20] ^ 1]) + bytes(body[21:])
 
 
-async def test_a_damaged_snapshot_is_rebuilt_from_the_journal(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_damaged_snapshot_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
     """With a flipped byte in the snapshot row and garbage in the snapshot file the flow still goes on rightly."""
     log, files = tmp_path / "log", tmp_path / "snapshots"
-    async with running_bot(workspace, tmp_path, two_steps(log), SAYSO_SNAPSHOT_DIR=str(files)) as bot:
+    async with inhabited_town(tmp_path, two_steps(log), snapshot_dir=files) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
-        await bot.kill()
-        with database(bot) as connection:
-            flip_snapshots(connection)
+        await bot.close()
+        flip_snapshots(bot.store.database.connect())
+        assert list(files.glob("*.json"))
         for file in files.glob("*.json"):
             file.write_bytes(b"garbage")
-        await bot.start()
+        await bot.open()
         await thread.reply("ana", "on")
         await thread.says("All is done")
     assert counted(log) == ["before", "after:on"]
 
 
-async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(tmp_path: Path) -> None:
     """One changed byte of a journal row: nothing of the session runs again, the thread is told, others go on."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
         other = await start_flow(workspace, "ana", "releases", "steps")
         await other.says("What now?")
-        await bot.kill()
-        with database(bot) as connection:
-            flip_journal(connection)
-            connection.execute("DELETE FROM snapshots")
-        await bot.start()
+        await bot.close()
+        connection = bot.store.database.connect()
+        flip_journal(connection)
+        connection.execute("DELETE FROM snapshots")
+        await bot.open()
         await thread.reply("ana", "on")
         await other.reply("ana", "on")
         await workspace.wait_for(lambda: thread.find("set aside") or other.find("set aside"), timeout=20)
@@ -111,11 +100,12 @@ nodes:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-async def test_a_hostile_reply_is_data(workspace: Workspace, tmp_path: Path, text: str) -> None:
+@simulated
+async def test_a_hostile_reply_is_data(tmp_path: Path, text: str) -> None:
     """What people write is passed on as it is: nothing is evaluated, executed, pinged or unfurled."""
     folder = tmp_path / "cwd"
     folder.mkdir()
-    async with running_bot(workspace, tmp_path, {"echo": ECHO.replace("CWD", str(folder))}):
+    async with inhabited_town(tmp_path, {"echo": ECHO.replace("CWD", str(folder))}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "echo")
         await thread.says("Say it")
         await thread.reply("ana", text)
@@ -135,12 +125,11 @@ async def test_a_hostile_reply_is_data(workspace: Workspace, tmp_path: Path, tex
             assert str(call.args["unfurl_media"]).lower() in ("false", "0")
 
 
-async def test_a_reply_of_100_kb_is_refused_where_its_author_sees_it(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_reply_of_100_kb_is_refused_where_its_author_sees_it(tmp_path: Path) -> None:
     """A reply that is too long is refused in the thread, and the next one is taken."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, two_steps(log)):
+    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
         huge = "\ud800\x00\u202e{{ 7*7 }}" + "x" * 100_000
@@ -162,10 +151,11 @@ async def test_a_reply_of_100_kb_is_refused_where_its_author_sees_it(
     assert counted(log) == ["before", "after:short"]
 
 
-async def test_too_many_requests_are_waited_out(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_too_many_requests_are_waited_out(tmp_path: Path) -> None:
     """After 429 the bot waits as long as Slack says, and then posts once and in order."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, two_steps(log)):
+    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, _):
         workspace.faults.ratelimit("chat.postMessage", times=2, retry_after=1)
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
@@ -174,6 +164,7 @@ async def test_too_many_requests_are_waited_out(workspace: Workspace, tmp_path: 
     assert counted(log) == ["before", "after:patience"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["graceful", "abrupt"])
 async def test_a_reply_during_a_reconnect_is_found(workspace: Workspace, tmp_path: Path, mode: str) -> None:
     """Sockets end, a reply comes while there is none, and the catch-up read after the reconnect finds it."""
@@ -188,6 +179,7 @@ async def test_a_reply_during_a_reconnect_is_found(workspace: Workspace, tmp_pat
     assert counted(log) == ["before", "after:between"]
 
 
+@pytest.mark.process
 async def test_a_bad_token_ends_the_start_with_a_clear_message(workspace: Workspace, tmp_path: Path) -> None:
     """A token that Slack refuses: one clear message within 15 seconds and an exit code that is not 0."""
     for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"):
@@ -199,6 +191,7 @@ async def test_a_bad_token_ends_the_start_with_a_clear_message(workspace: Worksp
         assert "Traceback" not in "\n".join(bot.lines)
 
 
+@pytest.mark.process
 async def test_a_server_that_is_not_there_ends_the_start(workspace: Workspace, tmp_path: Path) -> None:
     """An address where nobody listens: one clear message within 15 seconds and an exit code that is not 0."""
     bot = BotProcess(workspace, tmp_path, tmp_path, SLACK_API_URL="http://127.0.0.1:9/api/")
@@ -208,62 +201,69 @@ async def test_a_server_that_is_not_there_ends_the_start(workspace: Workspace, t
     assert "Traceback" not in "\n".join(bot.lines)
 
 
+@simulated
 async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(
-    workspace: Workspace, tmp_path: Path
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without usergroups:read the bot says what will not work and runs; without chat:write it does not start."""
     full = ["app_mentions:read", "channels:history", "groups:history", "im:history", "chat:write", "commands"]
     reading = ["channels:read", "groups:read", "users:read", "users:read.email"]
-    workspace.faults.set_scopes([*full, *reading])
-    log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
-        await bot.said("usergroups:read")
+    async with inhabited_town(tmp_path, two_steps(tmp_path / "log")) as (workspace, bot):
+        assert "usergroups:read" not in caplog.text
+        await bot.close()
+        workspace.faults.set_scopes([*full, *reading])
+        await bot.open()
+        assert "usergroups:read" in caplog.text
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
-    workspace.faults.set_scopes([scope for scope in [*full, *reading] if scope != "chat:write"])
-    refused = BotProcess(workspace, tmp_path / "home", tmp_path / "flows")
-    await refused.launch()
-    assert await refused.ended(timeout=15) != 0
-    assert "chat:write" in "\n".join(refused.lines)
+        await bot.close()
+        workspace.faults.set_scopes([scope for scope in [*full, *reading] if scope != "chat:write"])
+        with pytest.raises(StartFailed, match="chat:write"):
+            await bot.open()
 
 
-async def test_a_server_that_does_not_name_scopes_is_no_error(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_server_that_does_not_name_scopes_is_no_error(tmp_path: Path) -> None:
     """When answers have no scopes header the bot starts and works."""
-    workspace.faults.set_scopes(None, announce=False)
-    async with running_bot(workspace, tmp_path, two_steps(tmp_path / "log")):
+    async with inhabited_town(tmp_path, two_steps(tmp_path / "log")) as (workspace, bot):
+        await bot.close()
+        workspace.faults.set_scopes(None, announce=False)
+        await bot.open()
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
 
 
-async def test_a_revoked_token_ends_the_process(workspace: Workspace, tmp_path: Path) -> None:
-    """When Slack revokes the token the bot stops with a message and a code that is not 0; nothing is lost."""
+@simulated
+async def test_a_revoked_token_ends_the_bot(tmp_path: Path) -> None:
+    """When Slack refuses the token from now on the bot ends, though no event says so; nothing is lost."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
+    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
         workspace.faults.reject_token("token_revoked")
         await thread.reply("ana", "kept")
-        assert await asyncio.wait_for(bot.ended(), 40) != 0
+        with pytest.raises(AuthLost):
+            await bot.ended()
         workspace.faults.accept_token()
-        await bot.start()
+        await bot.open()
         await thread.says("All is done")
     assert counted(log) == ["before", "after:kept"]
 
 
-async def test_a_damaged_session_whose_question_was_never_confirmed_is_set_aside_too(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_damaged_session_whose_question_was_never_confirmed_is_set_aside_too(tmp_path: Path) -> None:
     """Damage is noticed also where only the outbox looks at the session: its answer to the post had been lost."""
-    async with running_bot(workspace, tmp_path, two_steps(tmp_path / "log")) as bot:
-        workspace.faults.slow("chat.postMessage", 0.3)
+    async with inhabited_town(tmp_path, two_steps(tmp_path / "log")) as (workspace, bot):
+        workspace.faults.effect_then_fail("chat.postMessage", times=1)
+        workspace.faults.fail("conversations.replies", times=1_000)
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await workspace.wait_for(lambda: len(thread.messages()) >= 2)
-        await bot.kill()
+        await bot.close()
         workspace.faults.clear()
-        with database(bot) as connection:
-            flip_journal(connection)
-            connection.execute("DELETE FROM snapshots")
-        await bot.start()
+        connection = bot.store.database.connect()
+        flip_journal(connection)
+        connection.execute("DELETE FROM snapshots")
+        await bot.open()
         await thread.says("set aside")
         await thread.reply("ana", "status")
         await thread.reply("ana", "on")

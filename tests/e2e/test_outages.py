@@ -1,4 +1,4 @@
-"""Channels that close, messages that are deleted, and a token that is revoked, with the real bot."""
+"""Channels that close, messages that are deleted, and a token that is revoked."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_ways_in import sayso
-from tests.support.acting import Workspace
+from bot.cli.sessions import list_sessions
+from bot.terminal.cli_context import Place
+from engine.storage import open as storage
+from tests.support.acting import Acts, Workspace
 from tests.support.bot import counted, running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.simulated import inhabited_town, simulated
 
 GATE = """
 flow: gate
@@ -21,25 +22,30 @@ nodes:
 """
 
 
-def direct(workspace: Workspace, name: str, part: str) -> list[dict[str, Any]]:
+def direct(workspace: Acts, name: str, part: str) -> list[dict[str, Any]]:
     """What the bot told somebody in a direct message."""
     user = workspace.user(name).id
     channels = [c.id for c in workspace.state.channels.values() if c.is_im and user in c.members]
     return [m for channel in channels for m in workspace.messages(channel) if part in m["text"]]
 
 
+@simulated
 async def test_a_session_waits_for_its_channel_and_goes_on_by_itself(
-    workspace: Workspace, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Archived and taken back: the requester is told, and nothing is lost or done twice."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"gate": GATE.format(file=file)}) as bot:
+    async with inhabited_town(tmp_path, {"gate": GATE.format(file=file)}) as (workspace, bot):
         channel = workspace.channel("releases")
         thread = await start_flow(workspace, "ana", "releases", "gate")
         await thread.says("Shall I?")
         workspace.admin.archive(channel)
         await workspace.wait_for(lambda: direct(workspace, "ana", "the channel was archived"))
-        assert "its thread: nothing can be posted there" in (await sayso(bot, "sessions", "list"))[1]
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, "open_store", lambda *given, **more: bot.store.another())
+            list_sessions(Place(database="memory:"), (), show_all=False, limit=9, as_json=False)
+        assert "its thread: nothing can be posted there" in capsys.readouterr().out
         workspace.admin.archive(channel, archived=False)
         await thread.says("🟡 *Waiting*")
         await thread.reply("ana", "yes")
@@ -48,12 +54,11 @@ async def test_a_session_waits_for_its_channel_and_goes_on_by_itself(
     assert counted(file) == ["done"]
 
 
-async def test_a_bot_that_was_removed_goes_on_when_it_is_invited_again(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_bot_that_was_removed_goes_on_when_it_is_invited_again(tmp_path: Path) -> None:
     """The invitation is enough: nobody has to tell it anything."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"gate": GATE.format(file=file)}):
+    async with inhabited_town(tmp_path, {"gate": GATE.format(file=file)}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "releases", "gate")
         await thread.says("Shall I?")
         workspace.leave("sayso", "releases")
@@ -65,12 +70,13 @@ async def test_a_bot_that_was_removed_goes_on_when_it_is_invited_again(
     assert counted(file) == ["done"]
 
 
+@simulated
 async def test_a_deleted_question_comes_again_and_after_three_copies_the_requester_is_told(
-    workspace: Workspace, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """Each copy can be answered; a fourth one is not posted, and the question is still open."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"gate": GATE.format(file=file)}):
+    async with inhabited_town(tmp_path, {"gate": GATE.format(file=file)}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "releases", "gate")
         seen: set[str] = set()
 
@@ -91,6 +97,7 @@ async def test_a_deleted_question_comes_again_and_after_three_copies_the_request
     assert counted(file) == ["done"]
 
 
+@pytest.mark.process
 async def test_a_revoked_token_ends_the_bot_and_another_one_goes_on(
     workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -1,5 +1,5 @@
 """Where people talk to the bot: direct messages, private channels, threads that it did not start, and places that are
-closed to it. The real bot over real sockets."""
+closed to it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ import pytest
 
 from bot.start.schedules import wanted_item
 from engine.run.active import utc_now
-from engine.storage.open import open_store
 from tests.e2e.test_conversation import TWO, reactions, whispers
 from tests.support import prefork
-from tests.support.acting import Workspace
+from tests.support.acting import Acts, Workspace
 from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
-
-pytestmark = pytest.mark.process
-
+from tests.support.simulated import inhabited_town, simulated
 
 # --- direct messages -----------------------------------------------------------------------------------------
 
 
-async def test_a_flow_is_started_and_answered_in_a_direct_message(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_flow_is_started_and_answered_in_a_direct_message(tmp_path: Path) -> None:
     """No mention is needed there, neither to start nor to answer."""
-    direct = workspace.dm("ana")
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
+        direct = workspace.dm("ana")
         root = await workspace.post("ana", direct, "two")
         thread = ThreadView(workspace, direct.id, root)
         await thread.says("First question")
@@ -37,12 +33,11 @@ async def test_a_flow_is_started_and_answered_in_a_direct_message(
         await thread.says("first=one second=two")
 
 
-async def test_words_beside_the_thread_of_a_direct_message_answer_what_waits(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_words_beside_the_thread_of_a_direct_message_answer_what_waits(tmp_path: Path) -> None:
     """With one flow waiting, what is written beside its thread is for it; with two nobody guesses."""
-    direct = workspace.dm("ana")
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
+        direct = workspace.dm("ana")
         thread = ThreadView(workspace, direct.id, await workspace.post("ana", direct, "two"))
         await thread.says("First question")
         ts = await workspace.post("ana", direct, "one")
@@ -56,44 +51,44 @@ async def test_words_beside_the_thread_of_a_direct_message_answer_what_waits(
         await thread.says("first=one second=two")
 
 
-def _message(workspace: Workspace, channel: str, ts: str) -> object:
+def _message(workspace: Acts, channel: str, ts: str) -> object:
     return next(message for message in workspace.messages(channel) if message["ts"] == ts)
 
 
-async def test_a_direct_message_missed_while_the_bot_was_down_is_found(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_direct_message_missed_while_the_bot_was_down_is_found(tmp_path: Path) -> None:
     """A start in a direct message counts after the restart."""
-    direct = workspace.dm("ana")
-    async with running_bot(workspace, tmp_path, {"two": TWO}) as bot:
-        await bot.kill()
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, bot):
+        direct = workspace.dm("ana")
+        await asyncio.sleep(5)
+        await bot.close()
         thread = ThreadView(workspace, direct.id, await workspace.post("ana", direct, "two"))
-        await bot.start()
+        await bot.open()
         await thread.says("First question")
 
 
 # --- private channels and threads that were there before -----------------------------------------------------
 
 
-async def test_a_private_channel_is_like_any_other(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_private_channel_is_like_any_other(tmp_path: Path) -> None:
     """Start, reply, decision and the catch-up of a missed reply work in a private channel."""
-    channel = workspace.add_channel("war-room", is_private=True)
-    async with running_bot(workspace, tmp_path, {"two": TWO}) as bot:
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, bot):
+        channel = workspace.add_channel("war-room", is_private=True)
         thread = await start_flow(workspace, "ana", channel.id, "two")
         await thread.says("First question")
-        await bot.kill()
+        await bot.close()
         await thread.reply("ana", "one")
-        await bot.start()
+        await bot.open()
         await thread.says("Second question")
         await thread.reply("ana", "two")
         await thread.says("first=one second=two")
 
 
-async def test_a_mention_in_a_thread_of_people_attaches_to_that_thread(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_mention_in_a_thread_of_people_attaches_to_that_thread(tmp_path: Path) -> None:
     """The session lives in the thread in which the bot was called, and takes plain replies there."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         root = await workspace.post("ben", "ops", "checkout is slow today")
         thread = ThreadView(workspace, "ops", root)
         early = await thread.reply("cleo", "I see it too")
@@ -106,12 +101,14 @@ async def test_a_mention_in_a_thread_of_people_attaches_to_that_thread(
         assert reactions(thread, early) == []
 
 
-async def test_a_second_mention_in_a_thread_starts_a_second_session_there(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_second_mention_in_a_thread_starts_a_second_session_there(tmp_path: Path) -> None:
     """Two sessions share a thread: a flow's name starts another, a reply is asked which one it is for, and `status`
     tells of both; a mention with other words is a reply."""
-    async with running_bot(workspace, tmp_path, {"two": TWO, "more": TWO.replace("flow: two", "flow: more")}):
+    async with inhabited_town(tmp_path, {"two": TWO, "more": TWO.replace("flow: two", "flow: more")}) as (
+        workspace,
+        _,
+    ):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         await thread.reply("ana", "@sayso one")
@@ -131,11 +128,13 @@ async def test_a_second_mention_in_a_thread_starts_a_second_session_there(
         await thread.says("first=one second=second answer")
 
 
-async def test_control_words_are_for_those_sessions_that_their_author_may_steer(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_control_words_are_for_those_sessions_that_their_author_may_steer(tmp_path: Path) -> None:
     """Of two sessions in a thread each person pauses and cancels their own; who has none there is told so."""
-    async with running_bot(workspace, tmp_path, {"two": TWO, "more": TWO.replace("flow: two", "flow: more")}):
+    async with inhabited_town(tmp_path, {"two": TWO, "more": TWO.replace("flow: two", "flow: more")}) as (
+        workspace,
+        _,
+    ):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")
         await thread.reply("ben", "@sayso more")
@@ -180,11 +179,10 @@ def _label(message: dict[str, object], part: str) -> str:
 # --- threads that the bot begins -----------------------------------------------------------------------------
 
 
-async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_missed(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_missed(tmp_path: Path) -> None:
     """Somebody replies under the bot's message before its session has begun: that is read once it has."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         workspace.faults.fail("users.info", times=2)
         await workspace.slash("ana", "ops", "/sayso", "run two")
 
@@ -199,11 +197,10 @@ async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_mis
         await thread.says("*two* is", timeout=30)
 
 
-async def test_a_slash_command_where_the_bot_may_not_post_says_so(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_slash_command_where_the_bot_may_not_post_says_so(tmp_path: Path) -> None:
     """Whoever used the command sees that nothing was started, why, and what to do."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         await workspace.slash("ana", "random", "/sayso", "run two")
         await workspace.wait_for(
             lambda: any("was not started" in text for text in whispers(workspace, "ana"))
@@ -213,6 +210,7 @@ async def test_a_slash_command_where_the_bot_may_not_post_says_so(
         assert "/invite" in text
 
 
+@pytest.mark.process
 async def test_a_start_from_a_terminal_where_the_bot_may_not_post_is_refused(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -226,25 +224,25 @@ async def test_a_start_from_a_terminal_where_the_bot_may_not_post_is_refused(
         assert "is archived" in err
 
 
-async def test_a_schedule_where_the_bot_may_not_post_tells_the_admins(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_schedule_where_the_bot_may_not_post_tells_the_admins(tmp_path: Path) -> None:
     """Nobody asked for it just now, so the admins get a direct message, one a day."""
     flow = "flow: report\nnodes:\n  - {id: n, type: noop}\n"
-    async with running_bot(workspace, tmp_path, {"report": flow}, SAYSO_ADMINS="ben@example.com") as bot:
+    async with inhabited_town(tmp_path, {"report": flow}, admins=frozenset({"ben@example.com"})) as (
+        workspace,
+        bot,
+    ):
         workspace.admin.archive(workspace.channel("releases"))
-        store = open_store(f"sqlite:///{bot.home / 'sayso.db'}")
         place = workspace.channel("releases").id
         for minute in ("1", "2"):
             due = wanted_item(f"schedule:report:{minute}", "report", place, {}, why="scheduled: 0 9 * * *")
-            store.ingest([due], utc_now())
+            bot.store.ingest([due], utc_now())
         direct = workspace.dm("ben").id
         await workspace.wait_for(lambda: bool(workspace.messages(direct)))
         last = "rooted:schedule:report:2"
         await workspace.wait_for(
-            lambda: (row := store.inbox_row(last)) is not None and row.outcome == "refused"
+            lambda: (row := bot.store.inbox_row(last)) is not None and row.outcome == "refused"
         )
-        store.close()
         (message,) = workspace.messages(direct)
         assert "*report* was not started" in str(message["text"])
         assert "is archived" in str(message["text"])

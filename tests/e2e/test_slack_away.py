@@ -1,20 +1,20 @@
-"""Slack is down while prompts and answers pile up; limits everywhere; refusals: with the real bot."""
+"""Slack is down while prompts and answers pile up; limits everywhere; refusals."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bot.workspace.faults import AwayMode
-from tests.support import prefork
-from tests.support.acting import Workspace
-from tests.support.bot import BotProcess, ThreadView, counted, running_bot, start_flow, words
-
-pytestmark = pytest.mark.process
+from engine.language.actors import Actor
+from engine.run.remote_commands import item
+from prompt_state import store as prompt_store
+from prompt_state.question_row import PromptState
+from tests.support.acting import Acts, Workspace
+from tests.support.bot import ThreadView, counted, running_bot, start_flow, words
+from tests.support.inprocess import Town
+from tests.support.simulated import inhabited_town, simulated
 
 STEPS = """
 flow: steps
@@ -27,17 +27,17 @@ nodes:
 """
 
 
-async def sayso(bot: BotProcess, *arguments: str) -> str:
-    """Run a command on the bot's store, as `local:ops`; what it prints."""
-    done = await asyncio.to_thread(
-        prefork.run,
-        ["-m", "bot.cli", *arguments],
-        cwd=bot.home,
-        env={**bot.env, "SAYSO_USER": "ops"},
-        merged=True,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+def open_prompts(bot: Town) -> list[PromptState]:
+    """The questions that are open."""
+    return prompt_store.waiting(bot.store)
+
+
+def answer(bot: Town, prompt: PromptState) -> None:
+    """Answer a question as somebody at a terminal does: with a request in the inbox."""
+    given = {"promptId": prompt.prompt_id, "value": None, "text": "yes", "reason": None}
+    actor = Actor.local("ops")
+    request = item(f"cli:{prompt.prompt_id}", prompt.session_id, "answer", actor=actor, **given)
+    bot.store.ingest([request], bot.bot.machine.now())
 
 
 WHY = {
@@ -47,15 +47,10 @@ WHY = {
 }
 
 
-def direct(workspace: Workspace, part: str) -> str:
+def direct(workspace: Acts, part: str) -> str:
     """What Ana was told in a direct message that has this in it; empty while there is none."""
     found = [m["text"] for m in workspace.messages(workspace.dm("ana")) if part in m["text"]]
     return str(found[0]) if found else ""
-
-
-async def open_prompts(bot: BotProcess) -> list[dict[str, Any]]:
-    """The questions that are open."""
-    return list(json.loads(await sayso(bot, "prompts", "list", "--json"))["prompts"])
 
 
 PLAIN = """
@@ -67,13 +62,6 @@ nodes:
 """
 
 
-async def answered_by_command(bot: BotProcess, file: Path, threads: int, effect: str) -> None:
-    """Answer every open question at the terminal, and wait for what follows from it."""
-    for prompt in await open_prompts(bot):
-        await sayso(bot, "prompts", "answer", prompt["promptId"], "--text", "yes")
-    await bot.workspace.wait_for(lambda: counted(file).count(effect) == threads, timeout=30)
-
-
 def in_order(thread: ThreadView, *parts: str) -> bool:
     """Whether these stand once each in the thread, in this order, under the card."""
     posts = [words(message) for message in thread.messages()[1:]]
@@ -82,17 +70,20 @@ def in_order(thread: ThreadView, *parts: str) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["503", "refuse"])
+@simulated
 async def test_while_slack_is_away_work_goes_on_and_all_is_shown_afterwards_in_order(
-    workspace: Workspace, tmp_path: Path, mode: AwayMode
+    tmp_path: Path, mode: AwayMode
 ) -> None:
     """Answers at the terminal go on, what is to be said waits, and each thing stands once and in order in the end."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"steps": STEPS.format(file=file)}) as bot:
+    async with inhabited_town(tmp_path, {"steps": STEPS.format(file=file)}) as (workspace, bot):
         threads = [await start_flow(workspace, "ana", name, "steps") for name in ("ops", "releases")]
         for thread in threads:
             await thread.says("First?")
         workspace.faults.go_away(mode)
-        await answered_by_command(bot, file, len(threads), "first")
+        for prompt in open_prompts(bot):
+            answer(bot, prompt)
+        await workspace.wait_for(lambda: len(counted(file)) == len(threads))
         await threads[0].reply("ana", "too late")
         calls = len(workspace.calls)
         await workspace.wait_for(lambda: len(workspace.calls) > calls + 3, timeout=40)
@@ -107,12 +98,29 @@ async def test_while_slack_is_away_work_goes_on_and_all_is_shown_afterwards_in_o
     assert all(in_order(thread, "First?", "First is done.", "Second?") for thread in threads)
 
 
-async def test_a_flow_that_begins_while_slack_takes_no_posts_has_its_card_on_top(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@pytest.mark.process
+async def test_a_bot_connects_again_by_itself(workspace: Workspace, tmp_path: Path) -> None:
+    """Its sockets are cut, and connections are refused for a while: a reply from then is read, and the next one comes."""
+    file = tmp_path / "effects"
+    async with running_bot(workspace, tmp_path, {"plain": PLAIN.format(file=file)}):
+        thread = await start_flow(workspace, "ana", "ops", "plain")
+        await thread.says("First?")
+        workspace.faults.go_away("refuse")
+        await thread.reply("ana", "meanwhile")
+        calls = len(workspace.calls)
+        await workspace.wait_for(lambda: len(workspace.calls) > calls + 1, timeout=40)
+        workspace.faults.come_back()
+        await thread.says("Second?", timeout=60)
+        await thread.reply("ana", "yes")
+        await thread.says("*Completed*")
+    assert counted(file) == ["end"]
+
+
+@simulated
+async def test_a_flow_that_begins_while_slack_takes_no_posts_has_its_card_on_top(tmp_path: Path) -> None:
     """The card's post is refused while the question's would be taken: the question waits for the card."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"steps": STEPS.format(file=file)}):
+    async with inhabited_town(tmp_path, {"steps": STEPS.format(file=file)}) as (workspace, _):
         workspace.faults.ratelimit("chat.postMessage", times=1, retry_after=2)
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("First?")
@@ -120,12 +128,11 @@ async def test_a_flow_that_begins_while_slack_takes_no_posts_has_its_card_on_top
     assert "Waiting" in words(first)
 
 
-async def test_when_every_call_is_limited_all_is_done_in_the_end(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_when_every_call_is_limited_all_is_done_in_the_end(tmp_path: Path) -> None:
     """A storm of 429: nothing is posted twice, nothing is lost, and no limit is asked again before its time."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"steps": STEPS.format(file=file)}):
+    async with inhabited_town(tmp_path, {"steps": STEPS.format(file=file)}) as (workspace, _):
         workspace.faults.ratelimit("*", times=12, retry_after=1)
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("First?", timeout=60)
@@ -138,12 +145,11 @@ async def test_when_every_call_is_limited_all_is_done_in_the_end(
 
 
 @pytest.mark.parametrize("error", ["restricted_action", "missing_scope", "thread_not_found"])
-async def test_a_question_that_slack_refuses_is_not_given_up(
-    workspace: Workspace, tmp_path: Path, error: str
-) -> None:
+@simulated
+async def test_a_question_that_slack_refuses_is_not_given_up(tmp_path: Path, error: str) -> None:
     """Its session is out of reach, the requester is told why, and the question can be answered at the terminal."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"plain": PLAIN.format(file=file)}) as bot:
+    async with inhabited_town(tmp_path, {"plain": PLAIN.format(file=file)}) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "plain")
         await thread.says("First?")
         await thread.says("🟡 *Waiting*")
@@ -152,7 +158,7 @@ async def test_a_question_that_slack_refuses_is_not_given_up(
         await thread.reply("ana", "yes")
         await workspace.wait_for(lambda: direct(workspace, "I cannot post in"))
         assert WHY[error] in direct(workspace, "I cannot post in")
-        assert [prompt["path"] for prompt in await open_prompts(bot)] == ["second"]
+        assert [prompt.path for prompt in open_prompts(bot)] == ["second"]
         channel = workspace.channel("ops")
         workspace.admin.archive(channel)
         workspace.admin.archive(channel, archived=False)
@@ -162,12 +168,11 @@ async def test_a_question_that_slack_refuses_is_not_given_up(
     assert counted(file) == ["end"]
 
 
-async def test_a_question_whose_form_is_refused_is_shown_as_text(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_question_whose_form_is_refused_is_shown_as_text(tmp_path: Path) -> None:
     """Better plain than not at all, with the command that answers it."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"plain": PLAIN.format(file=file)}):
+    async with inhabited_town(tmp_path, {"plain": PLAIN.format(file=file)}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "plain")
         await thread.says("First?")
         await thread.says("🟡 *Waiting*")
@@ -181,10 +186,11 @@ async def test_a_question_whose_form_is_refused_is_shown_as_text(
     assert counted(file) == ["end"]
 
 
-async def test_one_missing_right_stops_nothing_else(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_one_missing_right_stops_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Cards may not be edited: the log names the right, and questions are asked and answered all the same."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"plain": PLAIN.format(file=file)}) as bot:
+    async with inhabited_town(tmp_path, {"plain": PLAIN.format(file=file)}) as (workspace, _):
         workspace.faults.fail("chat.update", times=1_000, error="missing_scope")
         thread = await start_flow(workspace, "ana", "ops", "plain")
         await thread.says("First?")
@@ -192,4 +198,4 @@ async def test_one_missing_right_stops_nothing_else(workspace: Workspace, tmp_pa
         await thread.says("Second?")
         await thread.reply("ana", "yes")
         await workspace.wait_for(lambda: counted(file) == ["end"])
-        await bot.said("missing_scope")
+    assert "missing_scope" in caplog.text

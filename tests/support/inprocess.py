@@ -173,7 +173,7 @@ class Town:
         awaited: list[asyncio.Future[Any]] = [self._main, ready]
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         if self._main.done():
-            self._main.result()
+            await self.ended()
 
     def _app(self, *args: Any, **given: Any) -> SlackApp:
         self.app = DirectApp(*args, **given)
@@ -188,7 +188,12 @@ class Town:
     async def close(self) -> None:
         """Stop the bot. What it failed with is raised."""
         self.bot.stop()
-        await self._main
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Wait until the bot has ended. What it failed with is raised, once."""
+        main, self._main = self._main, asyncio.create_task(asyncio.sleep(0))
+        await main
 
     # --- the way in ----------------------------------------------------------------------------------------
 
