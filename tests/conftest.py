@@ -7,12 +7,13 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from hypothesis import settings
 
 from tests.support.proving import PROVE, tries
@@ -70,6 +71,25 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.sections = [(name, text.encode("utf-8", "replace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def browser() -> AsyncIterator[Any]:
+    """The browser of all tests of a process; what uses it shares one loop (`asyncio(loop_scope="session")`)."""
+    from tests.support.browser import running_browser
+
+    async with running_browser() as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def seen() -> AsyncIterator[Any]:
+    """A new workspace where the browser's page looks for it."""
+    from tests.support.browser import page_port
+    from tests.support.workspace import running_workspace
+
+    async with running_workspace(port=page_port()) as started:
+        yield started
 
 
 TRIED: Counter[str] = Counter()

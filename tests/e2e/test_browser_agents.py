@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import expect
+import pytest_asyncio
+from playwright.async_api import Browser, expect
 
 from bot.config.settings import load_settings
 from bot.serve.main import Bot
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, bot_here
-from tests.support.browser import SCREENS, Visit, running_browser, visiting
+from tests.support.browser import SCREENS, Visit, visiting
 from tests.support.claude_server import claude_server, text
 from tests.support.proving import sampled
 
@@ -26,7 +27,7 @@ nodes:
   - {id: look, type: agent, name: Look, with: {prompt: "Why is web slow?"}}
 """
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
 
 def changes(home: Path) -> list[dict[str, Any]]:
@@ -35,13 +36,13 @@ def changes(home: Path) -> list[dict[str, Any]]:
     return [change for shop in shops for change in shop["checkout"]["changes"]]
 
 
-@pytest.fixture
-async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[Bot]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def bot(seen: Workspace, tmp_path: Path) -> AsyncIterator[Bot]:
     """The bot with the examples, and without a key: their scripts answer, as in `sayso dev`."""
     environ = {
-        "SLACK_BOT_TOKEN": workspace.bot_token,
-        "SLACK_APP_TOKEN": workspace.app_token,
-        "SLACK_API_URL": workspace.api_url,
+        "SLACK_BOT_TOKEN": seen.bot_token,
+        "SLACK_APP_TOKEN": seen.app_token,
+        "SLACK_API_URL": seen.api_url,
         "SAYSO_HOME": str(tmp_path / "home"),
     }
     settings = load_settings(environ, cwd=tmp_path)
@@ -49,7 +50,7 @@ async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[Bot]:
     bot = Bot(settings, flows=[ROOT / "examples"])
     running = asyncio.create_task(bot.run())
     try:
-        await workspace.connected(2)
+        await seen.connected(2)
         yield bot
     finally:
         bot.stop()
@@ -58,13 +59,12 @@ async def bot(workspace: Workspace, tmp_path: Path) -> AsyncIterator[Bot]:
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_an_investigation_by_clicking(
-    workspace: Workspace, bot: Bot, tmp_path: Path, screen: str
+    browser: Browser, seen: Workspace, bot: Bot, tmp_path: Path, screen: str
 ) -> None:
     """Text grows in the thread, a question is answered with a button, the command is changed and approved, and runs
     once as it was changed; the summary comes last."""
     async with (
-        running_browser() as browser,
-        visiting(browser, workspace, "investigate", screen) as visit,
+        visiting(browser, seen, "investigate", screen) as visit,
     ):
         await visit.begin("ops", "@sayso why is checkout failing?")
         await visit.says("A script answers here", "writing …")
@@ -103,12 +103,11 @@ async def change(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
-async def test_a_triage_in_a_direct_message(workspace: Workspace, bot: Bot, screen: str) -> None:
+async def test_a_triage_in_a_direct_message(browser: Browser, seen: Workspace, bot: Bot, screen: str) -> None:
     """A request in a direct message is asked back about, answers come by button and by text, and the team gets a note;
     what the flow alone needs to know is nowhere to be seen."""
     async with (
-        running_browser() as browser,
-        visiting(browser, workspace, "triage", screen) as visit,
+        visiting(browser, seen, "triage", screen) as visit,
     ):
         await visit.begin("sayso", "I need help with the VPN")
         await visit.says("Which version does the client show")
@@ -124,13 +123,13 @@ async def test_a_triage_in_a_direct_message(workspace: Workspace, bot: Bot, scre
         await visit.go_to("incidents")
         await expect(visit.feed).to_contain_text("The VPN cannot be reached (fault, urgent), for Ana Ruiz")
         await visit.shot("note")
-    streamed = {call.method for call in workspace.calls if "Stream" in call.method}
+    streamed = {call.method for call in seen.calls if "Stream" in call.method}
     assert streamed >= {"chat.startStream", "chat.stopStream"}
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_an_agent_is_steered_stopped_and_resumed(
-    workspace: Workspace, tmp_path: Path, screen: str
+    browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
     """Words to an agent that speaks are marked, first as kept and then as read; `stop` leaves what was said and marks
     it, and `resume` with words goes on with them."""
@@ -138,9 +137,8 @@ async def test_an_agent_is_steered_stopped_and_resumed(
     second = text("Only web-2 then. It has no room left on", hold_after="text_delta")
     async with (
         claude_server() as claude,
-        bot_here(workspace, tmp_path, {"look": LOOK}, **claude.environ()),
-        running_browser() as browser,
-        visiting(browser, workspace, "steer", screen) as visit,
+        bot_here(seen, tmp_path, {"look": LOOK}, **claude.environ()),
+        visiting(browser, seen, "steer", screen) as visit,
     ):
         claude.queue(first, second, text("It is the disk of web-2. Nothing was restarted."))
         await visit.begin("ops", "@sayso look")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from tests.support.bot import MovedClock, bot_here
-from tests.support.browser import SCREENS, Visit, in_view, running_browser, visiting
+from tests.support.browser import SCREENS, Visit, in_view, page_port, visiting
 from tests.support.proving import sampled
 from tests.support.workspace import running_workspace
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
 ROLLBACK = """
 flow: rollback
@@ -35,13 +35,12 @@ nodes:
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
-async def test_nobody_answers_until_it_is_over(tmp_path: Path, screen: str) -> None:
+async def test_nobody_answers_until_it_is_over(browser: Browser, tmp_path: Path, screen: str) -> None:
     """The reminder, both steps of the escalation and the end stand where they should, and the buttons go."""
     clock = MovedClock()
     async with (
-        running_workspace(clock=clock) as workspace,
+        running_workspace(clock=clock, port=page_port()) as workspace,
         bot_here(workspace, tmp_path, {"rollback": ROLLBACK}, clock=clock),
-        running_browser() as browser,
         visiting(browser, workspace, "clocks", screen) as visit,
     ):
         await visit.begin("ops", "@sayso rollback")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from tests.support.acting import Workspace
 from tests.support.bot import MovedClock, bot_here
-from tests.support.browser import SCREENS, Visit, running_browser, visiting
+from tests.support.browser import SCREENS, Visit, page_port, visiting
 from tests.support.proving import sampled
 from tests.support.workspace import running_workspace
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
 UNDO = """
 flow: region
@@ -47,14 +47,13 @@ nodes:
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
-async def test_an_answer_is_taken_back_and_given_again(tmp_path: Path, screen: str) -> None:
+async def test_an_answer_is_taken_back_and_given_again(browser: Browser, tmp_path: Path, screen: str) -> None:
     """The answer says until when it can be taken back; afterwards the question is open again, and the second answer
     counts once that time is over."""
     clock = MovedClock()
     async with (
-        running_workspace(clock=clock) as workspace,
+        running_workspace(clock=clock, port=page_port()) as workspace,
         bot_here(workspace, tmp_path, {"region": UNDO}, clock=clock),
-        running_browser() as browser,
         visiting(browser, workspace, "undo", screen) as visit,
     ):
         await visit.begin("ops", "@sayso region")
@@ -76,13 +75,12 @@ async def test_an_answer_is_taken_back_and_given_again(tmp_path: Path, screen: s
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_a_decision_is_handed_over_and_rejected_with_a_reason(
-    workspace: Workspace, tmp_path: Path, screen: str
+    browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
     """The new person is asked in place of the one before, who is refused from then on, and the reason stands on it."""
     async with (
-        bot_here(workspace, tmp_path, {"backups": GATE}),
-        running_browser() as browser,
-        visiting(browser, workspace, "hand", screen) as visit,
+        bot_here(seen, tmp_path, {"backups": GATE}),
+        visiting(browser, seen, "hand", screen) as visit,
     ):
         await visit.begin("ops", "@sayso backups")
         await visit.says("Delete the old backups?")
@@ -133,12 +131,11 @@ async def reject(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
-async def test_a_file_is_the_answer(workspace: Workspace, tmp_path: Path, screen: str) -> None:
+async def test_a_file_is_the_answer(browser: Browser, seen: Workspace, tmp_path: Path, screen: str) -> None:
     """One that is too large is refused in words; one that fits answers, dropped on a desk and chosen on a phone."""
     async with (
-        bot_here(workspace, tmp_path, {"report": FILE}),
-        running_browser() as browser,
-        visiting(browser, workspace, "file", screen) as visit,
+        bot_here(seen, tmp_path, {"report": FILE}),
+        visiting(browser, seen, "file", screen) as visit,
     ):
         await visit.begin("ops", "@sayso report")
         await visit.says("Drop into this thread up to 2 files of at most 2KiB each")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import Browser, Locator, expect
 
 from tests.support.bot import bot_here
-from tests.support.browser import SCREENS, Visit, running_browser, visiting
+from tests.support.browser import SCREENS, Visit, page_port, visiting
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 from tests.support.proving import sampled
 from tests.support.workspace import running_workspace
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
 INVESTIGATE = """
 flow: investigate
@@ -35,13 +35,12 @@ LOOK = "I look at the **load** of the hosts:\n\n| host | load |\n|---|---|\n| we
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
-async def test_steering_stop_and_approval_are_seen(tmp_path: Path, screen: str) -> None:
+async def test_steering_stop_and_approval_are_seen(browser: Browser, tmp_path: Path, screen: str) -> None:
     """Text comes while the model speaks, a message to it is marked, a stop is marked, a call shows what will run."""
     async with (
         claude_server() as claude,
-        running_workspace() as workspace,
+        running_workspace(port=page_port()) as workspace,
         bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()),
-        running_browser() as browser,
         visiting(browser, workspace, "agent", screen) as visit,
     ):
         await steer(visit, claude)

@@ -6,14 +6,14 @@ import base64
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from tests.support.acting import Workspace
 from tests.support.bot import bot_here
-from tests.support.browser import SCREENS, Visit, in_view, running_browser, visiting
+from tests.support.browser import SCREENS, Visit, in_view, visiting
 from tests.support.proving import sampled
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
 GATE = """
 flow: gate
@@ -36,12 +36,11 @@ nodes:
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
-async def test_home_and_the_shortcut(workspace: Workspace, tmp_path: Path, screen: str) -> None:
+async def test_home_and_the_shortcut(browser: Browser, seen: Workspace, tmp_path: Path, screen: str) -> None:
     """The Home has what waits, with a link to its thread; the shortcut runs a flow below the message it is about."""
     async with (
-        bot_here(workspace, tmp_path, {"gate": GATE, "look": LOOK}),
-        running_browser() as browser,
-        visiting(browser, workspace, "home", screen) as visit,
+        bot_here(seen, tmp_path, {"gate": GATE, "look": LOOK}),
+        visiting(browser, seen, "home", screen) as visit,
     ):
         await use_shortcut(visit)
         await visit.begin("ops", "@sayso gate")
@@ -114,12 +113,13 @@ nodes:
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
-async def test_a_form_with_every_kind_of_field(workspace: Workspace, tmp_path: Path, screen: str) -> None:
+async def test_a_form_with_every_kind_of_field(
+    browser: Browser, seen: Workspace, tmp_path: Path, screen: str
+) -> None:
     """What is missing or wrong is said at each field, by the page and by the bot; then all values arrive."""
     async with (
-        bot_here(workspace, tmp_path, {"everything": FIELDS}),
-        running_browser() as browser,
-        visiting(browser, workspace, "form", screen) as visit,
+        bot_here(seen, tmp_path, {"everything": FIELDS}),
+        visiting(browser, seen, "form", screen) as visit,
     ):
         await visit.begin("ops", "@sayso everything")
         await visit.pressable(visit.button("Fill in"))
@@ -196,14 +196,13 @@ nodes:
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
-async def test_what_a_flow_says(workspace: Workspace, tmp_path: Path, screen: str) -> None:
+async def test_what_a_flow_says(browser: Browser, seen: Workspace, tmp_path: Path, screen: str) -> None:
     """A report with everything in it stays inside the screen, the card has a bar while something takes long."""
     go = tmp_path / "go"
     flow = SAYS.replace("PICTURE", DOT).replace("WAITFOR", str(go))
     async with (
-        bot_here(workspace, tmp_path, {"says": flow}),
-        running_browser() as browser,
-        visiting(browser, workspace, "says", screen) as visit,
+        bot_here(seen, tmp_path, {"says": flow}),
+        visiting(browser, seen, "says", screen) as visit,
     ):
         await visit.begin("ops", "@sayso says")
         await visit.says("Load", "Busiest", "load.csv", "▰▰▰▱▱▱▱▱▱▱ 3/10")

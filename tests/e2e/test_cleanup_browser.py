@@ -2,70 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Browser, expect
 
 from bot.workspace import Suggestion
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, BotProcess
-from tests.support.browser import PHONE, WIDE, in_view, opened_page, running_browser
+from tests.support.browser import SCREENS, Visit, in_view, visiting
+from tests.support.proving import sampled
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
 NEW_OR_SMALL = {"current.log", "archive/notes.txt"}
 
 
-class Visit:
-    """A page as a person uses it; `shot` keeps what they see where SAYSO_SCREENSHOTS says."""
-
-    def __init__(self, page: Page, name: str) -> None:
-        self.page, self.name = page, name
-        self.thread = page.get_by_test_id("thread-pane")
-        self.folder = os.environ.get("SAYSO_SCREENSHOTS")  # the browser makes it
-        self.taken = 0
-
-    async def shot(self, what: str) -> None:
-        """Keep a picture, if pictures are wanted."""
-        self.taken += 1
-        if self.folder:
-            await self.page.screenshot(path=f"{self.folder}/{self.name}-{self.taken}-{what}.png")
-
-    async def act_as(self, name: str) -> None:
-        """Choose another person with the switch of people."""
-        await self.page.get_by_test_id("act-as").click()
-        await self.page.get_by_test_id(f"act-as-{name}").click()
-
-    def button(self, label: str | re.Pattern[str]) -> Locator:
-        """A button of the thread."""
-        return self.thread.get_by_role("button", name=label)
-
-
-@pytest.mark.parametrize(
-    ("name", "viewport"), [("wide", WIDE), pytest.param("phone", PHONE, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_a_cleanup_by_clicking_only(
-    workspace: Workspace, tmp_path: Path, name: str, viewport: dict[str, int]
+    browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
     """Suggestion, choice, refused own approval, approval by somebody else: the old and large files are gone, the
     others are not, and the thread says how much was won."""
     demo, home = tmp_path / "demo", tmp_path / "home"
     home.mkdir()
     make_demo(demo)
-    workspace.suggest([Suggestion("ops", "Clean up", f"@sayso disk-cleanup path={demo}")])
-    bot = BotProcess(workspace, home, ROOT / "examples")
+    seen.suggest([Suggestion("ops", "Clean up", f"@sayso disk-cleanup path={demo}")])
+    bot = BotProcess(seen, home, ROOT / "examples")
     try:
         await bot.start()
-        async with (
-            running_browser() as browser,
-            opened_page(browser, workspace.url, viewport=viewport) as page,
-        ):
-            await clean_up(Visit(page, name))
+        async with visiting(browser, seen, "cleanup", screen) as visit:
+            await clean_up(visit)
     finally:
         await bot.close()
     assert files(demo) == NEW_OR_SMALL
@@ -74,7 +44,7 @@ async def test_a_cleanup_by_clicking_only(
 async def clean_up(visit: Visit) -> None:
     """From the first page to the report."""
     page, thread = visit.page, visit.thread
-    if visit.name == "phone":
+    if visit.is_phone:
         await page.get_by_test_id("channel-ops").click()
     await visit.shot("suggestion")
     await page.get_by_test_id("suggestion").click()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Browser, expect
 
 from bot.workspace import Suggestion
 from tests.support.acting import Workspace
 from tests.support.bot import counted, running_bot
-from tests.support.browser import PHONE, in_view, opened_page, running_browser
+from tests.support.browser import Visit, in_view, visiting
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
 FLOW = """
 flow: traffic
@@ -57,60 +55,24 @@ nodes:
 """
 
 
-class Phone:
-    """A phone-sized page as a person uses it; `shot` keeps what they see where SAYSO_SCREENSHOTS says."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.thread = page.get_by_test_id("thread-pane")
-        self.modal = page.locator("dialog .modal-form")
-        self.folder = os.environ.get("SAYSO_SCREENSHOTS")  # the browser makes it
-        self.taken = 0
-
-    async def shot(self, what: str) -> None:
-        """Keep a picture, if pictures are wanted; whatever else, nothing may stick out of the screen."""
-        width = await self.page.evaluate("document.documentElement.scrollWidth")
-        assert width <= PHONE["width"], f"{what}: the page is {width} wide"
-        self.taken += 1
-        if self.folder:
-            await self.page.screenshot(path=f"{self.folder}/decisions-{self.taken:02}-{what}.png")
-
-    async def act_as(self, name: str) -> None:
-        """Choose another person with the switch of people."""
-        await self.page.get_by_test_id("act-as").click()
-        await self.page.get_by_test_id(f"act-as-{name}").click()
-
-    def button(self, label: str | re.Pattern[str]) -> Locator:
-        """A button of the thread."""
-        return self.thread.get_by_role("button", name=label, exact=isinstance(label, str))
-
-    def field(self, name: str) -> Locator:
-        """A field of the modal."""
-        return self.modal.locator(f'[data-block="field:{name}"]')
-
-    async def submit(self) -> None:
-        """Send the modal."""
-        await self.page.get_by_test_id("modal-submit").click()
-
-
-async def test_a_form_an_edit_and_a_quorum_on_a_phone(workspace: Workspace, tmp_path: Path) -> None:
+async def test_a_form_an_edit_and_a_quorum_on_a_phone(
+    browser: Browser, seen: Workspace, tmp_path: Path
+) -> None:
     """A mistake is shown at its field, an edit shows the difference and voids the vote before it, two people decide."""
     log = tmp_path / "log"
-    workspace.suggest([Suggestion("ops", "Move traffic", "@sayso traffic")])
+    seen.suggest([Suggestion("ops", "Move traffic", "@sayso traffic")])
     async with (
-        running_bot(workspace, tmp_path, {"traffic": FLOW.replace("LOGFILE", str(log))}),
-        running_browser() as browser,
-        opened_page(browser, workspace.url, viewport=PHONE, has_touch=True) as page,
+        running_bot(seen, tmp_path, {"traffic": FLOW.replace("LOGFILE", str(log))}),
+        visiting(browser, seen, "decisions", "phone") as phone,
     ):
-        phone = Phone(page)
-        await page.get_by_test_id("channel-ops").click()
-        await page.get_by_test_id("suggestion").click()
+        await phone.page.get_by_test_id("channel-ops").click()
+        await phone.page.get_by_test_id("suggestion").click()
         await fill_in(phone)
         await edit_and_decide(phone)
     assert counted(log) == ["checkout:us:25"]
 
 
-async def fill_in(phone: Phone) -> None:
+async def fill_in(phone: Visit) -> None:
     """The form, with a mistake first."""
     await expect(phone.button("Fill in")).to_be_visible()
     await phone.shot("question")
@@ -128,7 +90,7 @@ async def fill_in(phone: Phone) -> None:
     await phone.shot("filled-in")
 
 
-async def edit_and_decide(phone: Phone) -> None:
+async def edit_and_decide(phone: Visit) -> None:
     """A vote, an edit that voids it, a rejection that is thought better of, two votes."""
     await phone.act_as("ben")
     await expect(phone.button("Approve")).to_be_visible()

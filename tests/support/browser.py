@@ -1,4 +1,8 @@
-"""A headless Chromium for tests of the page. Without one they are skipped; on CI that is a failure."""
+"""A headless Chromium for tests of the page. Without one they are skipped; on CI that is a failure.
+
+To open a page costs two seconds of processor, so it stays open from test to test (`opened_page`), as a tab does while
+`make run` is restarted: every test starts a workspace of its own at the port that the page came from (`page_port`).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ import atexit
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -104,20 +110,93 @@ async def running_browser() -> AsyncIterator[Browser]:
             await browser.close()
 
 
+@dataclass
+class Kept:
+    """A page that stays open between tests, and the errors that its scripts threw."""
+
+    page: Page
+    origin: str
+    problems: list[str] = field(default_factory=list)
+
+
+_KEPT: dict[str, Kept] = {}
+"""By how the screen is."""
+_PORTS = iter(range(20_000 + os.getpid() % 1_000 * 10, 32_000))
+
+NOBODY = "U0LOCALCLEO"
+"""As whom a page waits for the next test, in a channel that none writes in: what a test does is news to it."""
+WAITING = f"#/C0LOCALRND?as={NOBODY}"
+EMPTIED = """() => {
+  localStorage.clear();
+  for (const note of document.querySelectorAll(".toast")) note.remove();
+  for (const field of document.querySelectorAll(".composer textarea")) {
+    field.value = "";
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  document.getElementById("announcer").textContent = "";
+}"""
+LEFT = "document.querySelectorAll('dialog[open], .popup, .toast, .composer .chip').length"
+
+
+@cache
+def page_port() -> int:
+    """Where a workspace listens whose page stays open. No other process gets this port by asking for any free one."""
+    for port in _PORTS:
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port")
+
+
 @asynccontextmanager
-async def opened_page(browser: Browser, address: str, **options: Any) -> AsyncIterator[Page]:
-    """A page of its own session at this address. At the end, an error that its scripts threw fails the test."""
-    context = await browser.new_context(viewport=options.pop("viewport", WIDE), locale="en-GB", **options)
-    context.set_default_timeout(30_000)
-    page = await context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda problem: problems.append(str(problem)))
+async def opened_page(
+    browser: Browser, address: str, *, fresh: bool = False, **options: Any
+) -> AsyncIterator[Page]:
+    """A page at this address, whose route names a person: the one that the last test used, with nothing left of that;
+    or a `fresh` one. At the end, an error that its scripts threw fails the test."""
+    origin = address.partition("/#")[0]
+    key = f"{options}"
+    lasts = not fresh and origin.endswith(f":{page_port()}")
+    kept = _KEPT.pop(key, None) if lasts else None
+    if kept is None:
+        kept = await _opened(browser, address, options)
+    else:
+        await kept.page.goto(address)
+        if NOBODY not in address:
+            await expect(kept.page.get_by_test_id("act-as")).not_to_contain_text("Cleo")
+        await kept.page.evaluate(EMPTIED)  # that the workspace before was stopped is no news here
     try:
-        await page.goto(address)
-        yield page
-        assert not problems, f"scripts of the page failed: {problems}"
+        yield kept.page
+        assert not kept.problems, f"scripts of the page failed: {kept.problems}"
+        if lasts and await _emptied(kept):
+            _KEPT[key] = kept
     finally:
-        await context.close()
+        if _KEPT.get(key) is not kept:
+            await kept.page.context.close()
+
+
+async def _opened(browser: Browser, address: str, options: dict[str, Any]) -> Kept:
+    options = {"viewport": WIDE, "locale": "en-GB", **options}
+    context = await browser.new_context(**options)
+    context.set_default_timeout(30_000)
+    kept = Kept(await context.new_page(), address.partition("/#")[0])
+    kept.page.on("pageerror", lambda problem: kept.problems.append(str(problem)))
+    await kept.page.goto(address)
+    return kept
+
+
+async def _emptied(kept: Kept) -> bool:
+    """Whether nothing of a test is left on a page."""
+    page = kept.page
+    await page.unroute_all(behavior="ignoreErrors")
+    await page.mouse.move(0, 0)
+    await page.evaluate(EMPTIED)
+    if NOBODY in page.url:
+        await page.goto(f"{kept.origin}/#/?as=U0LOCALBEN")
+        await expect(page.get_by_test_id("act-as")).to_contain_text("Ben")
+    await page.goto(f"{kept.origin}/{WAITING}")
+    await expect(page.get_by_test_id("act-as")).to_contain_text("Cleo")
+    return not await page.evaluate(LEFT)
 
 
 SCREENS = {

@@ -14,20 +14,18 @@ from playwright.async_api import Browser, Locator, Page, Route, expect
 from slack_bolt.async_app import AsyncApp
 
 from tests.support.acting import Workspace
-from tests.support.browser import PHONE, opened_page, running_browser
+from tests.support.browser import PHONE, SCREENS, opened_page
 from tests.support.workspace import (
     RunningApp,
     actions,
     button,
-    client_of,
     modal,
     running_app,
-    running_workspace,
     section,
     text_input,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 Json = dict[str, Any]
 
 GATE = [section("Roll *checkout* back?"), actions(button("Approve", "approve", "p1", style="primary"))]
@@ -98,8 +96,8 @@ class Desk:
     def __init__(self, workspace: Workspace, app: RunningApp, browser: Browser) -> None:
         self.workspace, self.app, self.browser = workspace, app, browser
 
-    def page(self, route: str = "", **options: Any) -> AbstractAsyncContextManager[Page]:
-        """A page at this place, such as `#/C0LOCALOPS`."""
+    def page(self, route: str = "#/?as=U0LOCALANA", **options: Any) -> AbstractAsyncContextManager[Page]:
+        """A page at this place."""
         return opened_page(self.browser, f"{self.workspace.url}/{route}", **options)
 
     def in_ops(self, person: str = "ana", **options: Any) -> AbstractAsyncContextManager[Page]:
@@ -114,18 +112,11 @@ class Desk:
         return str(answer["ts"])
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    """One browser for all tests here; every page has its own session."""
-    async with running_browser() as started:
-        yield started
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def desk(browser: Browser) -> AsyncIterator[Desk]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def desk(browser: Browser, seen: Workspace) -> AsyncIterator[Desk]:
     """A new workspace with the tiny app connected."""
-    async with running_workspace() as workspace, running_app(workspace, configure) as app:
-        yield Desk(workspace, app, browser)
+    async with running_app(seen, configure) as app:
+        yield Desk(seen, app, browser)
 
 
 def messages(page: Page, where: str = "#feed") -> Locator:
@@ -177,6 +168,26 @@ async def test_a_thread_opens_beside_the_channel_and_takes_replies(desk: Desk) -
         assert [m["text"] for m in desk.workspace.messages("ops", root)][2] == "not yet"
         await page.keyboard.press("Escape")
         await expect(page.get_by_test_id("thread-pane")).to_be_hidden()
+
+
+async def test_a_thread_never_shows_the_messages_of_the_one_before(desk: Desk) -> None:
+    """While the messages of a thread are read its pane is empty."""
+    for text in ("one", "two"):
+        await desk.workspace.post("ben", "ops", "reply", thread_ts=await desk.say(text))
+    late = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        await late.wait()
+        await route.continue_()
+
+    async with desk.in_ops() as page:
+        await page.get_by_test_id("open-thread").first.click()
+        await expect(messages(page, "#thread")).to_contain_text(["one", "reply"])
+        await page.route("**/page/messages*thread_ts*", answer_late)
+        await page.get_by_test_id("open-thread").last.click()
+        await expect(messages(page, "#thread")).to_have_count(0)
+        late.set()
+        await expect(messages(page, "#thread")).to_contain_text(["two", "reply"])
 
 
 async def test_a_press_waits_for_the_app_and_then_shows_the_message_it_left(desk: Desk) -> None:
@@ -572,7 +583,7 @@ async def test_a_phone_shows_one_pane_at_a_time(desk: Desk) -> None:
     """On a narrow screen: the list, then the channel, then the thread, each with a way back; buttons are big."""
     root = await desk.workspace.post("ana", "ops", "@sayso rollback " + "verylongword" * 12)
     await desk.workspace.wait_for(lambda: len(desk.workspace.messages("ops", root)) == 2)
-    async with desk.page(viewport=PHONE, has_touch=True) as page:
+    async with desk.page(**SCREENS["phone"]) as page:
         sidebar = page.locator("#sidebar")
         await page.get_by_test_id("channel-ops").tap()
         await expect(sidebar).to_be_hidden()
@@ -591,7 +602,7 @@ async def test_a_phone_shows_one_pane_at_a_time(desk: Desk) -> None:
 
 async def test_the_page_says_that_it_is_not_slack_and_loads_nothing_from_outside(desk: Desk) -> None:
     """The footer says what this is, and every request goes to the workspace itself."""
-    async with desk.page() as page:
+    async with desk.page("", fresh=True) as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         image = {"type": "image", "image_url": "https://example.com/a.png", "alt_text": "A chart"}
@@ -618,29 +629,30 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-async def test_text_never_becomes_code(desk: Desk, text: str) -> None:
+async def test_text_never_becomes_code(desk: Desk) -> None:
     """Markup in any text of a person or of the app stays text: nothing runs, no address but the web's is a link."""
-    plain = {"type": "plain_text", "text": text[:70]}
-    blocks = [
-        section(text),
-        {"type": "header", "text": plain},
-        {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]},
-        {"type": "markdown", "text": text},
-        actions({**button("x", "x"), "text": plain}),
-    ]
-    await desk.workspace.post("ana", "ops", text)
-    root = await desk.say(text, blocks)
-    await client_of(desk.workspace).chat_postMessage(
-        channel=desk.workspace.channel("ops").id, thread_ts=root, text=text
-    )
+    roots = []
+    for text in HOSTILE:
+        plain = {"type": "plain_text", "text": text[:70]}
+        blocks = [
+            section(text),
+            {"type": "header", "text": plain},
+            {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]},
+            {"type": "markdown", "text": text},
+            actions({**button("x", "x"), "text": plain}),
+        ]
+        await desk.workspace.post("ana", "ops", text)
+        roots.append(await desk.say(text, blocks))
+        await desk.say(text, thread_ts=roots[0])
     async with desk.in_ops() as page:
-        await expect(messages(page)).to_have_count(2)
+        await expect(messages(page)).to_have_count(2 * len(HOSTILE))
         await page.get_by_test_id("open-thread").click()
-        await expect(messages(page, "#thread")).to_have_count(2)
+        await expect(messages(page, "#thread")).to_have_count(1 + len(HOSTILE))
         for link in await page.locator("article a").all():
             await link.hover()
-        found = "[window.hacked, document.querySelectorAll('article :is(script, img, iframe, b)').length]"
-        assert await page.evaluate(found) == [None, 0]
+        found = (
+            "[...document.querySelectorAll('article :is(script, img, iframe, b)')].map((it) => it.outerHTML)"
+        )
+        assert await page.evaluate(f"[window.hacked, {found}]") == [None, []]
         schemes = await page.evaluate("[...document.querySelectorAll('article a')].map((a) => a.protocol)")
         assert set(schemes) <= {"http:", "https:", "mailto:"}

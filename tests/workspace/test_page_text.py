@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page
+from playwright.async_api import Browser, Page
 
-from tests.support.browser import opened_page, running_browser
+from tests.support.browser import opened_page
 from tests.support.workspace import running_workspace
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 DRAW = """async ([module, draw, text]) => {
   const { [draw]: render } = await import(`/${module}.js`);
@@ -33,14 +33,10 @@ DRAW = """async ([module, draw, text]) => {
 }"""
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def page() -> AsyncIterator[Page]:
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def page(browser: Browser) -> AsyncIterator[Page]:
     """An open page, whose modules the tests import."""
-    async with (
-        running_browser() as browser,
-        running_workspace() as workspace,
-        opened_page(browser, workspace.url) as opened,
-    ):
+    async with running_workspace() as workspace, opened_page(browser, workspace.url) as opened:
         yield opened
 
 

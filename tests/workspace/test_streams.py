@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import Browser
 from slack_sdk.errors import SlackApiError
 from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 from slack_sdk.web.async_client import AsyncWebClient
 
 from tests.support.acting import Workspace
-from tests.support.browser import opened_page, running_browser
+from tests.support.browser import opened_page
 from tests.support.workspace import Json, client_of, running_workspace
 
 OPS = "C0LOCALOPS"
@@ -159,21 +160,20 @@ async def test_streams_have_faults_and_scopes_like_every_method(moved: Workspace
 
 
 @pytest.mark.browser
-async def test_the_page_draws_a_stream_while_it_grows() -> None:
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_page_draws_a_stream_while_it_grows(browser: Browser, seen: Workspace) -> None:
     """The page shows the text as it comes, marked as still being written, and without the mark once it has ended."""
-    async with running_workspace() as workspace, running_browser() as browser:
-        client = client_of(workspace)
-        root = await workspace.post("ana", "ops", "hello")
-        address = f"{workspace.url}/#/{OPS}/{root}?as={workspace.user('ana').id}"
-        async with opened_page(browser, address) as page:
-            place: Json = {"channel": OPS, "thread_ts": root, "recipient_team_id": workspace.team_id}
-            place["recipient_user_id"] = workspace.user("ana").id
-            ts = (await client.chat_startStream(**place, markdown_text="Looking at **the"))["ts"]
-            growing = page.get_by_test_id("streaming")
-            await growing.wait_for()
-            await client.chat_appendStream(channel=OPS, ts=ts, markdown_text=" logs**")
-            said = page.get_by_text("the logs").first
-            await said.wait_for()
-            await client.chat_stopStream(channel=OPS, ts=ts)
-            await growing.wait_for(state="detached")
-            assert await said.is_visible()
+    client = client_of(seen)
+    root = await seen.post("ana", "ops", "hello")
+    async with opened_page(browser, f"{seen.url}/#/{OPS}/{root}?as={seen.user('ana').id}") as page:
+        place: Json = {"channel": OPS, "thread_ts": root, "recipient_team_id": seen.team_id}
+        place["recipient_user_id"] = seen.user("ana").id
+        ts = (await client.chat_startStream(**place, markdown_text="Looking at **the"))["ts"]
+        growing = page.get_by_test_id("streaming")
+        await growing.wait_for()
+        await client.chat_appendStream(channel=OPS, ts=ts, markdown_text=" logs**")
+        said = page.get_by_text("the logs").first
+        await said.wait_for()
+        await client.chat_stopStream(channel=OPS, ts=ts)
+        await growing.wait_for(state="detached")
+        assert await said.is_visible()

@@ -13,7 +13,7 @@ from slack_bolt.async_app import AsyncApp
 
 from bot.workspace import Suggestion, WorkspaceError
 from tests.support.acting import Workspace
-from tests.support.browser import PHONE, opened_page, running_browser
+from tests.support.browser import SCREENS, opened_page
 from tests.support.workspace import running_app, running_workspace
 
 Json = dict[str, Any]
@@ -84,15 +84,8 @@ def test_a_suggestion_that_could_not_be_posted_is_refused(suggestion: Suggestion
 # --- on the page -------------------------------------------------------------------------------------------
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    """One browser for all tests here."""
-    async with running_browser() as started:
-        yield started
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def desk() -> AsyncIterator[Workspace]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def desk(seen: Workspace) -> AsyncIterator[Workspace]:
     """A workspace with suggestions, and an app that answers mentions in their thread."""
 
     def configure(app: AsyncApp) -> None:
@@ -100,11 +93,9 @@ async def desk() -> AsyncIterator[Workspace]:
         async def answer(event: Json, client: Any) -> None:
             await client.chat_postMessage(channel=event["channel"], thread_ts=event["ts"], text="On it")
 
-    async with (
-        running_workspace(suggestions=[CLEAN, HELP, SHIP]) as workspace,
-        running_app(workspace, configure),
-    ):
-        yield workspace
+    seen.suggest([CLEAN, HELP, SHIP])
+    async with running_app(seen, configure):
+        yield seen
 
 
 def chips(page: Page) -> Any:
@@ -117,7 +108,7 @@ def place(workspace: Workspace, channel: str, person: str = "ana") -> str:
     return f"{workspace.url}/#/{workspace.channel(channel).id}?as={workspace.user(person).id}"
 
 
-on_page = pytest.mark.asyncio(loop_scope="module")
+on_page = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.mark.browser
@@ -186,7 +177,7 @@ async def test_the_keyboard_reaches_them(browser: Browser, desk: Workspace) -> N
 @on_page
 async def test_on_a_phone_they_are_one_row_of_large_chips(browser: Browser, desk: Workspace) -> None:
     """At 390 pixels the chips stand in one row that scrolls by itself, each at least 44 pixels tall."""
-    async with opened_page(browser, place(desk, "ops"), viewport=PHONE) as page:
+    async with opened_page(browser, place(desk, "ops"), **SCREENS["phone"]) as page:
         await expect(chips(page)).to_have_count(2)
         boxes = [await chip.bounding_box() for chip in await chips(page).all()]
         assert len({box["y"] for box in boxes}) == 1

@@ -191,6 +191,7 @@ class App {
     if (!this.people.channels.has(target.channel)) Object.assign(target, { channel: this.#firstChannel(), thread: null });
     this.route = target;
     writeRoute(target, { replace: true });
+    if (before.thread !== target.thread) this.threadPane.feed.show([]); // another thread's messages never stand here
     this.#frame();
     const moved = force || before.channel !== target.channel || before.as !== target.as;
     if (moved) this.home.leave();
