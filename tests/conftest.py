@@ -4,6 +4,8 @@ interrupted. The end says how much the long searches tried."""
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import signal
 from collections import Counter
@@ -19,7 +21,8 @@ from hypothesis import settings
 from tests.support.proving import PROVE, tries
 
 # What a command runs in a folder of its own is this tree, and no installed copy of it.
-_PATHS = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]
+_ROOT = Path(__file__).parent.parent
+_PATHS = [str(_ROOT), os.environ.get("PYTHONPATH")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 
 # What a command prints does not depend on who runs the tests, and where.
@@ -38,6 +41,24 @@ settings.load_profile("prove" if PROVE else "test")
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: what a test waits for on a socket or a clock costs no processor."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Of several processes each reads another part of the files first, so that most are compiled by one of them only."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    named = [Path(argument.partition("::")[0]).resolve() for argument in session.config.args]
+    files = sorted(file for path in named for file in ([path] if path.is_file() else path.rglob("test_*.py")))
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        with suppress(Exception, pytest.skip.Exception):  # which pytest tells when it reads the file itself
+            importlib.import_module(".".join(file.relative_to(_ROOT).with_suffix("").parts))
+
+
+def pytest_collection_finish() -> None:
+    """What the files hold is there to the end: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
